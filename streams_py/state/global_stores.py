@@ -90,15 +90,18 @@ class GlobalStores:
         """They have no changelogs of their own: :meth:`use_topics`."""
         return True
 
+    def created_anew(self, ids: Mapping[str, str | None]) -> dict[str, tuple[str, str]]:
+        """The topics that a store was filled from and that are others by now, though of the same name: the id before,
+        and the one that they have of ``ids``. None, or a position from before ids were noted: it is believed."""
+        filled = {partition.topic for partition in self._positions}
+        both = {topic: (self._topic_ids.get(topic), now) for topic, now in ids.items() if topic in filled}
+        return {topic: (before, now) for topic, (before, now) in both.items() if before and now and now != before}
+
     def use_topics(self, ids: Mapping[str, str | None]) -> None:
-        """The ids that the topics have now, before anything is read: a store that was filled from another topic of that
-        name, which was deleted since, is emptied. None, or a position from before ids were noted: it is believed."""
+        """The ids that the topics have now, before anything is read: stores of :meth:`created_anew` are emptied."""
         known = self._topic_ids
-        for topic, now in ids.items():
-            before = known.get(topic)
-            stale = [partition for partition in self._positions if partition.topic == topic]
-            if stale and before is not None and now is not None and now != before:
-                self._empty(topic, stale, before, now)
+        for topic, (before, now) in self.created_anew(ids).items():
+            self._empty(topic, [partition for partition in self._positions if partition.topic == topic], before, now)
         self._topic_ids = known | {topic: now for topic, now in ids.items() if now is not None}
         if self._database is not None and self._topic_ids != known:
             self._database.note_topic_ids(self._topic_ids)

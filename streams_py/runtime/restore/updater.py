@@ -321,9 +321,8 @@ class StateUpdater:
 
     def _learn_ends(self) -> None:
         """What has to be known of new changelogs: whether their topics are those of the positions, and for actives the
-        end. And the limits of source changelogs.
-
-        One that nobody says this of holds up its own task only, an active one for ``task.timeout.ms``."""
+        end. And the limits of source changelogs. One that nobody says this of holds up its own task only, an active one
+        for ``task.timeout.ms``."""
         now = self._clock.monotonic_ms()
         with self._lock:
             source = {tp for c in self._changelogs.values() for tp in c.task.source_changelogs if tp == c.partition}

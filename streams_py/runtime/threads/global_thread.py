@@ -48,6 +48,9 @@ _log = logging.getLogger("streams_py")
 
 _RECORDS_MAX = 1_000
 _STOP_MS = 5_000
+_IDENTITY_MS = 300_000
+"""So often it is looked whether topics are still the same: one that was created anew and has grown past our position
+is read on in."""
 """How long a close waits for the thread to end."""
 _TASK_ID = TaskId(-1, -1)
 """Kafka Streams' id of what is no task of a group."""
@@ -172,7 +175,7 @@ class GlobalThread:
             partitions = [TopicPartition(topic, info.partition) for topic, infos in described for info in infos]
             task = self._task(consumer, partitions)
             self._retried(task.initialize)
-            self.stores.use_topics({topic: infos[0].topic_id for topic, infos in described})
+            self.stores.use_topics(_ids(described))
             ends = self._retried(lambda: self._ends(partitions))
             self._fill(consumer, task, ends)
             self._ready.set()
@@ -280,6 +283,7 @@ class GlobalThread:
         starts = {partition: self.stores.restore_position(partition) for partition in partitions}
         consumer.assign({p: 0 if start == BEGINNING else start for p, start in starts.items()})
         next_checkpoint_ms = self._clock.monotonic_ms() + self._commit_interval_ms
+        next_look_ms = self._clock.monotonic_ms() + _IDENTITY_MS
         read: dict[TopicPartition, int] = {}
         while not self._stopping.is_set():
             for partition, records in by_partition(consumer.poll(_RECORDS_MAX, self._poll_ms)).items():
@@ -293,6 +297,28 @@ class GlobalThread:
             if now_ms >= next_checkpoint_ms:
                 next_checkpoint_ms = now_ms + self._commit_interval_ms
                 self.stores.checkpoint(enforce=False)
+            if now_ms >= next_look_ms:
+                next_look_ms = now_ms + _IDENTITY_MS
+                self._check_topics()
+
+    def _check_topics(self) -> None:
+        """Raise StreamsError when a topic was created anew. Others read the stores, so that they are emptied only when
+        nobody does: at the next start."""
+        try:
+            described = self._described()
+        except (BrokerUnavailableError, MissingSourceTopicError) as error:
+            _log.debug("%s: it is not known whether its topics are still the same: %s", self.name, error)
+            return
+        others = self.stores.created_anew(_ids(described))
+        if others:
+            raise StreamsError(
+                f"{self.name}: topic {', '.join(sorted(others))} was deleted and created anew since its global store "
+                "was filled from it; the store is emptied, and filled from what the topic has then, at the next start"
+            )
+
+
+def _ids(described: Sequence[tuple[str, Sequence[PartitionInfo]]]) -> dict[str, str | None]:
+    return {topic: infos[0].topic_id for topic, infos in described}
 
 
 def _process_all(task: ActiveTask) -> None:

@@ -46,7 +46,7 @@ def test_progress_says_what_is_done_and_left_at_which_rate(log: FakeLog, caplog:
     assert updater.progress() == RestoreProgress()
     assert updater.progress().seconds_left == 0
     assert "restored 100 records (0.0 MB) in 11.0 s, 9 records/s" in caplog.text
-    assert updater.restored_total == 100
+    assert updater.figures["restore-records-total"] == 100
 
 
 def test_updater_says_what_it_spends_its_time_on() -> None:

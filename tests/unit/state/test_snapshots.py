@@ -357,7 +357,7 @@ def test_client_with_an_empty_disk_starts_from_what_another_one_uploaded(tmp_pat
         return set(two.tasks.values()) == {"RUNNING"}
 
     until(has_started, "both tasks to run")
-    assert two.updater.restored_total == 0
+    assert two.updater.figures["restore-records-total"] == 0
     store: Any = two.parts.table.shown[0].stores.store("counts")
     assert store.get("old-0").value == 20
     two.close()

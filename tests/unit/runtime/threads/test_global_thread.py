@@ -13,7 +13,10 @@ from streams_protocol.types import TopicPartition
 from streams_py.errors import BrokerUnavailableError, MissingSourceTopicError, StreamsError, TimeoutExceededError
 from streams_py.runtime.kafka_streams import KafkaStreams
 from streams_py.runtime.states import State, ThreadState
+from streams_py.runtime.threads import global_thread
+from streams_py.runtime.threads.global_thread import GlobalThread
 from streams_py.serdes import STRING
+from streams_py.testing.memory_clients import MemoryRecord
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.processor import Processor, Record
 from streams_py.topology.stores import key_value_store
@@ -127,6 +130,40 @@ def test_global_store_is_filled_anew_when_its_topic_was_created_anew(
     with client(world, topology(), tmp_path):
         pass
     assert caplog.text.count(warned) == 1
+
+
+def test_client_does_not_go_on_with_a_global_store_whose_topic_is_created_anew_under_it(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has grown past the positions of before, so that nobody is told of an offset that is out of range."""
+    monkeypatch.setattr(global_thread, "_IDENTITY_MS", 20)
+    world.topic_ids["g"] = "first"
+    with client(world, table(), tmp_path) as streams:
+        for number in (0, 1):
+            world.log.records[TopicPartition("g", number)][0] = MemoryRecord("g", number, 0, b"a", b"four")
+        world.topic_ids["g"] = "second"
+        until(lambda: streams.state is State.ERROR, "the client to end")
+        assert "topic g was deleted and created anew since its global store was filled from it" in str(streams.error)
+    with client(world, table(), tmp_path) as streams:
+        view = streams.store("names")
+        assert f"{view.get('a')} {view.get('b')}" == "four None"
+
+
+def test_global_store_goes_on_while_nobody_says_whether_its_topics_are_the_same(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(global_thread, "_IDENTITY_MS", 20)
+    asked = threading.Event()
+
+    def away(self: GlobalThread) -> None:
+        asked.set()
+        raise BrokerUnavailableError("nobody answers")
+
+    with client(world, table(), tmp_path) as streams:
+        monkeypatch.setattr(GlobalThread, "_described", away)
+        assert asked.wait(PATIENCE_S)
+        world.write("g", b"three", key=b"a")
+        until(lambda: streams.store("names").get("a") == "three", "the new value")
 
 
 def test_record_that_waits_for_what_is_away_is_read_again_after_a_restart(

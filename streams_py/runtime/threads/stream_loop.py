@@ -35,6 +35,9 @@ _log = logging.getLogger(__name__)
 
 _BUSY_POLL_MS = 10
 """How long to wait for records while something else is expected to happen any moment."""
+_TURN_MAX_MS = 100
+"""How long records may take before it is looked whether a commit is due. What is quick may have become slow: as many
+records as before could outlast a transaction, again and again."""
 _REBALANCE_GRACE_MS = 10_000
 """How long a shutdown waits for a rebalance to end: offsets cannot be committed meanwhile."""
 _LAST_COMMIT_TIMEOUT_MS = 10_000
@@ -199,9 +202,9 @@ class StreamLoop:
         began_ms = clock.monotonic_ms()
         try:
             for task in tasks:
-                taken = self._process(task, n)
+                taken, is_cut = self._process(task, n, began_ms + _TURN_MAX_MS)
                 processed += taken
-                more = more or taken >= n or (taken > 0 and task.has_calls)
+                more = more or is_cut or taken >= n or (taken > 0 and task.has_calls)
             processed_ms = clock.monotonic_ms()
             took_ms = processed_ms - began_ms
             control.process_latency.add(took_ms, processed)
@@ -219,21 +222,26 @@ class StreamLoop:
             control.process_records.add(processed)
         return _Turn(processed, punctuated, took_ms, more)
 
-    def _process(self, task: ActiveTask, records_max: int) -> int:
+    def _process(self, task: ActiveTask, records_max: int, until_ms: int) -> tuple[int, bool]:
+        """How many records were taken, and whether time was over before there were no more."""
         membership, events, clock, slice_ = self.parts.membership, self.parts.events, self._clock, self._slice
-        processed = 0
-        while processed < records_max and membership.is_member():
+        processed, is_cut = 0, False
+        while processed < records_max and not is_cut and membership.is_member():
             wanted = min(records_max - processed, slice_.size)
-            began_ms = clock.monotonic_ms()
-            taken = events.process(task, wanted)
-            took_ms = clock.monotonic_ms() - began_ms
-            slice_.adapt(taken=taken, took_ms=took_ms)
+            began_ms, taken = clock.monotonic_ms(), 0
+            try:
+                taken = events.process(task, wanted)
+            finally:  # one that fails because it took too long is shorter the next time
+                ended_ms = clock.monotonic_ms()
+                took_ms = ended_ms - began_ms
+                slice_.adapt(taken=taken, took_ms=took_ms)
             task.process_latency.add(took_ms, taken)
             processed += taken
             if taken < wanted:
                 break
+            is_cut = ended_ms >= until_ms
         task.processed_records += processed
-        return processed
+        return processed, is_cut
 
     # -- commits ---------------------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ class CommitPositions:
         self._inputs = inputs
         self.committed: dict[TopicPartition, int] = {}
         """Offsets of the last commit, for partitions that were read from."""
+        self._offered: dict[TopicPartition, int] | None = None
         self._started_at: dict[TopicPartition, int] = {}
         self.processor_metadata: dict[str, int] = {}
         """What processors want to be committed with the offsets, by store name."""
@@ -61,7 +62,8 @@ class CommitPositions:
     def offsets(self, calls: InFlight | None, *, running: bool) -> dict[TopicPartition, OffsetAndMetadata]:
         """What to commit, with partition times as metadata. Valid after a flush."""
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
-        for partition, offset in self._positions(calls, running=running).items():
+        self._offered = self._positions(calls, running=running)
+        for partition, offset in self._offered.items():
             time_ms = self._loop.queues[partition].partition_time_ms
             if calls is not None:
                 time_ms = calls.oldest_ms(time_ms)
@@ -81,8 +83,10 @@ class CommitPositions:
         return OffsetAndMetadata(offset, encode_offset_metadata(OffsetMetadata(time_ms, self.processor_metadata)))
 
     def note_committed(self, calls: InFlight | None, *, running: bool) -> None:
-        """What could be committed now is."""
-        self.committed.update(self._positions(calls, running=running))
+        """What was to be committed is. Not what could be now: while others committed it, records may have come, and be
+        further than what was passed over before them."""
+        offered, self._offered = self._offered, None
+        self.committed.update(self._positions(calls, running=running) if offered is None else offered)
 
     def _positions(self, calls: InFlight | None, *, running: bool) -> dict[TopicPartition, int]:
         """Offset of the first record of each partition that is not known to be done; nothing when that is unknown."""
@@ -131,5 +135,6 @@ class CommitPositions:
     def clear(self) -> None:
         """Nothing that was consumed before counts any more."""
         self.committed.clear()
+        self._offered = None
         self._started_at.clear()
         self.processor_metadata.clear()

@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from streams_protocol.types import TopicPartition
+from streams_py.testing.broker import Broker
 
 from .kit import Application, text, true_counts
 
@@ -78,3 +81,43 @@ def test_frozen_process_writes_none_of_its_cached_counts_when_it_wakes_up_after_
     for topic in (app.output, f"{app.id}-counts-changelog"):
         counted = app.counts(topic)
         assert {word: count for word, count in expected.items() if counted[word] < count} == {}, topic
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("asleep_s", [1.0, 12.0], ids=["within the session", "past the session"])
+def test_process_that_is_frozen_while_its_coordinator_dies_and_comes_back_loses_and_repeats_nothing(
+    own_broker: Broker, tmp_path: Path, asleep_s: float
+) -> None:
+    """It sleeps in the middle of its transactions, and wakes up to a broker that has loaded its group anew."""
+    app = Application(
+        own_broker,
+        tmp_path,
+        app="trace",
+        processing_guarantee="exactly_once_v2",
+        commit_interval_ms=100,
+        session_timeout_ms=6000,
+    )
+    try:
+        a, b = app.start("a", delay_s=0.001), app.start("b", delay_s=0.001)
+        app.await_shared(a, b)
+        written = 0
+        for _ in range(3):
+            app.feed([str(number) for number in range(written, written + 4_000)])
+            written += 4_000
+            app.until(lambda: len(app.traces()) > written - 3_000, "both to work", timeout_s=120)  # noqa: B023
+            b.process.send_signal(signal.SIGSTOP)
+            try:
+                own_broker.kill_node(1)
+                time.sleep(asleep_s / 2)
+                own_broker.start_node(1)
+                time.sleep(asleep_s / 2)
+            finally:
+                b.process.send_signal(signal.SIGCONT)
+            app.until(app.caught_up, "everything to be processed", timeout_s=180)
+        times = Counter(int(record.value() or b"") for record in app.read())
+        assert [number for number in range(written) if number not in times] == [], "lost"
+        assert {number: count for number, count in times.items() if count > 1} == {}, "repeated"
+        assert a.close() == b.close() == 0
+    finally:
+        app.close()

@@ -331,9 +331,7 @@ class TaskState:
         self._own = {}
         self._database = None
         self._topics.use(None)
-        self._offsets = {}
-        self._committed = {}
-        self._inputs = {}
+        self._offsets, self._committed, self._inputs = {}, {}, {}
         return errors
 
     # -- restoration -------------------------------------------------------------------------------------------
@@ -467,6 +465,10 @@ class TaskState:
             self._database.forget(changelogs)
         for changelog in changelogs:
             self._topics.forget(changelog)
+            own = self._own.get(self._store_by_changelog.get(changelog, ""))
+            if own is not None:
+                own.clear()
+                own.commit(None)
         self.checkpoint(enforce=True)
 
     def checkpoint(self, *, enforce: bool) -> None:

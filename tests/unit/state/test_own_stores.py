@@ -96,6 +96,25 @@ def test_custom_store_is_restored_and_logs_with_the_records_timestamp(directory:
     assert not top.is_open
 
 
+def test_store_whose_files_are_of_a_changelog_that_is_gone_begins_anew(directory: StateDirectory) -> None:
+    """Its own commit says how far it is, and would say so again."""
+    state, log = state_of(directory, file_store()), Log()
+    state.attach(RecordContext(), log.writer)
+    store: Any = state.store("file")
+    store.put("ann", 12)
+    state.update_offsets({FILE: 500})
+    state.commit()
+    state.close()
+    state = state_of(directory, file_store())
+    assert state.restore_position(FILE) == 501
+    state.forget([FILE])
+    state.close()
+    state = state_of(directory, file_store())
+    assert state.restore_position(FILE) == BEGINNING
+    assert state.store("file").get("ann") is None  # type: ignore[union-attr]
+    state.close()
+
+
 def test_store_without_logging_has_no_changelog(directory: StateDirectory) -> None:
     state, log = state_of(directory, custom_store("top", TopStore, logging=False)), Log()
     state.attach(RecordContext(), log.writer)

@@ -29,6 +29,8 @@ _log = logging.getLogger(__name__)
 
 _DOUBTS, _DOUBT_MS = 5, 10_000
 """So often, for so long, an answer must be given that contradicts what is known."""
+_FORGOTTEN_MS = 60_000
+"""A doubt that nobody has had for so long says nothing of a new one."""
 
 
 class OffsetDoubts:
@@ -37,34 +39,39 @@ class OffsetDoubts:
     def __init__(self, known: KnownCommits, clock: Clock) -> None:
         self._known = known
         self._clock = clock
+        self._wrong: str | None = None
         self._times = 0
-        self._since_ms = 0
-
-    def forget(self) -> None:
-        """What was asked for is not wanted any more."""
-        self._times = 0
+        self._since_ms = self._last_ms = 0
 
     def believes(
         self, answer: CommittedOffsets, asking: Sequence[tuple[ActiveTask, frozenset[TopicPartition]]]
     ) -> bool:
         """False: ask again later for all of it, since who is wrong about one partition may be about others. What is
         believed is known from now on."""
-        wrong = self._contradiction(answer, asking)
-        now_ms = self._clock.monotonic_ms()
-        if wrong is not None:
-            if not self._times:
-                self._since_ms = now_ms
-                _log.warning(
-                    "%s; its coordinator may not have read all of its log yet: asking again, for up to %d s",
-                    wrong,
-                    _DOUBT_MS // 1000,
-                )
-            self._times += 1
-            if self._times <= _DOUBTS or now_ms - self._since_ms < _DOUBT_MS:
-                return False
-            _log.warning("%s; it is still said after %d s, and believed", wrong, (now_ms - self._since_ms) // 1000)
-        self._times = 0
+        wrong, now_ms = self._contradiction(answer, asking), self._clock.monotonic_ms()
+        if wrong is not None and not self._is_settled(wrong, now_ms):
+            return False
+        self._wrong = None
         self._known.note(_offsets(answer))
+        return True
+
+    def _is_settled(self, wrong: str, now_ms: int) -> bool:
+        """True when that was said often enough. Offsets that change are those of a coordinator that goes on reading."""
+        is_old = now_ms - self._last_ms > _FORGOTTEN_MS
+        if self._wrong is None or is_old:
+            _log.warning(
+                "%s; its coordinator may not have read all of its log yet: asking again, for up to %d s",
+                wrong,
+                _DOUBT_MS // 1000,
+            )
+        if wrong != self._wrong or is_old:
+            self._wrong, self._times, self._since_ms = wrong, 0, now_ms
+        self._times += 1
+        self._last_ms = now_ms
+        lasts_ms = now_ms - self._since_ms
+        if self._times <= _DOUBTS or lasts_ms < _DOUBT_MS:
+            return False
+        _log.warning("%s; it is still said after %d s, and believed", wrong, lasts_ms // 1000)
         return True
 
     def _contradiction(

@@ -87,7 +87,6 @@ class TaskStarter:
         """Tasks were taken away: what was asked before may be outdated when they come back."""
         self._asked = None
         self._known.clear()
-        self._doubts.forget()
         self._waiting_since_ms.clear()
 
     def _ask(self, waiting: Sequence[_Waiting]) -> None:

@@ -138,6 +138,36 @@ def test_answer_that_stays_is_believed_since_somebody_may_have_reset_the_offsets
     assert TOLD not in caplog.text
 
 
+def test_answers_that_change_are_not_believed_before_they_stay(counter: Callable[..., Steps], world: World) -> None:
+    """The coordinator goes on reading its log, and every answer is a newer one."""
+    steps = counter(dsl_store_suppliers_class="in_memory")
+    steps.run(ONE)
+    count(steps, 40)
+    steps.membership.round({})
+    steps.membership.round(ONE)
+    for offset in range(30):
+        world.committed[tp("in-0")] = OffsetAndMetadata(offset)
+        ask_again(steps, until_s=1)
+        assert steps.tasks == {"0_0": "RESTORING"}
+    world.committed[tp("in-0")] = OffsetAndMetadata(40)
+    ask_again(steps, until_s=2)
+    assert steps.tasks == {"0_0": "RUNNING"}
+    assert steps.consumer.assigned[-1] == {tp("in-0"): 40}
+
+
+def test_doubt_does_not_begin_anew_with_each_rebalance(counter: Callable[..., Steps], world: World) -> None:
+    steps = counter(dsl_store_suppliers_class="in_memory")
+    steps.run(ONE)
+    count(steps, 5)
+    world.committed[tp("in-0")] = OffsetAndMetadata(2)
+    for _ in range(3):
+        steps.membership.round({})
+        steps.membership.round(ONE)
+        ask_again(steps, until_s=4)
+    assert steps.tasks == {"0_0": "RUNNING"}
+    assert steps.consumer.assigned[-1] == {tp("in-0"): 2}
+
+
 def test_first_task_of_an_application_is_not_doubted(
     counter: Callable[..., Steps], caplog: pytest.LogCaptureFixture
 ) -> None:

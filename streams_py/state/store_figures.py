@@ -99,7 +99,8 @@ class StoreFigures:
         self._lock = threading.Lock()
         self._inside = threading.local()
         self._uses: dict[str, StoreUse] = {}
-        self._reads = self._missed = 0
+        self._reads = self._missed = self._loads = 0
+        self._cached: CachedStore[Any, Any, Any] | None = None
         self._buffered: dict[str, StoreUse] = {}
 
     def watch(self, store: Any) -> None:
@@ -112,6 +113,8 @@ class StoreFigures:
         updater = getattr(store, "updater", None)
         if updater is not None:
             store.updater = lambda *arguments: self._timed(self._counting(store, updater(*arguments)), "put")
+        if isinstance(store, CachedStore):
+            self._watch_cache(store)
         if isinstance(store, SuppressionBuffer):
             store.put = self._measuring(store, store.put)  # type: ignore[method-assign]
 
@@ -140,14 +143,24 @@ class StoreFigures:
             return read
 
         def counted(*arguments: Any) -> Any:
-            misses = store.misses
+            loads = self._loads
             try:
                 return read(*arguments)
             finally:
                 self._reads += 1
-                self._missed += store.misses > misses
+                self._missed += self._loads > loads
 
         return counted
+
+    def _watch_cache(self, store: CachedStore[Any, Any, Any]) -> None:
+        load = store._load
+
+        def counted(*arguments: Any, **options: Any) -> Any:
+            self._loads += 1
+            return load(*arguments, **options)
+
+        store._load = counted  # type: ignore[method-assign]
+        self._cached = store
 
     def _measuring(self, buffer: SuppressionBuffer[Any, Any], put: Callable[..., None]) -> Callable[..., None]:
         def measured(*arguments: Any) -> None:
@@ -158,10 +171,14 @@ class StoreFigures:
         return measured
 
     @property
-    def hit_ratio(self) -> float | None:
-        """Share of what was read that the store's cache had; None when nothing was read through one."""
-        reads = self._reads
-        return 1 - self._missed / reads if reads else None
+    def hit_ratio(self) -> float:
+        """Share of what was read that the store's cache had; 0 when nothing was."""
+        return 1 - self._missed / self._reads if self._reads else 0.0
+
+    @property
+    def cached_bytes(self) -> int | None:
+        """What the entries of the store's cache count in its budget; None without one. Goes through all of them."""
+        return None if self._cached is None else sum(entry[1] for entry in list(self._cached._entries.values()))
 
     def figures(self, seconds: float) -> Iterator[tuple[str, float]]:
         """Rate and latencies of each operation that was used, over so many seconds."""

@@ -29,7 +29,6 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import LockError, StateError, StateStoreMigratedError, UnknownStateStoreError
 from streams_py.ports import BEGINNING, RawRecord
 from streams_py.state.caching.cache import RecordCache, flush_until_clean
-from streams_py.state.caching.cached import CachedStore
 from streams_py.state.changelog_entries import changelog_entries
 from streams_py.state.changelog_topics import ChangelogTopics
 from streams_py.state.checkpoint import write_checkpoint
@@ -172,9 +171,8 @@ class TaskState:
         """Of each cached store that is measured: its name, the bytes in its cache, and the share of reads that it
         answered. Thread-safe."""
         for name, figures in self._measured.items():
-            store = self._stores.get(name)
-            if isinstance(store, CachedStore):
-                yield name, store.cached_bytes, figures.hit_ratio or 0.0
+            if name in self._stores and figures.cached_bytes is not None:
+                yield name, figures.cached_bytes, figures.hit_ratio
 
     # -- opening and closing -----------------------------------------------------------------------------------
 

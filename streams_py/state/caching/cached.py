@@ -111,8 +111,6 @@ class CachedStore(KeyValueOperations[K, V, S]):
         self._flushed: dict[Any, Entry] = {}  # taken to be flushed, and not written yet
         self._owed: dict[Any, bytes | None] = {}
         self._last: Any = None
-        self.misses = 0
-        """Reads that had to go below."""
         # Entries are found by the key itself where that is safe, else by its bytes.
         self._finds_by_key = codec.key_serde.plain_type in _KEY_TYPES
         self._key_type: type[Any] | None = codec.key_serde.plain_type if self._finds_by_key else _Nothing
@@ -141,11 +139,6 @@ class CachedStore(KeyValueOperations[K, V, S]):
     def content(self) -> Any:
         """The bytes below the cache."""
         return self._below.content
-
-    @property
-    def cached_bytes(self) -> int:
-        """What its entries count in the budget. Thread-safe; goes through all of them."""
-        return sum(entry[1] for entry in list(self._entries.values()))
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -256,7 +249,6 @@ class CachedStore(KeyValueOperations[K, V, S]):
 
     def _load(self, at: Any, *, is_written_next: bool) -> S | None:
         """Read from below, and keep it as a clean entry."""
-        self.misses += 1
         flushed = self._flushed.get(at)
         if flushed is None:
             data = self._below.read_data(self._bytes_of(at))

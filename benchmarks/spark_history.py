@@ -52,6 +52,8 @@ _FIRST_MS: Final = 1_700_000_000_000
 _COMMIT_MS: Final = 1_000
 _RUNS_MAX: Final = 3
 _LOOK_S: Final = 0.05
+_WARM_UPS: Final = 3
+"""Each worker's JVM compiles for as long, which takes more of two cores the more workers there are."""
 _MODULE: Final = "benchmarks.spark_history"
 
 
@@ -259,11 +261,11 @@ def _workers(master: str, folder: str, runs: int) -> None:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     spark = spark_session("benchmark", master=master, **partitions, **environment)
     spark.sparkContext.setLogLevel("ERROR")
-    for number in range(runs + 1):
+    for number in range(-_WARM_UPS, runs):
         began = time.perf_counter()
-        with run(f"{_MODULE}:word_count", {"lines": f"{folder}/lines"}, work=f"{folder}/work-{number}", spark=spark):
+        with run(f"{_MODULE}:word_count", {"lines": f"{folder}/lines"}, work=f"{folder}/work", spark=spark):
             taken = time.perf_counter() - began
-        if number:  # the first one pays for workers and compilation
+        if number >= 0:
             print(taken, flush=True)
     spark.stop()
 

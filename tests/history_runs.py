@@ -8,12 +8,14 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.history.plan import HistoryPlan, external_topics, plan_history
+from streams_py.history.records import HistoryRecord
 from streams_py.history.task import StageOrders
 from streams_py.history.travel import GivenTopology, TopologySource
 from streams_py.runtime.offline.executor import TaskExecutor, TaskSurroundings
@@ -116,8 +118,9 @@ def run_locally(
     inputs = external_topics(described.metadata(name, settings))
     counts = dict.fromkeys(inputs, partitions) if isinstance(partitions, int) else dict(partitions)
     run = LocalRun(plan_history(described, name, settings, counts))
+    tables = {topic: partial(_of_table, records, topic) for topic in described.global_topics}
     for stage in run.plan.stages:
-        orders = StageOrders(source, settings, stage)
+        orders = StageOrders(source, settings, stage, tables=tables)
         given = {topic: _rows(records, topic, batch_rows) for topic in stage.inputs if topic not in stage.upstream}
         by_offset = len(given) == len(stage.inputs) == 1
         blocks = [block for block in run.blocks if block["channel"] == RECORD and block["topic"] in stage.upstream]
@@ -132,6 +135,15 @@ def run_locally(
             run.blocks += batch.to_pylist()
             run.largest_batch_bytes = max(run.largest_batch_bytes, batch.nbytes)
     return run
+
+
+def _of_table(records: Iterable[Given], topic: str) -> list[list[HistoryRecord]]:
+    """What fills a global table: its records as they are."""
+    return [
+        [HistoryRecord((*given[:3], given.key, given.value, (1, given.timestamp_ms), None))]
+        for given in records
+        if given.topic == topic
+    ]
 
 
 def _sorted(blocks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -84,13 +84,14 @@ class Step(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Allowances:
     """What the user takes upon themselves. ``replace``: committed offsets and changelogs that are there are given up.
-    ``partial_history``: the beginning of a topic is deleted already. ``side_effects`` and ``outputs``: see
-    ``findings``."""
+    ``partial_history``: the beginning of a topic is deleted already. ``side_effects``, ``outputs`` and
+    ``frozen_tables``: see ``findings``."""
 
     replace: bool = False
     partial_history: bool = False
     side_effects: bool = False
     outputs: Collection[str] = ()
+    frozen_tables: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class BootstrapPlan:
     have the time of writing. ``positions``: what is committed. ``id``: part of the names under which outputs are
     written. ``ends``: where the changelogs ended when they were written. ``side_effects`` and
     ``outputs``: see :class:`Allowances`. ``given_up``: the committed offsets that are given up. ``cluster``: its
-    id."""
+    id. ``tables``: as ``ranges``, of topics that global tables are filled from; nothing is committed for them."""
 
     application_id: str
     topology: str
@@ -119,6 +120,7 @@ class BootstrapPlan:
     outputs: list[str] = field(default_factory=list)
     given_up: list[tuple[str, int, int]] = field(default_factory=list)
     cluster: str | None = None
+    tables: list[tuple[str, int, int, int]] = field(default_factory=list)
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     format: int = _FORMAT
 
@@ -149,8 +151,9 @@ class BootstrapPlan:
 
     def options_for(self, topic: str) -> dict[str, str]:
         """The ranges of a topic as options of ``streams-kafka``."""
-        starts = {str(partition): start for name, partition, start, _ in self.ranges if name == topic}
-        ends = {str(partition): end for name, partition, _, end in self.ranges if name == topic}
+        ranges = [at for at in (*self.ranges, *self.tables) if at[0] == topic]
+        starts = {str(partition): start for _, partition, start, _ in ranges}
+        ends = {str(partition): end for _, partition, _, end in ranges}
         return {"starting": json.dumps({topic: starts}), "ending": json.dumps({topic: ends})}
 
     def check(self, topology: Topology, *allowed: Step) -> None:
@@ -213,12 +216,14 @@ def make_plan(
         outputs=allowed.outputs,
         allow_side_effects=allowed.side_effects,
         warm_start=True,
+        frozen_tables=allowed.frozen_tables,
     )
     counts = cluster.partition_counts()
     inputs = _inputs_of(topology, application_id, config)
-    missing = [topic for topic in inputs if topic not in counts]
+    tables = sorted(topology.global_topics) if allowed.frozen_tables else []
+    missing = [topic for topic in (*inputs, *tables) if topic not in counts]
     found += [Finding(f"topic {topic}", "it does not exist", "create it, or check the name") for topic in missing]
-    partitions = [TopicPartition(topic, p) for topic in inputs if topic in counts for p in range(counts[topic])]
+    partitions = _partitions_of(inputs, counts)
     starts, ends = cluster.starts(partitions), cluster.ends(partitions)
     found += _of_ranges(starts, allowed)
     committed = cluster.committed(application_id, partitions)
@@ -226,6 +231,8 @@ def make_plan(
     if missing or topology.has_patterns or circles(topology.metadata(application_id, config)):
         raise RefusedTopologyError(found)  # more cannot be known
     plan = plan_history(topology, application_id, config, counts)
+    whole = _partitions_of(tables, counts)
+    table_starts, table_ends = cluster.starts(whole), cluster.ends(whole)
     metadata = topology.metadata(application_id, config)
     between = {
         topic: count for stage in plan.stages for topic, count in stage.inputs.items() if topic in stage.upstream
@@ -252,6 +259,7 @@ def make_plan(
         side_effects=allowed.side_effects,
         outputs=sorted(allowed.outputs),
         given_up=[(*at, offset) for at, offset in sorted(committed.items())],
+        tables=[(*at, table_starts[at], table_ends[at]) for at in whole],
     )
     return made, plan
 
@@ -260,6 +268,10 @@ def _inputs_of(topology: Topology, application_id: str, config: Mapping[str, Any
     if topology.has_patterns:
         return []
     return sorted(external_topics(topology.metadata(application_id, config)))
+
+
+def _partitions_of(topics: Collection[str], counts: Mapping[str, int]) -> list[TopicPartition]:
+    return [TopicPartition(topic, p) for topic in topics if topic in counts for p in range(counts[topic])]
 
 
 def _of_ranges(starts: Mapping[TopicPartition, int], allowed: Allowances) -> list[Finding]:
@@ -329,7 +341,7 @@ def check_topics(plan: BootstrapPlan, cluster: BootstrapCluster) -> None:
     """RefusedTopologyError when the topics are not any more what they were when the plan was made: better now than when
     everything is written, and read back."""
     counts = cluster.partition_counts()
-    planned = Counter(topic for topic, *_ in plan.ranges)
+    planned = Counter(topic for topic, *_ in (*plan.ranges, *plan.tables))
     found = [
         Finding(f"topic {topic}", f"it has {counts.get(topic, 0)} partitions, and {count} are planned", "plan again")
         for topic, count in sorted(planned.items())

@@ -23,6 +23,7 @@ __all__ = [
     "plan_history",
     "sink_counts",
     "sinks_of",
+    "topics_read",
 ]
 
 
@@ -64,6 +65,11 @@ def external_topics(metadata: TopologyMetadata) -> frozenset[str]:
     """The source topics that the application does not write itself."""
     written = {topic for sub in metadata.subtopologies.values() for topic in sub.sink_topics}
     return metadata.source_topics - written
+
+
+def topics_read(topology: Topology, application_id: str, config: Mapping[str, object]) -> frozenset[str]:
+    """All topics that have to be given: external ones, and those of global tables."""
+    return external_topics(topology.metadata(application_id, config)) | topology.global_topics.keys()
 
 
 def looped_topics(metadata: TopologyMetadata) -> frozenset[str]:

@@ -55,10 +55,17 @@ def check_allowed(
     outputs: Collection[str] = (),
     allow_side_effects: bool = False,
     to_topics: bool = False,
+    frozen_tables: bool = False,
 ) -> None:
     """RefusedTopologyError with all findings, if there are any. See :func:`findings`."""
     found = findings(
-        topology, application_id, config, outputs=outputs, allow_side_effects=allow_side_effects, to_topics=to_topics
+        topology,
+        application_id,
+        config,
+        outputs=outputs,
+        allow_side_effects=allow_side_effects,
+        to_topics=to_topics,
+        frozen_tables=frozen_tables,
     )
     if found:
         raise RefusedTopologyError(found)
@@ -73,17 +80,19 @@ def findings(
     allow_side_effects: bool = False,
     warm_start: bool = False,
     to_topics: bool = False,
+    frozen_tables: bool = False,
 ) -> list[Finding]:
     """Everything that is not allowed. ``outputs``: topics that choosers may name. ``allow_side_effects``: peek and
     foreach may be called again for the same record. ``warm_start``: a live application is to go on from the state.
-    ``to_topics``: outputs are written to their topics."""
+    ``to_topics``: outputs are written to their topics. ``frozen_tables``: global tables may be as they are at the end,
+    for every record."""
     found: list[Finding] = []
     default = config.get("default.timestamp.extractor")
     if default in ("wall_clock", wall_clock_time):
         found.append(_clock("default.timestamp.extractor"))
     for sub in topology.subtopologies():
         if sub.is_global:
-            found += _of_global(sub)
+            found += _of_filled(topology, sub, application_id, config) if frozen_tables else _of_global(sub)
             continue
         found += _of_order(sub, default)
         for node in sub.nodes:
@@ -113,7 +122,28 @@ def _clock(node: str) -> Finding:
 
 def _of_global(sub: Subtopology) -> Iterator[Finding]:
     names = ", ".join(source.name for source in sub.sources)
-    yield Finding(names, "a global table has no time: it is as new as it is", "join a table that is read as a stream")
+    yield Finding(
+        names,
+        "a global table has no time: it is as new as it is",
+        "join a table that is read as a stream, or take it as it is at the end (--global-tables as-of-end)",
+    )
+
+
+def _of_filled(
+    topology: Topology, sub: Subtopology, application_id: str, config: Mapping[str, Any]
+) -> Iterator[Finding]:
+    """Global stores that are filled before the first record."""
+    for store in sub.stores:
+        if not topology.global_stores[store.name].is_table:
+            yield Finding(f"store {store.name}", "it is filled by a processor of yours", "use a global table")
+    if not topology.has_patterns:
+        subs = topology.metadata(application_id, config).subtopologies.values()
+        for topic in sorted(sub.source_topics & {topic for other in subs for topic in other.sink_topics}):
+            yield Finding(
+                f"topic {topic}",
+                "a global table reads what this topology writes there, and would have to be whole before",
+                "join it as a table that is read as a stream",
+            )
 
 
 def _of_source(node: SourceNode) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from streams_py.config import StreamsConfig
 from streams_py.errors import StreamsError, UnsupportedOperationError
 from streams_py.history.fold import Expiry, Fold, FoldEntry
 from streams_py.history.folders import TemporaryFolder
+from streams_py.history.global_tables import FrozenTables, TableContents
 from streams_py.history.loading import TopologyNotFoundError
 from streams_py.history.plan import Stage
 from streams_py.history.records import Columns, HistoryProducer
@@ -23,6 +24,7 @@ from streams_py.state.codec import TIMESTAMP_BYTES, timestamp_of
 from streams_py.state.directory import StateDirectory
 from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.open import changelog_topic
+from streams_py.topology.physical.assembly import GlobalStore
 from streams_py.topology.physical.subtopologies import Subtopology
 from streams_py.topology.stores import StoreBuilder, StoreKind
 
@@ -37,13 +39,15 @@ class StageOrders:
     """What a worker needs to run tasks of one stage; it travels there.
 
     ``config``: the application's settings, with ``application.id`` and without those of Kafka clients, which a task has
-    no use for. ``folder``: where tasks keep their state meanwhile; None for the system's temporary folder.
+    no use for. ``folder``: where tasks keep their state meanwhile; None for the system's temporary folder. ``tables``:
+    contents of the global tables, where the stage reads any.
     """
 
     source: TopologySource
     config: Mapping[str, Any]
     stage: Stage
     folder: str | None = None
+    tables: TableContents = field(default_factory=dict)
 
     def load(self) -> StageTopology:
         """Build the topology, once for all tasks of a worker. TopologyError when a worker cannot."""
@@ -53,7 +57,9 @@ class StageOrders:
             raise TopologyNotFoundError(
                 f"on a Spark worker: {error}; install it there, or ship it with --py-files and name it as module:name"
             ) from None
-        return StageTopology(self, topology.subtopology(self.stage.id), self.settings())
+        stores = topology.global_stores
+        declared = {name: (stores[name], topic) for topic, name in topology.global_topics.items()}
+        return StageTopology(self, topology.subtopology(self.stage.id), self.settings(), declared)
 
     def settings(self) -> TaskSettings:
         """Those of tasks over a history: they wait for nobody, and look for final results after every record."""
@@ -63,11 +69,17 @@ class StageOrders:
 
 @dataclass(frozen=True, slots=True)
 class StageTopology:
-    """The orders with what they mean."""
+    """The orders with what they mean. ``global_stores``: store -> declaration and topic."""
 
     orders: StageOrders
     nodes: Subtopology
     settings: TaskSettings
+    global_stores: Mapping[str, tuple[GlobalStore, str]]
+
+    def fill_tables(self) -> FrozenTables | None:
+        """The global tables, for all tasks of a worker; None where the stage reads none."""
+        tables = self.orders.tables
+        return FrozenTables(self.global_stores, self.settings, tables, self.orders.folder) if tables else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +111,10 @@ class StillClock:
 
 
 class HistoryTask:
-    """The run of one task. ``feed`` in the order in which records are to be taken, then ``finish``, then ``close``."""
+    """The run of one task. ``feed`` in the order in which records are to be taken, then ``finish``, then ``close``.
+    ``global_stores``: those of global tables, by name."""
 
-    def __init__(self, topology: StageTopology, number: int) -> None:
+    def __init__(self, topology: StageTopology, number: int, global_stores: Mapping[str, Any] | None = None) -> None:
         stage, settings = topology.orders.stage, topology.settings
         self._task_id = TaskId(stage.id, number)
         self._records = self._uncommitted = 0
@@ -128,7 +141,8 @@ class HistoryTask:
         )
         try:
             self._directory.open()
-            self._executor = TaskExecutor(self._task_id, _without_logs(topology.nodes), inputs, surroundings)
+            nodes = _without_logs(topology.nodes)
+            self._executor = TaskExecutor(self._task_id, nodes, inputs, surroundings, global_stores=global_stores)
             self._executor.start()
         except BaseException:
             self._remove()

@@ -18,6 +18,8 @@ _OURS: Final = re.compile(rf"^(?:streams_(?:py|protocol)\.[\w.]*\w|{'|'.join(err
 """Any error of a module of ours, or one of the public ones without its module."""
 _RAISED: Final = re.compile(r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
 """What ``raise_error`` of a plan of ours says."""
+_SPARKS: Final = re.compile(r"\[[A-Z_.0-9]+\] (.+?)\.?(?: SQLSTATE: \w+)?")
+"""A sentence of Spark's with a name and a state around it."""
 _WORKER_LOST: Final = re.compile(r"Python worker exited unexpectedly|No module named '?([\w.]+)'?")
 _OF_THE_EXTRA: Final = {"streams_py", "streams_protocol", "confluent_kafka", "pyspark", "pyarrow", "numpy", "pandas"}
 
@@ -40,4 +42,7 @@ def sentence_of(error: BaseException) -> str:
         what = f"has no module {lost[1]}" if lost[1] else "ended unexpectedly"
         return f"a Python worker {what}; install kafka-streams-py[spark] where the workers run, and set PYSPARK_PYTHON"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    spark = _SPARKS.fullmatch(lines[0]) if lines else None
+    if spark is not None:
+        return str(spark[1])
     return f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from streams_py.spark.history.compare import compare_runs
 from streams_py.spark.history.progress import HistoryProgress
 from streams_py.spark.history.run import Results, run
 from tests.history_runs import Given, buffered, driven, folded, numbered
-from tests.unit.history.test_runs import PASSED_OVER, merged, some_lines, word_count
+from tests.unit.history.test_runs import ORDERS, PASSED_OVER, PRICES, merged, priced, some_lines, word_count
 from tests.unit.spark.test_failures import Locked
 
 if TYPE_CHECKING:
@@ -192,6 +193,22 @@ def test_inputs_that_cannot_be_used_are_said_in_one_sentence(spark: SparkSession
             run(word_count, {"lines": wrong}, spark=spark)
 
 
+def test_delta_table_is_never_read_as_a_mere_folder_of_files(spark: SparkSession, tmp_path: Path) -> None:
+    """Its folder also has the files of rows that were changed or deleted since."""
+    archive = tmp_path / "archive"
+    frame(spark, some_lines(5, 1)).write.parquet(str(archive))
+    (archive / "_delta_log").mkdir()
+    with pytest.raises(ConfigError, match=r"lines: .*archive is a Delta table, .*jars.packages=io.delta"):
+        run(word_count, {"lines": str(archive)}, spark=spark)
+
+
+def test_archive_that_is_none_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"lines: .*/nowhere cannot be read as Parquet: Path does not exist: \S+where$"
+    ):
+        run(word_count, {"lines": str(tmp_path / "nowhere")}, spark=spark)
+
+
 def test_a_topology_that_cannot_travel_is_said_so(spark: SparkSession) -> None:
     lock = threading.Lock()
 
@@ -227,3 +244,28 @@ def test_what_a_broken_off_run_left_in_the_folder_is_replaced(spark: SparkSessio
     given = {"lines": frame(spark, some_lines(3, 1))}
     with run(with_locked, given, work=str(tmp_path), spark=spark) as results:
         assert results.sinks["out"].count() == 3
+
+
+def test_global_table_is_filled_whole_before_the_first_record(spark: SparkSession, tmp_path: Path) -> None:
+    archive = str(tmp_path / "prices")
+    frame(spark, PRICES).write.parquet(archive)
+    inputs = {"orders": frame(spark, ORDERS), "prices": archive}
+    live = driven(priced(), [*PRICES, *ORDERS], 2, {"application.id": "history"})
+    with run(priced, inputs, global_tables="as-of-end", spark=spark) as results:
+        made = Counter(bytes(row.value) for row in results.sinks["out"].collect())
+        assert state_of(results, "history-sums-changelog") == folded(live["history-sums-changelog"])
+    assert made == Counter(record[4] for record in live["out"])
+    before = run(priced, inputs, global_tables="as-of-end", until={"prices": {0: 1}}, spark=spark)
+    with before as results:
+        assert {bytes(row.value)[-2:] for row in results.sinks["out"].collect()} == {b"=1"}
+    with pytest.raises(StreamsError, match="--global-tables as-of-end"):
+        run(priced, inputs, spark=spark)
+    with pytest.raises(ConfigError, match="only as they are at the end"):
+        run(priced, inputs, global_tables="live", spark=spark)
+    with pytest.raises(ConfigError, match="no input for topic prices"):
+        run(priced, {"orders": frame(spark, ORDERS)}, global_tables="as-of-end", spark=spark)
+    from pyspark.sql import functions as f
+
+    broken = frame(spark, PRICES).withColumn("value", f.raise_error(f.lit("away")).cast("binary"))
+    with pytest.raises(StreamsError, match=r"global table of topic prices cannot be read: .*away"):
+        run(priced, {"orders": frame(spark, ORDERS), "prices": broken}, global_tables="as-of-end", spark=spark)

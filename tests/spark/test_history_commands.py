@@ -45,6 +45,14 @@ def seen():
     builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
     builder.stream({lines!r}).peek(print).to({out!r})
     return builder.build()
+
+
+def named():
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    names = builder.global_table({short!r})
+    lines = builder.stream({lines!r})
+    lines.join(names, lambda line, name: line + name, on=lambda key, _: key).to({out!r})
+    return builder.build()
 """
 
 
@@ -189,6 +197,29 @@ def test_backfill_that_cannot_be_is_refused_in_one_sentence(files: Files, argume
     refused = files.do("backfill", files.topology(), *arguments)
     assert refused.exit_code == 2
     assert said in refused.output
+
+
+def test_global_table_is_allowed_as_it_is_at_the_end_and_said_so(files: Files) -> None:
+    files.produce(*TEXTS)
+    names = {b"k0": b"!", b"k1": b"?", b"k2": None}
+    producer = Producer({"bootstrap.servers": files.cluster.bootstrap})
+    for key, name in [(b"k0", b"old"), (b"k2", b"gone"), *names.items()]:
+        producer.produce(files.short, name, key)
+    assert producer.flush(30) == 0
+    arguments = [files.topology(name="named"), "--sinks", "--application-id", files.id]
+    refused = files.do("backfill", *arguments, sinks=True)
+    assert refused.exit_code == 2
+    assert "--global-tables as-of-end" in refused.output
+    wrong = files.do("backfill", *arguments, "--global-tables", "now", sinks=True)
+    assert wrong.exit_code == 2
+    assert "only as they are at the end" in wrong.output
+    done = files.do("backfill", *arguments, "--global-tables", "as-of-end", sinks=True)
+    assert done.exit_code == 0, done.output
+    assert f"global table of topic {files.short}: every record meets it as it is at the end" in done.output
+    files.await_written(Counter([b"a!", b"bbb?"]))
+    same = files.do("diff", *[files.topology(name="named")] * 2, "--global-tables", "as-of-end", "--last", "1h")
+    assert same.exit_code == 0, same.output
+    assert f"{files.out}: 2 records the same" in same.output
 
 
 def test_what_is_refused_leaves_no_plan(files: Files) -> None:

@@ -19,6 +19,7 @@ from streams_py.cli.spark.history_options import (
     Conf,
     Config,
     Effects,
+    GlobalTables,
     Master,
     Outputs,
     PyFiles,
@@ -29,6 +30,7 @@ from streams_py.cli.spark.history_options import (
     built_topology,
     connected,
     now_ms,
+    say_frozen,
     settings_from,
     spark_of,
 )
@@ -70,6 +72,7 @@ def plan(
         bool, typer.Option("--accept-partial-history", help="The beginning of topics may be deleted already.")
     ] = False,
     side_effects: Effects = False,
+    global_tables: GlobalTables = None,
     outputs: Outputs = None,
 ) -> None:
     """Say what will be done, or everything that stands against it. Needs no Spark, and changes nothing.
@@ -79,13 +82,15 @@ def plan(
     Example: streams-py bootstrap plan app.py:build_topology --application-id word-count -b localhost:9092
     """
     from streams_py.history.bootstrap import Allowances, check_file_is_free, make_plan
+    from streams_py.history.global_tables import check_global_tables
 
     with explained():
         check_file_is_free(file)
         settings = settings_from(bootstrap, application_id, config)
         topology = built_topology(what, settings)
         with connected(settings) as cluster:
-            allowed = Allowances(replace_, partial, side_effects, outputs or ())
+            is_frozen = check_global_tables(global_tables)
+            allowed = Allowances(replace_, partial, side_effects, outputs or (), is_frozen)
             made, stages = make_plan(what, topology, settings["application.id"], settings, cluster, allowed)
             made.save(file)
             records = sum(end - start for _, _, start, end in made.ranges)
@@ -100,6 +105,7 @@ def plan(
                 out.print(f"  {topic}: {sum(count for _, count in ranges):,} records{on_disk}")
             if is_any_untold:
                 out.print(f"how large they are is not told: {missing_right('DESCRIBE', CLUSTER)}", soft_wrap=True)
+            say_frozen(topology)
             out.print("stages: " + ", ".join(f"{stage.id} ({stage.tasks} tasks)" for stage in stages.stages))
             for name, count, _ in made.topics:
                 out.print(f"internal topic {name}, {count} partitions")

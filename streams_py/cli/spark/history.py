@@ -19,6 +19,7 @@ from streams_py.cli.spark.history_options import (
     Conf,
     Config,
     Effects,
+    GlobalTables,
     Master,
     Outputs,
     PyFiles,
@@ -30,6 +31,7 @@ from streams_py.cli.spark.history_options import (
     connected,
     kafka_options,
     now_ms,
+    say_frozen,
     settings_from,
     spark_of,
 )
@@ -67,6 +69,7 @@ def backfill(
     config: Config = None,
     outputs: Outputs = None,
     side_effects: Effects = False,
+    global_tables: GlobalTables = None,
     accept_retention: Retention = False,
     option: SourceOption = None,
     work: Work = None,
@@ -90,7 +93,8 @@ def backfill(
         settings = settings_from(bootstrap, application_id, config, "backfill")
         kafka = kafka_options(settings, option)
         sources = _sources(what, settings, inputs, kafka)
-        _check_allowed(what, settings, outputs, side_effects=side_effects)
+        _check_allowed(what, settings, outputs, side_effects=side_effects, global_tables=global_tables)
+        say_frozen(built_topology(what, settings))
         planned = None
         if sinks:
             planned = _backfill_plan(
@@ -101,6 +105,7 @@ def backfill(
                 until,
                 outputs=outputs or (),
                 side_effects=side_effects,
+                global_tables=global_tables,
                 accept_retention=accept_retention,
             )
         if planned is not None:
@@ -126,6 +131,7 @@ def backfill(
                 until=until,
                 work=work,
                 allow_side_effects=side_effects,
+                global_tables=global_tables,
                 spark=spark,
                 tick=tick,
             ) as results:
@@ -141,14 +147,27 @@ def backfill(
 
 
 def _check_allowed(
-    what: str, settings: Mapping[str, Any], outputs: Sequence[str] | None, *, side_effects: bool
+    what: str,
+    settings: Mapping[str, Any],
+    outputs: Sequence[str] | None,
+    *,
+    side_effects: bool,
+    global_tables: str | None,
 ) -> None:
     """RefusedTopologyError before anything is started."""
+    from streams_py.history.global_tables import check_global_tables
     from streams_py.history.refuse import RefusedTopologyError, findings
 
     application_id = str(settings["application.id"])
     topology = built_topology(what, settings)
-    found = findings(topology, application_id, settings, outputs=outputs or (), allow_side_effects=side_effects)
+    found = findings(
+        topology,
+        application_id,
+        settings,
+        outputs=outputs or (),
+        allow_side_effects=side_effects,
+        frozen_tables=check_global_tables(global_tables),
+    )
     if found:
         raise RefusedTopologyError(found, what)
 
@@ -174,6 +193,7 @@ def _backfill_plan(
     *,
     outputs: Sequence[str],
     side_effects: bool,
+    global_tables: str | None,
     accept_retention: bool,
 ) -> BackfillPlan:
     """The plan that has begun, or a new one, with ends fixed now, which is not in its file yet."""
@@ -194,7 +214,13 @@ def _backfill_plan(
         # What is refused is refused before anything is begun.
         counts = sink_counts(topology, application_id, cluster.partition_counts(), outputs)
         check_allowed(
-            topology, application_id, settings, outputs=outputs, allow_side_effects=side_effects, to_topics=True
+            topology,
+            application_id,
+            settings,
+            outputs=outputs,
+            allow_side_effects=side_effects,
+            to_topics=True,
+            frozen_tables=global_tables is not None,
         )
         fixed: dict[str, Any] = {}
         ranges = []
@@ -203,7 +229,7 @@ def _backfill_plan(
             if not isinstance(given, str):
                 options = fixed_options(topic, given)
                 fixed[topic] = {key: options[key] for key in ("starting", "ending")}
-                ranges += ranges_of(topic, options)
+                ranges += [] if topic in topology.global_topics else ranges_of(topic, options)
         if not accept_retention:
             check_retention(cluster, counts, ranges, now_ms())
         return BackfillPlan.new(application_id, what, fingerprint, fixed, until, cluster.id())
@@ -217,10 +243,11 @@ def _check_archives(
     from streams_py.history.retention import check_retention_of
     from streams_py.spark.history.inputs import oldest_in
 
+    tables = built_topology(what, settings).global_topics
     oldest_ms = {
         topic: oldest
         for topic, given in planned.inputs.items()
-        if isinstance(given, str) and (oldest := oldest_in(spark, topic, given)) is not None
+        if topic not in tables and isinstance(given, str) and (oldest := oldest_in(spark, topic, given)) is not None
     }
     with connected(settings) as cluster:
         sinks = sinks_of(built_topology(what, settings), planned.application_id)
@@ -245,6 +272,7 @@ def diff(
     config: Config = None,
     outputs: Outputs = None,
     side_effects: Effects = False,
+    global_tables: GlobalTables = None,
     option: SourceOption = None,
     work: Work = None,
     py_files: PyFiles = None,
@@ -263,7 +291,8 @@ def diff(
         settings = settings_from(bootstrap, None, config, "diff")
         last_ms = None if last is None else _duration_ms(last)
         for what in (old, new):
-            _check_allowed(what, settings, outputs, side_effects=side_effects)
+            _check_allowed(what, settings, outputs, side_effects=side_effects, global_tables=global_tables)
+            say_frozen(built_topology(what, settings))
         kafka = kafka_options(settings, option)
         out = console()
         for what in (old, new) if last is not None else ():
@@ -277,6 +306,7 @@ def diff(
                 config=settings,
                 outputs=outputs or (),
                 allow_side_effects=side_effects,
+                global_tables=global_tables,
                 last_ms=last_ms,
                 sample=sample,
                 work=work,
@@ -321,13 +351,13 @@ def _sources(
     what: str, settings: Mapping[str, Any], given: list[str] | None, kafka: Mapping[str, str]
 ) -> dict[str, str | Mapping[str, str]]:
     """Topic -> the folder that was named for it, else the cluster."""
-    from streams_py.history.plan import external_topics
+    from streams_py.history.plan import topics_read
 
     topology = built_topology(what, settings)
     paths = pairs_of(given, "--input")
     if topology.has_patterns:
         return dict(paths)
-    topics = external_topics(topology.metadata(str(settings["application.id"]), settings))
+    topics = topics_read(topology, str(settings["application.id"]), settings)
     unknown = sorted(paths.keys() - topics)
     if unknown:
         raise ConfigError(f"--input {unknown[0]}: {what} reads {', '.join(sorted(topics))}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streams_py.cli.options import settings_of
-from streams_py.cli.spark.outcome import interruptible
+from streams_py.cli.spark.outcome import console, interruptible
 from streams_py.cli.usage import pairs_of
 from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError
@@ -26,6 +26,7 @@ __all__ = [
     "Conf",
     "Config",
     "Effects",
+    "GlobalTables",
     "Master",
     "Outputs",
     "PyFiles",
@@ -37,6 +38,7 @@ __all__ = [
     "connected",
     "kafka_options",
     "now_ms",
+    "say_frozen",
     "settings_from",
     "spark_of",
 ]
@@ -65,6 +67,14 @@ Outputs = Annotated[
 Effects = Annotated[
     bool, typer.Option("--allow-side-effects", help="peek and foreach may be called again for the same record.")
 ]
+GlobalTables = Annotated[
+    str | None,
+    typer.Option(
+        "--global-tables",
+        help="as-of-end: global tables are filled whole before the first record, and stay so.",
+        metavar="as-of-end",
+    ),
+]
 Retention = Annotated[
     bool, typer.Option("--accept-retention", help="Topics may delete outputs that are as old as their retention.ms.")
 ]
@@ -78,6 +88,15 @@ def built_topology(what: str, settings: Mapping[str, Any]) -> Any:
     from streams_py.history.travel import TopologySource
 
     return TopologySource(what, settings).build()
+
+
+def say_frozen(topology: Any) -> None:
+    """Say that global tables are allowed, and what that means."""
+    for topic in sorted(topology.global_topics):
+        console().print(
+            f"global table of topic {topic}: every record meets it as it is at the end; live it changes meanwhile",
+            soft_wrap=True,
+        )
 
 
 def settings_from(

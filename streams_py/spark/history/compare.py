@@ -44,6 +44,7 @@ def compare_runs(
     config: Mapping[str, Any] | None = None,
     outputs: Collection[str] = (),
     allow_side_effects: bool = False,
+    global_tables: str | None = None,
     last_ms: int | None = None,
     sample: int = 5,
     work: str | None = None,
@@ -53,13 +54,18 @@ def compare_runs(
     ones are counted as often as they are written. What comes into a topic meanwhile is read by neither. ``last_ms``:
     only outputs that are not older than this before the newest input; of the inputs what these depend on is read, which
     is all where stores keep what is old (:func:`streams_py.history.needs.history_needed`). ``outputs``: topics that
-    functions choose or handlers write to, besides those that sinks name."""
+    functions choose or handlers write to, besides those that sinks name. ``global_tables``: see
+    :func:`streams_py.spark.run`."""
     from pyspark.sql import functions as f
 
     found = {}
     runs: list[Results] = []
     asked = [inputs(topology) for topology in (old, new)]
-    allowed: dict[str, Any] = {"partitions": dict.fromkeys(outputs, 1), "allow_side_effects": allow_side_effects}
+    allowed: dict[str, Any] = {
+        "partitions": dict.fromkeys(outputs, 1),
+        "allow_side_effects": allow_side_effects,
+        "global_tables": global_tables,
+    }
     given = [
         fixed_inputs(one, topics_of(topology, config, **allowed))
         for one, topology in zip(asked, (old, new), strict=True)
@@ -69,7 +75,11 @@ def compare_runs(
             given[1][topic] = one
     outputs_since = None
     if last_ms is not None:
-        newest = [newest_of(spark, *both) for both in zip(asked, given, strict=True)]
+        tables = [TopologySource(one, settings_of(config)).build().global_topics for one in (old, new)]
+        newest = [
+            newest_of(spark, one, {topic: rows for topic, rows in fixed.items() if topic not in ours})
+            for one, fixed, ours in zip(asked, given, tables, strict=True)
+        ]
         outputs_since = max((found for found in newest if found is not None), default=0) - last_ms
     try:
         for name, topology, one in zip(("old", "new"), (old, new), given, strict=True):

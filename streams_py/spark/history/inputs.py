@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from streams_py.errors import ConfigError
 from streams_py.history.task import StageOrders
 from streams_py.spark.columns import SPARK_HEADERS, with_headers_for_python
+from streams_py.spark.failures import sentence_of
+from streams_py.spark.files import Folder
 from streams_py.spark.history.blocks import BLOCKS, RECORD
 from streams_py.spark.history.fixed_ranges import fixed_options, newest_ms, ranges_in, ranges_of
 from streams_py.spark.history.order import ORDER
@@ -24,9 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["GivenInputs", "Inputs", "StageInput", "fixed_inputs", "newest_of", "oldest_in", "stage_input"]
 
 GivenInputs: TypeAlias = "Mapping[str, DataFrame | str | Mapping[str, str]] | Mapping[str, str]"
-"""Topic -> a DataFrame, the path of a Parquet folder, or options of ``streams-kafka``; or such options for all topics
-(``{"kafka.bootstrap.servers": ...}``)."""
+"""Topic -> a DataFrame, the path of a Parquet folder or a Delta table, or options of ``streams-kafka``; or such options
+for all topics (``{"kafka.bootstrap.servers": ...}``)."""
 
+_DELTA_LOG: Final = "_delta_log"
 _KAFKA: Final = "kafka."
 _PLACE: Final = "every row needs partition, offset and timestamp_ms (-1 where the record has none), as they are Kafka's"
 _NEEDED: Final = "partition and offset, key and value (binary), timestamp_ms (or timestamp); headers may be there"
@@ -68,7 +71,9 @@ class Inputs:
         topics: frozenset[str],
         until: int | Mapping[str, Mapping[int, int]] | None = None,
         since_ms: int | None = None,
+        tables: Collection[str] = (),
     ) -> None:
+        """``tables``: those of the topics that global tables are filled from."""
         if isinstance(until, Mapping) and (unknown := sorted(until.keys() - topics)):
             raise ConfigError(f"until: the topology does not read {', '.join(unknown)}", key="until")
         self._spark = spark
@@ -78,15 +83,22 @@ class Inputs:
         self._since_ms = since_ms
         self._rows: dict[str, DataFrame] = {}
         self._counted: dict[str, int] = {}
+        self._contents: dict[str, DataFrame] = {}
         for topic, found in self._given.items():
-            if isinstance(found, Mapping):
+            if topic in tables:
+                self._contents[topic] = _newest_rows(self._until(_all_rows(spark, topic, found), topic))
+            elif isinstance(found, Mapping):
                 _check_whole(topic, found)
             else:
                 self._rows[topic] = self._wanted(_rows_of(spark, topic, found), topic)
 
     def counts(self, known: Mapping[str, int]) -> dict[str, int]:
         """Topic -> partitions: as ``known``, else as the cluster or the rows say."""
-        return {topic: known[topic] if topic in known else self._count(topic) for topic in self._given}
+        return {
+            topic: known[topic] if topic in known else self._count(topic)
+            for topic in self._given
+            if topic not in self._contents
+        }
 
     def _count(self, topic: str) -> int:
         if topic not in self._rows:
@@ -106,7 +118,12 @@ class Inputs:
         ranges = ranges_of(topic, self._given[topic])
         return sum(max(0, min(end, until.get(partition, end)) - start) for _, partition, start, end in ranges)
 
-    def _wanted(self, rows: DataFrame, topic: str) -> DataFrame:
+    def contents(self) -> Mapping[str, DataFrame]:
+        """Topic -> ``key``, ``value`` and ``timestamp_ms`` of what fills a global table: all rows that it has at the
+        end."""
+        return self._contents
+
+    def _until(self, rows: DataFrame, topic: str) -> DataFrame:
         """Only the records before an instant, or below offsets; partitions that have none named are read to the end."""
         from pyspark.sql import functions as f
 
@@ -114,6 +131,12 @@ class Inputs:
             rows = rows.where((f.col("task") != int(partition)) | (f.col("offset") < end))
         if self._until_ms is not None:
             rows = rows.where(f.col("timestamp_ms") < self._until_ms)
+        return rows
+
+    def _wanted(self, rows: DataFrame, topic: str) -> DataFrame:
+        from pyspark.sql import functions as f
+
+        rows = self._until(rows, topic)
         if self._since_ms is not None:
             rows = rows.where(f.col("timestamp_ms") >= self._since_ms)
         return rows
@@ -166,7 +189,22 @@ def _check_whole(topic: str, given: Mapping[str, str]) -> None:
 
 
 def _rows_of(spark: SparkSession, topic: str, given: Any) -> DataFrame:
-    return _normalised(spark.read.parquet(given) if isinstance(given, str) else given, topic)
+    return _normalised(_archive(spark, topic, given) if isinstance(given, str) else given, topic)
+
+
+def _archive(spark: SparkSession, topic: str, path: str) -> DataFrame:
+    """The rows of a Parquet folder, or of a Delta table: its folder has files of rows that are gone, too."""
+    kind = "delta" if Folder(spark, path).exists(_DELTA_LOG) else "parquet"
+    try:
+        return spark.read.format(kind).load(path)
+    except Exception as error:
+        why = f"cannot be read as Parquet: {sentence_of(error)}"
+        if kind == "delta":
+            why = (
+                "is a Delta table, and this Spark has no Delta Lake to read it; add that of its version (--conf "
+                "spark.jars.packages=io.delta:...)"
+            )
+        raise ConfigError(f"the input for topic {topic}: {path} {why}") from error
 
 
 def _placed(blocks: DataFrame, tasks: int) -> DataFrame:
@@ -200,10 +238,22 @@ def oldest_in(spark: SparkSession, topic: str, path: str) -> int | None:
 def _all_rows(spark: SparkSession, topic: str, given: Any) -> DataFrame:
     if not isinstance(given, Mapping):
         return _rows_of(spark, topic, given)
+    from pyspark.sql import functions as f
+
     from streams_py.spark.kafka.source import register
 
     register(spark)
-    return spark.read.format("streams-kafka").options(**{**given, "topics": topic}).load()
+    rows = spark.read.format("streams-kafka").options(**{**given, "topics": topic}).load()
+    return rows.withColumn("task", f.col("partition"))
+
+
+def _newest_rows(rows: DataFrame) -> DataFrame:
+    """What is left of a topic when only the last record of each key counts."""
+    from pyspark.sql import functions as f
+
+    last = f.max_by(f.struct("value", "timestamp_ms"), f.struct("task", "offset")).alias("last")
+    kept = rows.where(f.col("key").isNotNull()).groupBy("key").agg(last)
+    return kept.select("key", "last.value", "last.timestamp_ms").where(f.col("value").isNotNull())
 
 
 def _normalised(rows: DataFrame, topic: str) -> DataFrame:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from streams_py.history.fold import FoldEntry
+from streams_py.history.global_tables import FrozenTables
 from streams_py.history.records import Columns
 from streams_py.history.task import HistoryTask, StageOrders, StageTopology
 from streams_py.spark.columns import headers_column
@@ -53,6 +54,7 @@ class _Run:
     def __init__(self, orders: StageOrders, reports: StageReports | None) -> None:
         self._orders = orders
         self._topology: StageTopology | None = None
+        self._tables: FrozenTables | None = None
         self._task: HistoryTask | None = None
         self._outputs: _Outputs | None = None
         self._number = -1
@@ -75,12 +77,16 @@ class _Run:
             if self._task is not None:
                 self._task.abandon()
             raise
+        finally:
+            if self._tables is not None:
+                self._tables.close()
 
     def _begin(self, number: int) -> None:
         if self._topology is None:
             self._topology = self._orders.load()
+            self._tables = self._topology.fill_tables()
         stage = self._orders.stage
-        self._task = HistoryTask(self._topology, number)
+        self._task = HistoryTask(self._topology, number, None if self._tables is None else self._tables.stores)
         self._outputs = _Outputs(self._task, stage.rank * _RANK + number, dict(stage.outputs))
         self._number = number
         self._counter.begin(number)

@@ -25,6 +25,7 @@ from streams_py.history.task import StageOrders
 from streams_py.ports import RawRecord
 from streams_py.spark.columns import headers_column
 from streams_py.spark.history.blocks import INPUT, RECORD, Blocks, records_batch
+from streams_py.spark.history.each_once import each_once
 from streams_py.spark.history.order import in_order
 from streams_py.spark.history.progress import RecordCounter, StageReports
 from streams_py.spark.kafka.options import ReaderOptions
@@ -63,7 +64,8 @@ class OfBlocks:
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Portion]:
         taken: dict[tuple[int, str], int] = {}
-        for task, names, codes, records in in_order(batches, by_offset=self.by_offset):
+        ordered = in_order(batches, by_offset=self.by_offset)
+        for task, names, codes, records in each_once(ordered) if self.by_offset else ordered:
             topics = sorted({topic for topic, _ in names})
             by_name = np.array([topics.index(topic) for topic, _ in names])
             were_there = {topic for topic, source in names if source == INPUT}
@@ -153,7 +155,7 @@ def _reading(topic: str, reports: StageReports | None) -> RecordCounter:
 def timed_blocks(topic: str, orders: StageOrders, batches: Iterable[Any]) -> Iterator[Any]:
     """Block rows, by time, of such that are by offset."""
     blocks, is_readable = Blocks(RECORD, topic, INPUT), readable_in(orders, topic)
-    for task, _, _, records in in_order(batches, by_offset=True):
+    for task, _, _, records in each_once(in_order(batches, by_offset=True)):
         for batch in records.to_batches():
             yield blocks.by_time(np.full(batch.num_rows, task, np.int32), batch, _unread(batch, is_readable))
 

@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any, Final
 from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError, StreamsError
 from streams_py.history.folders import TemporaryFolder
-from streams_py.history.plan import HistoryPlan, Stage, external_topics, plan_history
+from streams_py.history.global_tables import check_global_tables, reads_global_tables
+from streams_py.history.plan import HistoryPlan, Stage, plan_history, topics_read
 from streams_py.history.refuse import check_allowed
 from streams_py.history.task import StageOrders, TaskSummary
 from streams_py.history.travel import GivenTopology, TopologySource
 from streams_py.spark.failures import sentence_of
 from streams_py.spark.history.blocks import BLOCKS, RECORD, ROWS, STATE, SUMMARY, unpacked
+from streams_py.spark.history.global_contents import sent_to_workers
 from streams_py.spark.history.inputs import GivenInputs, Inputs, stage_input
 from streams_py.spark.history.kernel import stage_kernel
 from streams_py.spark.history.progress import StageReports, Tick, listening
@@ -37,6 +39,8 @@ __all__ = ["Results", "check_work", "run", "settings_of", "topics_of"]
 _DEFAULTS: Final = {"application.id": "history"}
 _BLOCKS_PER_FILE: Final = 256
 """Spark may hold all blocks of a file in memory when it reads it."""
+_DICTIONARY: Final = "parquet.enable.dictionary"
+"""No two blocks are equal, and looking for some copies them once more."""
 _WRITTEN: Final = ("topic", "partition", "timestamp_ms", "key", "value", "headers")
 
 
@@ -146,6 +150,7 @@ def run(
     since: int | None = None,
     work: str | None = None,
     allow_side_effects: bool = False,
+    global_tables: str | None = None,
     spark: SparkSession | None = None,
     tick: Tick | None = None,
 ) -> Results:
@@ -161,6 +166,8 @@ def run(
       left there is replaced; default a temporary one of this machine. ``spark``: default the active session, or a new
       one.
     * ``allow_side_effects``: functions of ``peek`` and ``foreach`` may be called again for the same record.
+    * ``global_tables``: ``as-of-end`` fills global tables whole, from the inputs of their topics, before the first
+      record, and leaves them so; a live application would see them change. Every worker holds all of them.
     * ``tick``: called with a HistoryProgress when a stage begins, when it ends, and meanwhile about once a second, then
       by a thread of its own.
 
@@ -176,15 +183,27 @@ def run(
     described = source.build()
     application_id = str(settings["application.id"])
     given = dict(partitions or {})
-    check_allowed(described, application_id, settings, outputs=given, allow_side_effects=allow_side_effects)
+    check_allowed(
+        described,
+        application_id,
+        settings,
+        outputs=given,
+        allow_side_effects=allow_side_effects,
+        frozen_tables=check_global_tables(global_tables),
+    )
     session = spark or spark_session("streams-py history")
-    found = Inputs(session, inputs, external_topics(described.metadata(application_id, settings)), until, since)
+    topics = topics_read(described, application_id, settings)
+    found = Inputs(session, inputs, topics, until, since, described.global_topics.keys())
     plan = plan_history(described, application_id, settings, _counts(found, given), given)
     results = Results(session, plan, _work_folder(session, work))
     try:
-        with listening(session, tick, len(plan.stages)) as listener:
+        with (
+            sent_to_workers(session, found.contents()) as tables,
+            listening(session, tick, len(plan.stages)) as listener,
+        ):
             for stage in plan.stages:
-                orders = StageOrders(source, settings, stage)
+                is_reader = reads_global_tables(described.subtopology(stage.id))
+                orders = StageOrders(source, settings, stage, tables=tables if is_reader else {})
                 if listener is None:
                     _run_stage(results, stage, found, orders)
                     continue
@@ -211,14 +230,22 @@ def topics_of(
     *,
     partitions: Mapping[str, int] | None = None,
     allow_side_effects: bool = False,
+    global_tables: str | None = None,
 ) -> frozenset[str]:
-    """The topics that a topology reads from outside. RefusedTopologyError when it cannot run over a history; see
-    :func:`run`."""
+    """The topics that a topology reads from outside, also for global tables. RefusedTopologyError when it cannot run
+    over a history; see :func:`run`."""
     settings = settings_of(config)
     described = TopologySource(topology, settings).build()
     application_id = str(settings["application.id"])
-    check_allowed(described, application_id, settings, outputs=partitions or (), allow_side_effects=allow_side_effects)
-    return external_topics(described.metadata(application_id, settings))
+    check_allowed(
+        described,
+        application_id,
+        settings,
+        outputs=partitions or (),
+        allow_side_effects=allow_side_effects,
+        frozen_tables=check_global_tables(global_tables),
+    )
+    return topics_read(described, application_id, settings)
 
 
 def settings_of(config: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -265,8 +292,9 @@ def _run_stage(
             written = rows if written is None else written.unionByName(rows)
         given = stage_input(orders, inputs, written, reports)
         made = given.rows.mapInArrow(stage_kernel(orders, given.reader, reports), BLOCKS)
-        writer = made.write.option("maxRecordsPerFile", _BLOCKS_PER_FILE)
-        writer.mode("overwrite").parquet(results.path(stage))  # an attempt that broke off may have left some
+        writer = made.write.option("maxRecordsPerFile", _BLOCKS_PER_FILE).option(_DICTIONARY, "false")
+        # An attempt that broke off may have left some. Blocks are compressed already.
+        writer.mode("overwrite").parquet(results.path(stage), compression="none")
     except StreamsError:
         raise
     except Exception as error:

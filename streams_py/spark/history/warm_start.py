@@ -23,6 +23,7 @@ from streams_py.history.bootstrap import (
     prepare,
     written,
 )
+from streams_py.history.global_tables import AS_OF_END
 from streams_py.history.plan import sink_counts
 from streams_py.history.refuse import check_allowed
 from streams_py.history.travel import TopologySource
@@ -78,6 +79,7 @@ def write_changelogs(
         outputs=plan.outputs,
         allow_side_effects=plan.side_effects,
         to_topics=sinks,
+        frozen_tables=bool(plan.tables),
     )
     check_work(spark, work)
     check_writes_once(spark)
@@ -87,7 +89,7 @@ def write_changelogs(
     plan.save(path)
     prepare(plan, cluster, replication_factor)
     register(spark)
-    topics = sorted({topic for topic, *_ in plan.ranges})
+    topics = sorted({topic for topic, *_ in (*plan.ranges, *plan.tables)})
     inputs = {topic: {**options, **plan.options_for(topic)} for topic in topics}
     results = run(
         plan.topology,
@@ -96,6 +98,7 @@ def write_changelogs(
         partitions=outputs,
         work=work,
         allow_side_effects=plan.side_effects,
+        global_tables=AS_OF_END if plan.tables else None,
         spark=spark,
         tick=tick,
     )

@@ -383,3 +383,30 @@ def test_topics_that_would_delete_the_outputs_are_named() -> None:
     check_retention_of(cluster.kept_ms, {"lines": 2_000}, now_ms=5_000)
     with pytest.raises(ConfigError, match=r"totals keeps .*and the archive of lines has older.*--accept-retention"):
         check_retention_of(cluster.kept_ms, {"others": 9_000, "lines": 1_999}, now_ms=5_000)
+
+
+def joined() -> Topology:
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    names = builder.global_table("names")
+    lines = builder.stream("lines").join(names, lambda line, name: line + name, on=lambda key, _: key)
+    lines.group_by(lambda _, word: word).count(store="counts")
+    return builder.build()
+
+
+def test_topics_of_global_tables_are_read_to_fixed_ends_and_nothing_is_committed_for_them() -> None:
+    cluster = Cluster()
+    cluster.topics["names"] = 1
+    cluster.logs[TopicPartition("names", 0)] = (2, 9)  # compacted ones may begin anywhere
+    with pytest.raises(RefusedTopologyError, match="as it is at the end"):
+        make_plan("app:topology", joined(), APP, CONFIG, cluster, Allowances())
+    plan, _ = make_plan("app:topology", joined(), APP, CONFIG, cluster, Allowances(frozen_tables=True))
+    assert plan.tables == [("names", 0, 2, 9)]
+    assert plan.options_for("names") == {"starting": '{"names": {"0": 2}}', "ending": '{"names": {"0": 9}}'}
+    assert {topic for topic, *_ in plan.ranges} == {"lines"}
+    assert {topic for topic, *_ in written(plan, {}, [], [], {}).positions} == {"lines"}
+    cluster.topics["names"] = 2
+    with pytest.raises(RefusedTopologyError, match="topic names: it has 2 partitions, and 1 are planned"):
+        check_topics(plan, cluster)
+    del cluster.topics["names"]
+    with pytest.raises(RefusedTopologyError, match="topic names: it does not exist"):
+        make_plan("app:topology", joined(), APP, CONFIG, cluster, Allowances(frozen_tables=True))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from streams_py import StreamsBuilder, TimeWindows, Topology, serdes
+from streams_py import Processor, Record, StreamsBuilder, TimeWindows, Topology, key_value_store, serdes
 from streams_py.history.refuse import RefusedTopologyError, check_allowed, findings
 from streams_py.runtime.tasks.timestamps import log_and_skip_invalid
 from streams_py.topology.dsl.suppressed import Suppressed
@@ -129,3 +129,32 @@ def test_topic_that_is_written_and_read_is_refused_where_a_live_application_woul
     for purpose in ("warm_start", "to_topics"):
         (rule,) = refused(through, **{purpose: True})
         assert "writes and reads it" in rule
+
+
+def joined(stream: Any, builder: StreamsBuilder) -> None:
+    stream.join(builder.global_table("names"), lambda a, b: a + b, on=lambda key, value: key).to("out")
+
+
+def test_global_table_is_allowed_as_it_is_at_the_end() -> None:
+    assert refused(joined, frozen_tables=True) == []
+    (finding,) = findings(built(joined), "app", {})
+    assert "--global-tables as-of-end" in finding.remedy
+
+
+class Filler(Processor[Any, Any, Any, Any]):
+    def process(self, record: Record[Any, Any]) -> None:
+        pass
+
+
+def test_global_stores_that_cannot_be_whole_before_are_refused() -> None:
+    def filled(stream: Any, builder: StreamsBuilder) -> None:
+        stream.to("names")
+        builder.global_table("names", store="names")
+        builder.add_global_store(
+            key_value_store("mine", logging=False, key=serdes.STRING, value=serdes.STRING), "other", Filler
+        )
+
+    assert refused(filled, frozen_tables=True) == [
+        "a global table reads what this topology writes there, and would have to be whole before",
+        "it is filled by a processor of yours",
+    ]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streams_py import StreamsBuilder, Topology, serdes
+from streams_py.errors import StreamsError
 
 pytest.importorskip("pyarrow")
 
@@ -107,3 +110,72 @@ def test_topic_that_a_later_stage_reads_is_an_output_too() -> None:
     run = run_locally(through, [Given("lines", 0, 0, 5, b"k", b"v")])
     assert dict(run.plan.sinks) == {"between": 1, "out": 1}
     assert [run.records(topic)[0][4] for topic in run.plan.sinks] == [b"V", b"V!"]
+
+
+def priced() -> Topology:
+    """Orders meet prices that every process has; the sums are behind a repartition, and meet them again."""
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    prices = builder.global_table("prices", value=serdes.INT32)
+    orders = builder.stream("orders").left_join(prices, lambda item, price: f"{item}:{price}", on=lambda _, item: item)
+    sums = orders.group_by(lambda _, item: item.split(":")[0]).reduce(lambda a, b: a + "," + b, store="sums")
+    sums.to_stream().join(prices, lambda text, price: f"{text}={price}", on=lambda item, _: item).to("out")
+    return builder.build()
+
+
+PRICES = [
+    Given("prices", 0, at, 5_000 + at, key, value)
+    for at, (key, value) in enumerate(
+        [(b"tea", b"\0\0\0\1"), (b"rum", b"\0\0\0\7"), (b"tea", b"\0\0\0\2"), (None, b"\0\0\0\3"), (b"rum", None)]
+    )
+]
+"""Tea costs 2 at the end, and rum is not sold any more. One row has no key."""
+ORDERS = numbered([("orders", 1_000 + at, b"k%d" % (at % 5), item) for at, item in enumerate([b"tea", b"rum"] * 9)], 2)
+
+
+def test_global_table_is_for_every_record_what_it_is_at_the_end() -> None:
+    run = run_locally(priced, [*ORDERS, *PRICES], 2)
+    live = driven(priced(), [*PRICES, *ORDERS], 2)
+    assert {record[4] for record in live["out"]} == {b"%s=2" % b",".join([b"tea:2"] * times) for times in range(1, 10)}
+    assert sorted(map(repr, run.records("out"))) == sorted(map(repr, live["out"]))
+    assert run.state["test-sums-changelog"] == folded(live["test-sums-changelog"])
+
+
+def test_what_processors_do_to_global_tables_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def builds() -> Topology:
+        builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+        builder.global_table("prices", value=serdes.INT32, store="prices")
+        builder.stream("orders").process(raises_price).to("out")
+        return builder.build()
+
+    with pytest.raises(StreamsError, match="prices"):
+        run_locally(builds, [*ORDERS, *PRICES], 2)
+    assert list(tmp_path.iterdir()) == [], "nothing is left"
+
+
+def raises_price(record: Any, context: Any) -> Any:
+    context.get_state_store("prices").put("tea", 9)
+    yield record
+
+
+raises_price.batch_safe = True  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("given", [1, 2], ids=["one topic", "two topics"])
+def test_record_that_an_archive_has_twice_is_taken_once(given: int) -> None:
+    def joins() -> Topology:
+        builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+        orders = builder.stream("orders")
+        if given == 2:
+            orders = orders.merge(builder.stream("others"))
+        orders.group_by_key().count(store="counts")
+        return builder.build()
+
+    others = [order._replace(topic="others") for order in ORDERS] if given == 2 else []
+    once = run_locally(joins, [*ORDERS, *others], 2)
+    twice = run_locally(joins, [*ORDERS, *ORDERS, *others[3:9], *others, ORDERS[4]], 2)
+    assert twice.state == once.state
+    other = ORDERS[4]._replace(value=b"other")
+    with pytest.raises(StreamsError, match=rf"topic orders .* partition {other.partition}, offset {other.offset}: was"):
+        run_locally(joins, [*ORDERS, *others, other], 2)

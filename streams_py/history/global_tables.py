@@ -1,0 +1,86 @@
+"""Global tables over a history: each is filled whole, then every record meets it as it is at the end.
+
+Live, a global table follows its topic beside the tasks, and nobody can say which of its changes a record has met. So it
+is no part of what a history can give again. Whoever allows it (``as-of-end``) gets the table as a live application has
+it that starts at the end: filled before its first record, and never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from streams_protocol.types import TopicPartition
+from streams_py.errors import ConfigError
+from streams_py.history.folders import TemporaryFolder
+from streams_py.ports import RawRecord
+from streams_py.runtime.tasks.task_settings import TaskSettings
+from streams_py.state.directory import StateDirectory
+from streams_py.state.global_stores import GlobalStores
+from streams_py.state.open import StoreDefaults
+from streams_py.state.write_protected import write_protected
+from streams_py.topology.operators.stream_joins import GlobalTableJoin
+from streams_py.topology.physical.assembly import GlobalStore
+from streams_py.topology.physical.subtopologies import Subtopology
+
+__all__ = ["AS_OF_END", "FrozenTables", "TableContents", "check_global_tables", "reads_global_tables"]
+
+AS_OF_END: Final = "as-of-end"
+
+TableContents: TypeAlias = "Mapping[str, Callable[[], Iterable[Sequence[RawRecord]]]]"
+"""Topic -> what gives its records, to be called by whoever fills a store."""
+
+
+def check_global_tables(given: str | None) -> bool:
+    """Whether global tables are allowed. ConfigError for a way in which they cannot be."""
+    if given not in (None, AS_OF_END):
+        raise ConfigError(
+            f"global tables {given!r}: a history knows them only as they are at the end ({AS_OF_END})",
+            key="--global-tables",
+        )
+    return given is not None
+
+
+def reads_global_tables(nodes: Subtopology) -> bool:
+    """Whether a node joins with a global table, or is a processor, which may read any."""
+    return any(
+        isinstance(node.operator, GlobalTableJoin) or hasattr(node.operator, "batch_safe") for node in nodes.processors
+    )
+
+
+class FrozenTables:
+    """The global stores of a topology, filled from ``contents``; ``stores`` cannot be written. ``close`` removes their
+    files."""
+
+    def __init__(
+        self,
+        declared: Mapping[str, tuple[GlobalStore, str]],
+        settings: TaskSettings,
+        contents: TableContents,
+        folder: str | None = None,
+    ) -> None:
+        """``declared``: store -> declaration and topic. ``folder``: where files are; default the system's for temporary
+        ones."""
+        self._folder = TemporaryFolder(folder)
+        self._directory = StateDirectory(str(self._folder.path), settings.application_id)
+        defaults = StoreDefaults(settings.default_key_serde, settings.default_value_serde, persistent=True)
+        self._stores = GlobalStores(
+            declared, application_id=settings.application_id, directory=self._directory, defaults=defaults
+        )
+        try:
+            self._directory.open()
+            self._stores.open()
+            for topic, records_of in contents.items():
+                for records in records_of():
+                    self._stores.restore(TopicPartition(topic, 0), records)
+            self._stores.commit()
+        except BaseException:
+            self.close()
+            raise
+        self.stores: Mapping[str, Any] = {name: write_protected(store) for name, store in self._stores.stores.items()}
+
+    def close(self) -> None:
+        """Close the stores and remove their files. A second call does nothing."""
+        self._stores.close()
+        self._directory.close()
+        self._folder.remove()

@@ -1,0 +1,74 @@
+"""The rows of global tables on their way to workers: as a broadcast, since every worker needs all of them.
+
+The driver takes the last record of each key, and nothing else, from Spark; workers fill the store that a live
+application has from it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from streams_py.errors import StreamsError
+from streams_py.history.records import HistoryRecord
+from streams_py.spark.failures import sentence_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["TableRows", "packed", "sent_to_workers"]
+
+_CREATE_TIME: Final = 1
+_ROWS_AT_ONCE: Final = 10_000
+_BYTES_AT_ONCE: Final = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class TableRows:
+    """What fills one global table. ``given.value``: the bytes that :func:`packed` makes."""
+
+    topic: str
+    given: Any
+
+    def __call__(self) -> Iterator[list[HistoryRecord]]:
+        """Records, some at a time."""
+        for batch in pa.ipc.open_stream(pa.py_buffer(self.given.value)):
+            keys, values, timestamps = (batch.column(at).to_pylist() for at in range(3))
+            stamps = zip(repeat(_CREATE_TIME), timestamps, strict=False)
+            rows = zip(
+                repeat(self.topic), repeat(0), range(len(keys)), keys, values, stamps, repeat(None), strict=False
+            )
+            yield [HistoryRecord(row) for row in rows]
+
+
+def packed(rows: Any) -> bytes:
+    """An Arrow table with ``key``, ``value`` and ``timestamp_ms`` as bytes."""
+    size = max(1, min(_ROWS_AT_ONCE, _BYTES_AT_ONCE * rows.num_rows // max(1, rows.nbytes)))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
+        stream.write_table(rows, max_chunksize=size)
+    found: bytes = sink.getvalue().to_pybytes()
+    return found
+
+
+@contextlib.contextmanager
+def sent_to_workers(spark: SparkSession, contents: Mapping[str, DataFrame]) -> Iterator[dict[str, TableRows]]:
+    """Topic -> its rows, wherever Spark runs, until the end of the block. StreamsError when they cannot be read."""
+    sent: dict[str, TableRows] = {}
+    try:
+        for topic, rows in contents.items():
+            try:
+                sent[topic] = TableRows(topic, spark.sparkContext.broadcast(packed(rows.toArrow())))
+            except StreamsError:
+                raise
+            except Exception as error:
+                raise StreamsError(f"the global table of topic {topic} cannot be read: {sentence_of(error)}") from error
+        yield sent
+    finally:
+        for found in sent.values():
+            found.given.destroy()

@@ -357,6 +357,9 @@ class GroupAdmin(Protocol):
 
     def describe_group(self, group: str) -> DescribedGroup: ...
 
+    def find_group(self, group: str) -> DescribedGroup | None:
+        """None when there is none of that name; StreamsError when the user may not see it."""
+
     def describe_streams_group(self, group: str) -> DescribedStreamsGroup | None:
         """A group of the streams protocol; None when there is none of that name, or brokers know no such groups."""
 

@@ -64,10 +64,9 @@ class HistoryCluster:
         return self._admin.log_ends(partitions, read_committed=True)
 
     def members(self, group: str) -> Sequence[DescribedMember]:
-        """Who is in a group; nobody when there is none."""
-        if group not in self._groups.list_groups():
-            return ()
-        return self._groups.describe_group(group).members
+        """Who is in a group; nobody when there is none. StreamsError when the user may not see it."""
+        found = self._groups.find_group(group)
+        return () if found is None else found.members
 
     def committed(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Committed offsets, where there are any."""
@@ -119,7 +118,7 @@ class HistoryCluster:
 
     def forget(self, group: str) -> None:
         """Delete a group with what it has committed; one that is not there is no matter."""
-        if group in self._groups.list_groups():
+        if self._groups.find_group(group) is not None:
             self._groups.delete_group(group)
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:

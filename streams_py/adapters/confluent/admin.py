@@ -61,6 +61,8 @@ _COORDINATOR_MOVES: Final = frozenset(
     }
 )
 """The group's coordinator restarts, moves or is away: asking again is all it takes."""
+_READING_STEP_S: Final = 5.0
+"""How often it is looked whether there is any use in waiting for committed offsets."""
 _COORDINATOR_BACKOFF_S: Final = 0.1
 
 _SECOND_LOOK_S: Final = 0.2
@@ -219,7 +221,8 @@ class ConfluentAdmin:
         with self._reader_lock:
             while True:
                 try:
-                    answer = self._reader_of(group).committed(asked, timeout=max(0.1, deadline_s - time.monotonic()))
+                    left_s = min(_READING_STEP_S, deadline_s - time.monotonic())
+                    answer = self._reader_of(group).committed(asked, timeout=max(0.1, left_s))
                     refused = next((position.error for position in answer if position.error is not None), None)
                     if refused is None and {(at.topic, at.partition) for at in answer} != set(partitions):
                         refused = KafkaError(KafkaError._TIMED_OUT, "the answer leaves out partitions")
@@ -229,6 +232,7 @@ class ConfluentAdmin:
                         raise StreamsError(f"{doing} failed: {failed}") from failed
                 if refused is None:
                     break
+                refused = self._told_in_passing() or refused
                 self._forget_reader()
                 if refused.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
                     raise StreamsError(f"{doing} failed: {missing_right('DESCRIBE', GROUP, [group])}")
@@ -260,6 +264,12 @@ class ConfluentAdmin:
             self._reader = confluent_kafka.Consumer(settings, logger=self._broker_log)
             self._reader_group = group
         return self._reader
+
+    def _told_in_passing(self) -> KafkaError | None:
+        """That the group may not be seen: the library tells only those who poll, and goes on asking. Lock held."""
+        said = None if self._reader is None else self._reader.poll(0)
+        error = None if said is None else said.error()
+        return error if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED else None
 
     def _forget_reader(self) -> None:
         reader, self._reader = self._reader, None

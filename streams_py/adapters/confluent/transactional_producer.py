@@ -27,7 +27,7 @@ import logging
 import re
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
@@ -45,8 +45,10 @@ from streams_py.rights import GROUP, TOPIC, TRANSACTIONAL_ID, missing_right
 
 __all__ = ["ConfluentTransactionalProducer"]
 
-_OWN_PART: Final = re.compile(r"[0-9a-f-]{36}-\d+$")
-"""What a stream thread's transactional id has of its own, behind ``<application.id>-``."""
+_BACKFILL: Final = "-backfill-"
+_OWN_PART: Final = re.compile(rf"[0-9a-f-]{{36}}-\d+$|(?<={_BACKFILL})[0-9a-f]{{12}}-\d+_\d+$")
+"""What the transactional id of a stream thread, or of a task of a backfill, has of its own, behind
+``<application.id>-``."""
 
 _log = logging.getLogger(__name__)
 
@@ -85,6 +87,8 @@ class ConfluentTransactionalProducer(ConfluentProducer):
     is_ready = False
     in_transaction = False
     _dropped: str | None = None
+    _committing: Collection[str] = ()
+    """Topics whose offsets are being added to the transaction."""
     _calls: BoundedCalls | None = None
     _lost_before_commit: int | None = None
     """How often the coordinator had been lost when the last commit was asked for; None: nothing has been committed."""
@@ -144,11 +148,13 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         client = self._client(None)
         deadline_s = time.monotonic() + timeout_ms / 1000
         if offsets:
+            self._committing = {at.topic for at in offsets}
             self._repeat(
                 "offsets were not added to the transaction",
                 lambda left_s: send_offsets(client, offsets, member, left_s),
                 deadline_s,
             )
+            self._committing = ()
         lost = self._broker_log.coordinators_lost
         self._repeat("the transaction was not committed", client.commit_transaction, deadline_s)
         self.in_transaction = False
@@ -261,7 +267,11 @@ class ConfluentTransactionalProducer(ConfluentProducer):
                 case KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
                     return missing_right("WRITE", TRANSACTIONAL_ID, prefix=prefix)
                 case KafkaError.GROUP_AUTHORIZATION_FAILED:
+                    if prefix.endswith(_BACKFILL):
+                        return missing_right("READ", GROUP, prefix=prefix)
                     return missing_right("READ", GROUP, [prefix.removesuffix("-")])
+                case KafkaError.TOPIC_AUTHORIZATION_FAILED if self._committing:
+                    return missing_right("READ", TOPIC, self._committing)
         return None
 
     def _why_it_failed(self) -> KafkaError | None:

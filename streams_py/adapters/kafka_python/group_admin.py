@@ -57,9 +57,16 @@ class KafkaPythonGroupAdmin:
 
     def describe_group(self, group: str) -> DescribedGroup:
         """The group with its members' bytes. StreamsError when there is none, BrokerUnavailableError in an outage."""
-        found = self._patiently(f"group {group} cannot be described", lambda: self._describe(group), group)
-        if found.group_state in _NOT_FOUND:
+        found = self.find_group(group)
+        if found is None:
             raise StreamsError(f"there is no group {group} at {self._where}")
+        return found
+
+    def find_group(self, group: str) -> DescribedGroup | None:
+        """The same; None when there is none. A group that the user may not see is an error: the list leaves it out."""
+        found = self._patiently(f"group {group} cannot be described", lambda: self._describe(group), group)
+        if found is None or found.group_state in _NOT_FOUND:
+            return None
         return DescribedGroup(
             group,
             found.group_state,
@@ -177,7 +184,7 @@ class KafkaPythonGroupAdmin:
         (found,) = answer.groups
         error = kafka_errors.for_code(found.error_code)
         if error is kafka_errors.GroupIdNotFoundError:
-            raise StreamsError(f"there is no group {group} at {self._where}")
+            return None
         if error is not kafka_errors.NoError:
             raise error()
         if found.group_id != group:

@@ -100,7 +100,7 @@ class Desk:
 _PLANNING = lines_of("Looking at a group")
 _BEFORE = {"run": (), "verify": ("run",), "commit": ("run", "verify"), "abort": ("run",)}
 _HEADINGS = {"run": RUN, "verify": VERIFY, "commit": COMMIT, "abort": ABORT}
-_QUICK = {"commit-READ-group-<application.id>", "abort-DELETE-topic-<application.id>-"}
+_QUICK = {"commit-READ-group-<application.id>", "abort-DELETE-topic-<application.id>"}
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def _is_named(line: Line, made: Site, text: str) -> bool:
     return any(f"no right {right} on {line.kind}" in text for right in rights) and name.rstrip("-") in text
 
 
-@pytest.mark.parametrize(("name", "line"), _one_line_less())
+@pytest.mark.parametrize(("name", "line"), list(_one_line_less()))
 def test_right_that_a_step_lacks_is_named(desk: Desk, name: str, line: Line) -> None:
     desk.up_to(name)
     desk.site.grant(_HEADINGS[name], but=line)

@@ -52,7 +52,7 @@ _FIRST_MS: Final = 1_700_000_000_000
 _COMMIT_MS: Final = 1_000
 _RUNS_MAX: Final = 3
 _LOOK_S: Final = 0.05
-_WARM_UPS: Final = 3
+_WARM_UPS: Final = 2
 """Each worker's JVM compiles for as long, which takes more of two cores the more workers there are."""
 _MODULE: Final = "benchmarks.spark_history"
 

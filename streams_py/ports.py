@@ -96,7 +96,6 @@ class RecordConsumer(Protocol):
     def pause(self, partitions: Collection[TopicPartition]) -> None: ...
     def resume(self, partitions: Collection[TopicPartition]) -> None: ...
     def seek(self, partition: TopicPartition, offset: int) -> None: ...
-
     def poll(self, max_records: int, timeout_ms: int) -> list[RawRecord]:
         """Up to ``max_records`` records; empty after ``timeout_ms`` without any. Raises OffsetOutOfRangeError."""
 
@@ -356,9 +355,7 @@ class GroupAdmin(Protocol):
         """Group -> its type (classic, consumer, streams, share), or its protocol type on brokers that know no types."""
 
     def describe_group(self, group: str) -> DescribedGroup: ...
-
-    def find_group(self, group: str) -> DescribedGroup | None:
-        """None when there is none of that name; StreamsError when the user may not see it."""
+    def find_group(self, group: str) -> DescribedGroup | None: ...
 
     def describe_streams_group(self, group: str) -> DescribedStreamsGroup | None:
         """A group of the streams protocol; None when there is none of that name, or brokers know no such groups."""

@@ -37,10 +37,15 @@ if TYPE_CHECKING:
 __all__ = ["Results", "check_work", "run", "settings_of", "topics_of"]
 
 _DEFAULTS: Final = {"application.id": "history"}
-_BLOCKS_PER_FILE: Final = 256
-"""Spark may hold all blocks of a file in memory when it reads it."""
-_DICTIONARY: Final = "parquet.enable.dictionary"
-"""No two blocks are equal, and looking for some copies them once more."""
+_FILES: Final = {
+    "maxRecordsPerFile": 256,
+    "parquet.enable.dictionary": False,  # no two blocks are equal, and looking for some copies them once more
+    "parquet.block.size": 16 << 20,
+    "parquet.block.size.row.check.min": 4,  # Parquet would look at the size after a hundred rows
+    "parquet.page.size.row.check.min": 4,
+}
+"""Of files of blocks, which are compressed already. Spark holds a row group in memory, in several copies, where it is
+written and where it is read; a block is a hundred kilobytes, or one large record."""
 _WRITTEN: Final = ("topic", "partition", "timestamp_ms", "key", "value", "headers")
 
 
@@ -292,9 +297,8 @@ def _run_stage(
             written = rows if written is None else written.unionByName(rows)
         given = stage_input(orders, inputs, written, reports)
         made = given.rows.mapInArrow(stage_kernel(orders, given.reader, reports), BLOCKS)
-        writer = made.write.option("maxRecordsPerFile", _BLOCKS_PER_FILE).option(_DICTIONARY, "false")
-        # An attempt that broke off may have left some. Blocks are compressed already.
-        writer.mode("overwrite").parquet(results.path(stage), compression="none")
+        # An attempt that broke off may have left some.
+        made.write.options(**_FILES).mode("overwrite").parquet(results.path(stage), compression="none")
     except StreamsError:
         raise
     except Exception as error:

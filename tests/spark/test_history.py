@@ -269,3 +269,28 @@ def test_global_table_is_filled_whole_before_the_first_record(spark: SparkSessio
     broken = frame(spark, PRICES).withColumn("value", f.raise_error(f.lit("away")).cast("binary"))
     with pytest.raises(StreamsError, match=r"global table of topic prices cannot be read: .*away"):
         run(priced, {"orders": frame(spark, ORDERS), "prices": broken}, global_tables="as-of-end", spark=spark)
+
+
+@pytest.mark.slow
+def test_records_of_a_megabyte_fit_into_the_memory_of_a_session_of_ours(spark: SparkSession, tmp_path: Path) -> None:
+    """Pages and row groups of a hundred blocks and more, as Parquet makes them, would not."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def lasting() -> Topology:
+        builder = StreamsBuilder(key=serdes.STRING, value=serdes.BYTES)
+        again = builder.stream("large").select_key(lambda key, _: f"{key}x")
+        again.group_by_key().reduce(lambda _, new: new, store="last")
+        return builder.build()
+
+    chance, count = random.Random(5), 600
+    columns = {"partition": pa.int32(), "offset": pa.int64(), "timestamp_ms": pa.int64(), "key": pa.binary()}
+    schema = pa.schema([*columns.items(), ("value", pa.binary())])
+    with pq.ParquetWriter(tmp_path / "large.parquet", schema) as writer:
+        for first in range(0, count, 50):
+            some = range(first, first + 50)
+            keys, values = [b"k%d" % (at % 20) for at in some], [chance.randbytes(1 << 20) for _ in some]
+            writer.write_table(pa.table([[0] * 50, some, [1_000 + at for at in some], keys, values], schema=schema))
+    with run(lasting, {"large": str(tmp_path)}, spark=spark) as results:
+        assert sum(done.records for done in results.summaries()[1]) == count
+        assert results.changelogs["history-last-changelog"].count() == 20

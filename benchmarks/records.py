@@ -101,6 +101,8 @@ JOBS = {
             0,
             _COMMIT_MS,
             {ONE_PROCESS.name: Goal(">= 1.6", ratio_min=1.6)},
+            ("twice",),
+            lambda records: 2 * records,
         ),
         Job(
             "count",

@@ -99,9 +99,10 @@ class CustomStore(ABC):
         return None
 
     def commit(self, offset: int | None) -> None:  # noqa: B027  # most keep everything in memory
-        """What was written so far, up to the changelog record ``offset`` (None: unknown, as without a changelog), is
-        committed. A store whose files outlive the process makes both durable in one step, and lets nothing uncommitted
-        reach them. The inherited method does nothing: right for everything that is kept in memory."""
+        """What was written so far, up to the changelog record ``offset``, is committed. None: up to which one is
+        unknown, as without a changelog, and after :meth:`clear` when the changelog is another one or does not reach
+        back. A store whose files outlive the process makes both durable in one step, and lets nothing uncommitted reach
+        them. The inherited method does nothing: right for everything that is kept in memory."""
 
     @abstractmethod
     def clear(self) -> None:

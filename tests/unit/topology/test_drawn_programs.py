@@ -1,4 +1,5 @@
-"""Programs that were drawn at random, each run by Kafka Streams: the same names, topics, groups, records and stores.
+"""Programs that were drawn at random, and some that bring many records close together, each run by Kafka Streams: the
+same names, topics, groups, records and stores.
 
 Input is at the edges of windows, graces and limits, with null keys and values, late records and headers; without and
 with a record cache, with commits after each record and after several.

@@ -30,12 +30,17 @@ def refuse(why: object) -> int:
     return NOT_DONE
 
 
-def pairs_of(given: Iterable[str] | None, option: str) -> dict[str, str]:
-    """What an option of the form KEY=VALUE was given, which may be repeated. ConfigError for another form."""
+def pairs_of(
+    given: Iterable[str] | None, option: str, form: str = "KEY=VALUE", *, each_once: bool = False
+) -> dict[str, str]:
+    """What an option of the form KEY=VALUE was given, which may be repeated; the last one counts, unless a key may be
+    there ``each_once`` only. ConfigError for another form."""
     pairs = {}
     for text in given or ():
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise ConfigError(f"{option} {text!r}: write KEY=VALUE", key=option)
+            raise ConfigError(f"{option} {text!r}: write {form}", key=option)
+        if each_once and key.strip() in pairs:
+            raise ConfigError(f"{option} {key.strip()}: it is given twice; give it once", key=option)
         pairs[key.strip()] = value.strip()
     return pairs

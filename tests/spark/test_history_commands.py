@@ -190,7 +190,8 @@ def test_backfill_to_topics_writes_every_record_once_also_when_it_is_repeated(fi
         ((), "say where outputs go"),
         (("--out", "x", "--sinks"), "say where outputs go"),
         (("--out", "x", "--input", "other=y"), "--input other: "),
-        (("--out", "x", "--input", "other"), "write KEY=VALUE"),
+        (("--out", "x", "--input", "other"), "write TOPIC=PATH"),
+        (("--out", "x", "--input", "a=b", "--input", "a=c"), "--input a: it is given twice"),
     ],
 )
 def test_backfill_that_cannot_be_is_refused_in_one_sentence(files: Files, arguments: Any, said: str) -> None:

@@ -354,7 +354,7 @@ def _sources(
     from streams_py.history.plan import topics_read
 
     topology = built_topology(what, settings)
-    paths = pairs_of(given, "--input")
+    paths = pairs_of(given, "--input", "TOPIC=PATH", each_once=True)
     if topology.has_patterns:
         return dict(paths)
     topics = topics_read(topology, str(settings["application.id"]), settings)

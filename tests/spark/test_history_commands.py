@@ -254,6 +254,9 @@ def test_diff_counts_what_differs_and_ends_with_status_1(files: Files) -> None:
     wrong = files.do("diff", files.topology("old"), files.topology("new"), "--last", "soon")
     assert wrong.exit_code == 2
     assert "write for example 1d" in wrong.output
+    lost = files.do("diff", files.topology("old"), files.topology("new"), "--report", "nowhere/report.json")
+    assert lost.exit_code == 2
+    assert "there is no folder nowhere" in lost.output
 
 
 def test_diff_reads_the_same_records_twice_while_more_come(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:

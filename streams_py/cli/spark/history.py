@@ -58,7 +58,8 @@ def backfill(
         bool, typer.Option("--sinks", help="Write outputs to their topics, exactly once, in transactions.")
     ] = False,
     inputs: Annotated[
-        list[str] | None, typer.Option("--input", help="TOPIC=PATH of a Parquet folder; Kafka otherwise; repeatable.")
+        list[str] | None,
+        typer.Option("--input", help="TOPIC=PATH of a Parquet folder or Delta table; Kafka otherwise; repeatable."),
     ] = None,
     until: Annotated[int | None, typer.Option(help="Only records before this timestamp, in ms.")] = None,
     file: Annotated[
@@ -264,7 +265,8 @@ def diff(
     new: Annotated[str, typer.Argument(help="module:name of the topology as it shall be.")],
     last: Annotated[str | None, typer.Option(help="Only the newest outputs, e.g. of 1d, 6h, 30m.")] = None,
     inputs: Annotated[
-        list[str] | None, typer.Option("--input", help="TOPIC=PATH of a Parquet folder; Kafka otherwise; repeatable.")
+        list[str] | None,
+        typer.Option("--input", help="TOPIC=PATH of a Parquet folder or Delta table; Kafka otherwise; repeatable."),
     ] = None,
     sample: Annotated[int, typer.Option(min=0, help="So many differing records of each topic are shown.")] = 5,
     report: Annotated[Path | None, typer.Option(help="Write the result as JSON to this file.")] = None,
@@ -290,6 +292,8 @@ def diff(
 
         settings = settings_from(bootstrap, None, config, "diff")
         last_ms = None if last is None else _duration_ms(last)
+        if report is not None and not report.parent.is_dir():  # better now than when everything is done
+            raise ConfigError(f"--report {report}: there is no folder {report.parent}; make it", key="--report")
         for what in (old, new):
             _check_allowed(what, settings, outputs, side_effects=side_effects, global_tables=global_tables)
             say_frozen(built_topology(what, settings))

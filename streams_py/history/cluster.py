@@ -14,6 +14,7 @@ from streams_py.clients import KafkaClients
 from streams_py.config import StreamsConfig
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import AdminErrorKind, DescribedMember, OffsetAndMetadata, TopicSpec
+from streams_py.rights import TOPIC, missing_right
 
 __all__ = ["HistoryCluster", "source_options"]
 
@@ -100,7 +101,8 @@ class HistoryCluster:
                 raise BrokerUnavailableError(f"topics {', '.join(waiting)} are not ready after {_TIMEOUT_MS} ms")
             if waiting:
                 time.sleep(_PAUSE_S)
-        self._await(lambda known: all(spec.name in known for spec in specs), "to appear")
+        unseen = missing_right("DESCRIBE", TOPIC, [spec.name for spec in specs])
+        self._await(lambda known: all(spec.name in known for spec in specs), f"to appear, or {unseen}")
 
     def delete(self, topics: Collection[str]) -> None:
         """Delete topics, and wait until they are gone."""

@@ -173,7 +173,9 @@ class _Places:
         if topic not in self._counts:
             self._counts.update(self._admin.partition_counts())
             if topic not in self._counts:
-                raise StreamsError(f"topic {topic} does not exist; create it before writing to it")
+                raise StreamsError(
+                    f"topic {topic} does not exist; create it before writing to it, or let the user see it"
+                )
 
     def _by_key(self, topics: Sequence[str], keys: Any, rows: int) -> list[int]:
         """Kafka's default rule; rows without a key in turn."""

@@ -31,6 +31,7 @@ from streams_py.history.plan_files import save_plan
 from streams_py.history.refuse import Finding, RefusedTopologyError, findings
 from streams_py.history.task import TaskSummary
 from streams_py.ports import DescribedMember, OffsetAndMetadata, TopicSpec
+from streams_py.rights import TOPIC, missing_right
 from streams_py.topology.topology import Topology
 
 __all__ = [
@@ -416,6 +417,12 @@ def check_not_started(plan: BootstrapPlan, cluster: BootstrapCluster) -> None:
     members = cluster.members(group)
     if members:
         raise StreamsError(f"{group} runs ({members[0].client_id}): {and_now}")
+    unseen = sorted({topic for topic, *_ in plan.ends} - cluster.partition_counts().keys())
+    if unseen:
+        raise StreamsError(
+            f"{', '.join(unseen)} is not there any more, or {missing_right('DESCRIBE', TOPIC, unseen)}; nothing is "
+            "committed"
+        )
     moved = _moved(plan, cluster)
     if moved is not None:
         raise StreamsError(

@@ -410,3 +410,12 @@ def test_topics_of_global_tables_are_read_to_fixed_ends_and_nothing_is_committed
     del cluster.topics["names"]
     with pytest.raises(RefusedTopologyError, match="topic names: it does not exist"):
         make_plan("app:topology", joined(), APP, CONFIG, cluster, Allowances(frozen_tables=True))
+
+
+def test_changelog_that_cannot_be_seen_is_not_taken_for_one_that_was_written_to() -> None:
+    cluster = Cluster()
+    plan = at_step(cluster, Step.VERIFIED)
+    cluster.delete([CHANGELOG])
+    with pytest.raises(StreamsError, match=f"{CHANGELOG} is not there any more, or the user has no right DESCRIBE on"):
+        commit(plan, cluster)
+    assert not cluster.offsets

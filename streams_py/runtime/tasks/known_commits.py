@@ -19,6 +19,7 @@ class KnownCommits:
 
     def __init__(self) -> None:
         self._offsets: dict[TopicPartition, int] = {}
+        self._settled: dict[TopicPartition, int] = {}
 
     def note(self, offsets: Mapping[TopicPartition, int]) -> None:
         """The group has committed these; :data:`NOTHING` is possible."""
@@ -28,3 +29,11 @@ class KnownCommits:
         """The group's committed offset is not below this one, unless somebody has reset it. :data:`NOTHING` when there
         was none the last time that somebody knew; None when nothing is known."""
         return self._offsets.get(partition)
+
+    def settle(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """These are what the group has committed, although the state on disk was made of more."""
+        self._settled.update(offsets)
+
+    def is_settled(self, partition: TopicPartition, offset: int) -> bool:
+        """True when the state on disk is nothing against this offset any more."""
+        return self._settled.get(partition) == offset

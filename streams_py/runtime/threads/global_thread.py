@@ -48,10 +48,10 @@ _log = logging.getLogger("streams_py")
 
 _RECORDS_MAX = 1_000
 _STOP_MS = 5_000
+"""How long a close waits for the thread to end."""
 _IDENTITY_MS = 300_000
 """So often it is looked whether topics are still the same: one that was created anew and has grown past our position
 is read on in."""
-"""How long a close waits for the thread to end."""
 _TASK_ID = TaskId(-1, -1)
 """Kafka Streams' id of what is no task of a group."""
 

@@ -15,7 +15,8 @@ believed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.ports import Clock, CommittedOffsets
@@ -33,67 +34,91 @@ _FORGOTTEN_MS = 60_000
 """A doubt that nobody has had for so long says nothing of a new one."""
 
 
+@dataclass(slots=True)
+class _Doubt:
+    """Of one partition: the offset that is said, since when, how often and when last."""
+
+    offset: int
+    since_ms: int
+    last_ms: int
+    times: int = 0
+
+
 class OffsetDoubts:
     """Of one stream thread; on that thread only."""
 
     def __init__(self, known: KnownCommits, clock: Clock) -> None:
         self._known = known
         self._clock = clock
-        self._wrong: str | None = None
-        self._times = 0
-        self._since_ms = self._last_ms = 0
+        self._doubts: dict[TopicPartition, _Doubt] = {}
 
     def believes(
         self, answer: CommittedOffsets, asking: Sequence[tuple[ActiveTask, frozenset[TopicPartition]]]
     ) -> bool:
         """False: ask again later for all of it, since who is wrong about one partition may be about others. What is
         believed is known from now on."""
-        wrong, now_ms = self._contradiction(answer, asking), self._clock.monotonic_ms()
-        if wrong is not None and not self._is_settled(wrong, now_ms):
+        told = _offsets(answer)
+        wrong = self._contradictions(told, asking)
+        if wrong and not self._is_settled(wrong, told):
             return False
-        self._wrong = None
-        self._known.note(_offsets(answer))
+        for partition in told:
+            self._doubts.pop(partition, None)
+        self._known.note(told)
+        self._known.settle({partition: told[partition] for partition in wrong})
         return True
 
-    def _is_settled(self, wrong: str, now_ms: int) -> bool:
-        """True when that was said often enough. Offsets that change are those of a coordinator that goes on reading."""
-        is_old = now_ms - self._last_ms > _FORGOTTEN_MS
-        if self._wrong is None or is_old:
+    def _is_settled(self, wrong: Mapping[TopicPartition, str], told: Mapping[TopicPartition, int]) -> bool:
+        """True when one of these was said often enough, and none has changed: offsets that change are those of a
+        coordinator that goes on reading. Partitions that are asked for later begin nothing anew."""
+        now_ms = self._clock.monotonic_ms()
+        self._doubts = {at: doubt for at, doubt in self._doubts.items() if now_ms - doubt.last_ms <= _FORGOTTEN_MS}
+        if not self._doubts.keys() & wrong.keys():
             _log.warning(
                 "%s; its coordinator may not have read all of its log yet: asking again, for up to %d s",
-                wrong,
+                next(iter(wrong.values())),
                 _DOUBT_MS // 1000,
             )
-        if wrong != self._wrong or is_old:
-            self._wrong, self._times, self._since_ms = wrong, 0, now_ms
-        self._times += 1
-        self._last_ms = now_ms
-        lasts_ms = now_ms - self._since_ms
-        if self._times <= _DOUBTS or lasts_ms < _DOUBT_MS:
+        if any(told.get(at, doubt.offset) != doubt.offset for at, doubt in self._doubts.items()):
+            self._doubts.clear()
+        settled: tuple[str, int] | None = None
+        for partition, said in wrong.items():
+            doubt = self._doubts.setdefault(partition, _Doubt(told[partition], now_ms, now_ms))
+            doubt.times += 1
+            doubt.last_ms = now_ms
+            lasts_ms = now_ms - doubt.since_ms
+            if doubt.times > _DOUBTS and lasts_ms >= _DOUBT_MS:
+                settled = settled or (said, lasts_ms)
+        if settled is None:
             return False
-        _log.warning("%s; it is still said after %d s, and believed", wrong, lasts_ms // 1000)
+        _log.warning("%s; it is still said after %d s, and believed", settled[0], settled[1] // 1000)
         return True
 
-    def _contradiction(
-        self, answer: CommittedOffsets, asking: Sequence[tuple[ActiveTask, frozenset[TopicPartition]]]
-    ) -> str | None:
-        told = _offsets(answer)
+    def _contradictions(
+        self,
+        told: Mapping[TopicPartition, int],
+        asking: Sequence[tuple[ActiveTask, frozenset[TopicPartition]]],
+    ) -> dict[TopicPartition, str]:
+        """Partition -> what is said of it that contradicts what is known."""
+        found: dict[TopicPartition, str] = {}
         for task, partitions in asking:
             asked = sorted(partitions & told.keys())
             starts = task.state is not TaskPhase.RUNNING
             least = task.committed_at_least() if starts else {}
             known = {at: self._known.at_least(at) for at in asked}
             for partition in asked:
-                before = max(least.get(partition, 0), known[partition] or 0)
-                if before and told[partition] < before:
-                    return _below(task.id, partition, told[partition], before)
-            is_news = any(offset is None for offset in known.values())
+                offset = told[partition]
+                on_disk = 0 if self._known.is_settled(partition, offset) else least.get(partition, 0)
+                before = max(on_disk, known[partition] or 0)
+                if before and offset < before:
+                    found[partition] = _below(task.id, partition, offset, before)
+            is_news = len(asked) == len(partitions) and any(offset is None for offset in known.values())
             if starts and is_news and task.has_state and all(told[at] == NOTHING for at in asked):
-                return (
+                said = (
                     f"the group is said to have committed nothing for the partitions of task {task.id} "
                     f"({', '.join(map(str, asked))}), whose stores are not empty"
                 )
-        return None
+                found = {**dict.fromkeys(asked, said), **found}
+        return found
 
 
 def _offsets(answer: CommittedOffsets) -> dict[TopicPartition, int]:

@@ -168,6 +168,64 @@ def test_doubt_does_not_begin_anew_with_each_rebalance(counter: Callable[..., St
     assert steps.consumer.assigned[-1] == {tp("in-0"): 2}
 
 
+def test_doubt_does_not_begin_anew_with_each_task_that_comes_to_wait(world: World, tmp_path: Path) -> None:
+    """Tasks of a large application are restored one after the other."""
+    for partition, key in ((0, b"k"), (1, b"l")):
+        world.write("app-counts-changelog", (7).to_bytes(8, "big"), key=key, partition=partition)
+    steps = Steps(world, counting(), tmp_path, dsl_store_suppliers_class="in_memory")
+    steps.membership.round({B: [tp("in-1")]})
+    ask_again(steps, until_s=8)
+    assert steps.tasks == {"0_1": "RESTORING"}
+    steps.membership.round({A: [tp("in-0")], B: [tp("in-1")]})
+    ask_again(steps, until_s=4)
+    assert steps.tasks == {"0_0": "RUNNING", "0_1": "RUNNING"}
+
+
+def test_answer_that_changes_for_one_partition_is_not_believed_for_another(world: World, tmp_path: Path) -> None:
+    steps = Steps(world, copying(), tmp_path)
+    both = {A: [tp("in-0")], B: [tp("in-1")]}
+    steps.run(both)
+    for partition in (0, 1):
+        world.write("in", *[b"x"] * 40, partition=partition)
+    count(steps, 0)
+    assert [world.committed[tp(f"in-{partition}")].offset for partition in (0, 1)] == [40, 40]
+    steps.membership.round({})
+    world.committed[tp("in-0")] = OffsetAndMetadata(2)
+    steps.membership.round(both)
+    for offset in range(20):
+        world.committed[tp("in-1")] = OffsetAndMetadata(offset)
+        ask_again(steps, until_s=1)
+        assert steps.tasks == {"0_0": "RESTORING", "0_1": "RESTORING"}
+    world.committed[tp("in-0")] = world.committed[tp("in-1")] = OffsetAndMetadata(40)
+    ask_again(steps, until_s=2)
+    assert steps.consumer.assigned[-1] == {tp("in-0"): 40, tp("in-1"): 40}
+
+
+def test_what_was_believed_against_the_disk_is_not_doubted_when_the_task_comes_back(
+    counter: Callable[..., Steps], world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Offsets expire while nobody is there, and nothing new has come since."""
+    steps = counter(dsl_store_suppliers_class="rocksdb")
+    steps.run(ONE)
+    count(steps, 5)
+    steps.close()
+    steps.instance.directory.close()
+    world.committed.clear()
+    steps = counter(dsl_store_suppliers_class="rocksdb", auto_offset_reset="latest")
+    steps.membership.round(ONE)
+    ask_again(steps, until_s=12)
+    assert steps.tasks == {"0_0": "RUNNING"}
+    assert TOLD in caplog.text
+    caplog.clear()
+    steps.membership.round({})
+    steps.membership.round(ONE)
+    ask_again(steps, until_s=2)
+    assert steps.tasks == {"0_0": "RUNNING"}
+    assert TOLD not in caplog.text
+    steps.close()
+    steps.instance.directory.close()
+
+
 def test_first_task_of_an_application_is_not_doubted(
     counter: Callable[..., Steps], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from streams_protocol.types import TopicPartition
+from streams_py.described_groups import DescribedStreamsMember
 from streams_py.errors import ConfigError, StreamsError
 from streams_py.history.plan import HistoryPlan, circles, external_topics, plan_history
 from streams_py.history.plan_files import save_plan
@@ -63,7 +64,7 @@ class BootstrapCluster(Protocol):
     def partition_counts(self) -> Mapping[str, int]: ...
     def starts(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
     def ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
-    def members(self, group: str) -> Sequence[DescribedMember]: ...
+    def members(self, group: str) -> Sequence[DescribedMember | DescribedStreamsMember]: ...
     def committed(self, group: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
     def create(self, specs: Sequence[TopicSpec]) -> None: ...
     def delete(self, topics: Sequence[str]) -> None: ...
@@ -286,7 +287,10 @@ def _of_ranges(starts: Mapping[TopicPartition, int], allowed: Allowances) -> lis
 
 
 def _of_group(
-    group: str, members: Sequence[DescribedMember], committed: Mapping[TopicPartition, int], allowed: Allowances
+    group: str,
+    members: Sequence[DescribedMember | DescribedStreamsMember],
+    committed: Mapping[TopicPartition, int],
+    allowed: Allowances,
 ) -> list[Finding]:
     found = []
     if members:

@@ -12,6 +12,7 @@ from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
 from streams_py.adapters.security import is_security_key
 from streams_py.clients import KafkaClients
 from streams_py.config import StreamsConfig
+from streams_py.described_groups import DescribedStreamsMember
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import AdminErrorKind, DescribedMember, OffsetAndMetadata, TopicSpec
 from streams_py.rights import TOPIC, missing_right
@@ -64,10 +65,22 @@ class HistoryCluster:
         """Ends of what is committed."""
         return self._admin.log_ends(partitions, read_committed=True)
 
-    def members(self, group: str) -> Sequence[DescribedMember]:
-        """Who is in a group; nobody when there is none. StreamsError when the user may not see it."""
+    def members(self, group: str) -> Sequence[DescribedMember | DescribedStreamsMember]:
+        """Who is in a group; nobody when there is none. StreamsError when the user may not see it, or when it is of a
+        type whose members cannot be seen."""
         found = self._groups.find_group(group)
-        return () if found is None else found.members
+        if found is not None:
+            return found.members
+        kind = self._groups.list_groups().get(group)
+        if kind is None:
+            return ()
+        of_streams = self._groups.describe_streams_group(group)
+        if of_streams is not None:
+            return of_streams.members
+        raise StreamsError(
+            f"group {group} is of type {kind.lower()}, and its members cannot be seen; stop them and delete the group, "
+            "or take another application.id"
+        )
 
     def committed(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Committed offsets, where there are any."""
@@ -120,7 +133,7 @@ class HistoryCluster:
 
     def forget(self, group: str) -> None:
         """Delete a group with what it has committed; one that is not there is no matter."""
-        if self._groups.find_group(group) is not None:
+        if self._groups.find_group(group) is not None or group in self._groups.list_groups():
             self._groups.delete_group(group)
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:

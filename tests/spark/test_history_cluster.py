@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import time
@@ -9,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 
 from streams_protocol.types import TopicPartition
 from streams_py.config import StreamsConfig
-from streams_py.errors import ConfigError
+from streams_py.errors import ConfigError, StreamsError
 from streams_py.history.cluster import HistoryCluster
 from streams_py.history.retention import check_retention
 from streams_py.ports import OffsetAndMetadata
@@ -41,6 +42,19 @@ def test_group_is_forgotten_with_what_it_has_committed(cluster: Cluster, asked: 
     assert asked.committed(group, [at]) == {at: 7}
     asked.forget(group)
     assert asked.committed(group, [at]) == {}
+
+
+def test_members_of_a_newer_protocol_are_not_taken_for_nobody(cluster: Cluster, asked: HistoryCluster) -> None:
+    topic, group = cluster.topic(1), f"newer-{os.getpid()}"
+    assert asked.members(group) == ()
+    settings = {"bootstrap.servers": cluster.bootstrap, "group.id": group, "group.protocol": "consumer"}
+    with contextlib.closing(Consumer(settings)) as consumer:
+        consumer.subscribe([topic])
+        wait_until("the consumer joins", lambda: consumer.poll(0.2) is None and bool(consumer.assignment()), 30)
+        with pytest.raises(StreamsError, match=f"group {group} is of type consumer, and its members cannot be seen; "):
+            asked.members(group)
+    asked.forget(group)
+    assert asked.members(group) == ()
 
 
 def test_size_of_a_topic_is_asked_of_the_cluster(cluster: Cluster, asked: HistoryCluster) -> None:

@@ -94,9 +94,7 @@ class OffsetDoubts:
         return True
 
     def _contradictions(
-        self,
-        told: Mapping[TopicPartition, int],
-        asking: Sequence[tuple[ActiveTask, frozenset[TopicPartition]]],
+        self, told: Mapping[TopicPartition, int], asking: Sequence[tuple[ActiveTask, frozenset[TopicPartition]]]
     ) -> dict[TopicPartition, str]:
         """Partition -> what is said of it that contradicts what is known."""
         found: dict[TopicPartition, str] = {}

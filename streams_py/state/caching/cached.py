@@ -216,7 +216,7 @@ class CachedStore(KeyValueOperations[K, V, S]):
         found = ((at, self._find(at)) for at in places)
         return [(at, self._stored(entry[0])) for at, entry in found if entry is not None]
 
-    def counting_uses(self, rows: list[tuple[Any, S]], held: list[tuple[Any, S | None]]) -> Iterator[tuple[Any, S]]:
+    def counting_uses(self, rows: Iterable[tuple[Any, S]], held: list[tuple[Any, S | None]]) -> Iterator[tuple[Any, S]]:
         """``rows``; those that are also ``held`` here, in the same order, count as used when Kafka Streams' merged
         iterator looks at them: that is one ahead, also past deleted ones. By another thread than ours, none do."""
         if get_ident() != self._thread:

@@ -66,7 +66,8 @@ class WindowedEntries(ABC, Generic[K, V, S]):
         self._context = context
         self._encode_key = codec.encode_key
         self._segment_ms = retention.segment_ms
-        # Backwards, Kafka Streams' iterator looks at what is left of its first segment, too: that counts as use.
+        # The record cache of Kafka Streams is in the order of its segments; reading it counts as use. Backwards, its
+        # iterator looks at what is left of its first segment, too.
         self._their_segment_ms = max(retention.retention_ms // 2, _SEGMENT_MS_MIN)
         self._latest_ms = aging.stream_time_ms
         # Places of each key that may be in the record cache: it is searched by key with every record.
@@ -180,33 +181,55 @@ class WindowedEntries(ABC, Generic[K, V, S]):
         return cached.counting_uses(rows, held)
 
     def _scan_time(
-        self, first_ms: int, last_ms: int, wanted: Callable[[bytes], bool] | None, *, reverse: bool
+        self,
+        first_ms: int,
+        last_ms: int,
+        wanted: Callable[[bytes], bool] | None,
+        *,
+        reverse: bool,
+        keys_last: bool = False,
     ) -> Iterator[tuple[Windowed[K], S]]:
-        """Entries of all keys (those of ``wanted`` key bytes) from ``first_ms`` to ``last_ms``: by time, then key."""
+        """Entries of all keys (those of ``wanted`` key bytes) from ``first_ms`` to ``last_ms``: by time, key, and what
+        follows the key; ``keys_last``: by what follows the key, then by key."""
         self.check_open()
         time_of, key_of, suffix_bytes = self._layout.time_of, self._layout.key_of, self._layout.suffix_bytes
         above: dict[int, dict[bytes, Any]] = {}
+        held: list[tuple[bytes, Any]] = []
         if self._cached is not None:
-            for at, stored in self._cached.held_entries():
+            held = self._cached.held_entries()
+            for at, stored in held:
                 above.setdefault(time_of(at) // self._segment_ms, {})[at] = stored
         segments = set(self._aging.segments_between(first_ms, last_ms, reverse=False))
         segments.update(above)
 
         def order(entry: tuple[bytes, Any]) -> tuple[int, bytes, bytes]:
             at = entry[0]
+            if keys_last:
+                return time_of(at), at[-suffix_bytes:], key_of(at)
             return time_of(at), key_of(at), at[-suffix_bytes:]
 
-        for segment in sorted(segments, reverse=reverse):
-            content = dict(self._direct.scan(segment_prefix(segment), segment_prefix(segment + 1), reverse=False))
-            content.update(above.get(segment, {}))
-            chosen = [
-                (at, stored)
-                for at, stored in content.items()
-                if stored is not None and first_ms <= time_of(at) <= last_ms and (wanted is None or wanted(key_of(at)))
+        def seen(held: list[tuple[bytes, Any]]) -> list[tuple[bytes, Any]]:
+            """What Kafka Streams' iterator over its cache looks at, in its order; None: it looks further."""
+            segment_ms = self._their_segment_ms if self.persistent else 1
+            looked_at = [
+                (at, stored if is_chosen(at) else None) for at, stored in held if wanted is None or is_chosen(at)
             ]
-            chosen.sort(key=order, reverse=reverse)
-            for at, stored in chosen:
-                yield self.windowed_of(at), stored
+            looked_at.sort(key=lambda row: (time_of(row[0]) // segment_ms, row[0][SEGMENT_BYTES:]), reverse=reverse)
+            return looked_at
+
+        def is_chosen(at: bytes) -> bool:
+            return first_ms <= time_of(at) <= last_ms and (wanted is None or wanted(key_of(at)))
+
+        def chosen() -> Iterator[tuple[bytes, S]]:
+            for segment in sorted(segments, reverse=reverse):
+                content = dict(self._direct.scan(segment_prefix(segment), segment_prefix(segment + 1), reverse=False))
+                content.update(above.get(segment, {}))
+                rows = [(at, stored) for at, stored in content.items() if stored is not None and is_chosen(at)]
+                rows.sort(key=order, reverse=reverse)
+                yield from rows
+
+        for at, stored in chosen() if self._cached is None else self._cached.counting_uses(chosen(), seen(held)):
+            yield self.windowed_of(at), stored
 
     def _between_keys(self, first: K | None, last: K | None) -> Callable[[bytes], bool] | None:
         if first is None and last is None:

@@ -64,8 +64,9 @@ class SessionStoreOverEntries(WindowedEntries[K, V, V]):
         return self._scan_time(0, _LATEST, self._between_keys(first_key, last_key), reverse=reverse)
 
     def sessions_ended(self, first: int, last: int) -> Iterator[tuple[Windowed[K], V]]:
-        """Sessions of all keys that end from ``first`` to ``last``, both included: by end, key bytes, start."""
-        return self._scan_time(max(first, 0), last, None, reverse=False)
+        """Sessions of all keys that end from ``first`` to ``last``, both included: by end, key bytes, start; on disk by
+        end, start, key bytes, as in Kafka Streams."""
+        return self._scan_time(max(first, 0), last, None, reverse=False, keys_last=self.persistent)
 
     def _timestamp_of(self, windowed: Windowed[K], timestamp_ms: int) -> int:
         return windowed.end

@@ -156,7 +156,7 @@ class _Path:
             self._node.dropped(WINDOW_CLOSED)
             return
         old, stored_ms = stored
-        self._send(key, start, self._aggregator(key, value, old), old, t if old is None else max(stored_ms, t), t)
+        self._send(key, start, self._aggregator(key, value, old), old, max(stored_ms, t), t)
 
     def _send(self, key: Any, start: int, new: Any, old: Any, result_ms: int, t: int) -> None:
         self._node.record.timestamp = t

@@ -16,7 +16,7 @@ from streams_py.state.caching.cache import RecordCache
 from streams_py.state.caching.cached_timestamped import CachedTimestampedStore
 from streams_py.state.open import open_store
 from streams_py.topology.nodes import RecordContext
-from streams_py.topology.stores import StoreBuilder, StoreKind
+from streams_py.topology.stores import StoreBuilder, StoreKind, WindowRetention
 from tests.contract.stores.store_kit import CACHED_SHAPES, CACHED_TIMESTAMPED, Kit, Shape, listen
 from tests.waiting import PATIENCE_S
 
@@ -273,3 +273,31 @@ def test_no_cache_is_made_when_the_budget_is_zero() -> None:
     builder = StoreBuilder("s", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64, persistent=False, caching=True)
     store = open_store(builder, application_id="app", context=RecordContext(), cache=RecordCache(0))
     assert not store.is_cached
+
+
+def test_reading_windows_of_all_keys_counts_as_use_also_of_those_that_are_passed_over() -> None:
+    builder = StoreBuilder(
+        "windows",
+        StoreKind.TIMESTAMPED_WINDOW,
+        STRING,
+        INT64,
+        persistent=False,
+        caching=True,
+        windows=WindowRetention.of(1000, 10, step_ms=10),
+    )
+    flushed: list[bytes] = []
+    store: Any = open_store(
+        builder,
+        application_id="app",
+        context=RecordContext(),
+        cache=RecordCache(250),  # three entries
+        log=lambda key, value, timestamp: flushed.append(key[:1]),
+    )
+    for key, start in [("c", 0), ("b", 20), ("a", 10)]:
+        store.put_value(key, 1, start, start)
+    assert [(window.key, window.start) for window, _ in store.fetch_all(10, 10)] == [("a", 10)]
+    store.put_value("d", 1, 30, 30)  # the order of use is that of time now
+    store.put_value("e", 1, 40, 40)
+    assert flushed[0] == b"c"
+    assert [at[8:9] for at, _ in store._cached.held_entries()] == [b"b", b"d", b"e"]
+    store.close()

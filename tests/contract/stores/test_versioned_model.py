@@ -93,6 +93,19 @@ def test_versioned_store_behaves_like_a_list_of_versions(persistent: bool, steps
                 database.close()
 
 
+def test_history_begins_at_its_very_millisecond() -> None:
+    builder = versioned_key_value_store("s", history=10, key=BYTES, value=INT64, persistent=False)
+    store: Any = open_store(builder, application_id="app", context=RecordContext())
+    store.put(b"k", 1, 5)
+    store.put(b"k", 2, 20)
+    assert store.get(b"k", as_of=10) == VersionedRecord(1, 5, 20)
+    assert store.get(b"k", as_of=9) is None
+    assert store.delete(b"k", 9) is None
+    assert store.get(b"k", as_of=10) == VersionedRecord(1, 5, 20)
+    assert store.delete(b"k", 10) == VersionedRecord(1, 5, 20)
+    assert store.get(b"k", as_of=10) is None
+
+
 def test_forgotten_versions_are_removed() -> None:
     builder = versioned_key_value_store("s", history=HISTORY_MS, key=BYTES, value=INT64, persistent=False)
     store: Any = open_store(builder, application_id="app", context=RecordContext())

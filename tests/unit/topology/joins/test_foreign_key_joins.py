@@ -99,6 +99,15 @@ def test_left_join_keeps_rows_without_a_partner() -> None:
         assert join.out() == [("o2", None)]
 
 
+def test_answer_that_was_asked_for_without_a_left_row_is_joined_as_in_kafka_streams() -> None:
+    with TopologyTestDriver(orders_and_customers("join")) as driver:
+        topic = "test-KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-0000000014-topic"
+        responses = driver.input_topic(topic, key=STRING, value=ResponseSerde(STRING))
+        for response in (Response(None, "Ann"), Response(HASH, "late"), Response(None, None)):
+            responses.send("o1", response)
+        assert driver.output_topic("out", key=STRING, value=STRING).read_pairs() == [("o1", "None/Ann"), ("o1", None)]
+
+
 def test_names_and_groups_are_those_of_kafka_streams() -> None:
     metadata = orders_and_customers("join").metadata("app")
     registration = "app-KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-0000000006-topic"

@@ -149,12 +149,14 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         deadline_s = time.monotonic() + timeout_ms / 1000
         if offsets:
             self._committing = {at.topic for at in offsets}
-            self._repeat(
-                "offsets were not added to the transaction",
-                lambda left_s: send_offsets(client, offsets, member, left_s),
-                deadline_s,
-            )
-            self._committing = ()
+            try:
+                self._repeat(
+                    "offsets were not added to the transaction",
+                    lambda left_s: send_offsets(client, offsets, member, left_s),
+                    deadline_s,
+                )
+            finally:
+                self._committing = ()
         lost = self._broker_log.coordinators_lost
         self._repeat("the transaction was not committed", client.commit_transaction, deadline_s)
         self.in_transaction = False

@@ -178,6 +178,19 @@ def test_error_of_a_commit_says_what_has_to_be_done(
     assert not producer.is_ready
 
 
+def test_offsets_that_failed_are_not_blamed_for_a_topic_that_may_not_be_written_later(producer: Any) -> None:
+    producer.produce("out", b"1", b"k")
+    producer._client(None).errors["offsets"] = [error(KafkaError._TIMED_OUT, abort=True)]
+    with pytest.raises(TaskCorruptedError):
+        producer.commit_transaction({TopicPartition("in", 0): OffsetAndMetadata(1)}, MEMBER, 5_000)
+    producer.reset()
+    producer.produce("out", b"1", b"k")
+    producer._client(None).errors["commit"] = [error(KafkaError.TOPIC_AUTHORIZATION_FAILED, abort=True)]
+    with pytest.raises(StreamsError) as raised:
+        producer.commit_transaction({}, MEMBER, 5_000)
+    assert "READ" not in str(raised.value)
+
+
 def test_outcome_that_stays_unknown_takes_the_tasks_back(producer: Any) -> None:
     producer.produce("out", b"1", b"k")
     producer._client(None).errors["commit"] = [error(KafkaError._TIMED_OUT, retriable=True)] * 1000

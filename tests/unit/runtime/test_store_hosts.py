@@ -11,6 +11,7 @@ from streams_protocol.types import HostInfo, TopicPartition
 from streams_py import StreamsBuilder
 from streams_py.errors import UnknownStateStoreError
 from streams_py.member.assignment import HostView
+from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.queries.hosts import NOT_AVAILABLE, KeyQueryMetadata, StoreHosts, StreamsMetadata
 from streams_py.runtime.queries.lags import LagInfo, store_partition_lags
 from streams_py.serdes import INT64, STRING, SerdeDefaults
@@ -133,6 +134,7 @@ def test_lag_of_a_copy_is_what_it_lacks_and_a_running_active_has_none(tmp_path: 
     changelog = "app-counts-changelog"
     for partition in (0, 1):
         world.log.produce(changelog, (1).to_bytes(8, "big"), b"k", partition, None, 1, None)
+        world.committed[tp(f"in-{partition}")] = OffsetAndMetadata(0)  # stores without that are doubted
     steps = Steps(world, counting(), tmp_path)
     steps.run({task("0_0"): [tp("in-0")]}, standby={task("0_1"): [tp("in-1")]})
     for partition in (0, 1):

@@ -55,7 +55,8 @@ def test_progress_says_what_each_stage_reads_and_what_it_has_taken(spark: SparkS
     with run(word_count, {"lines": frame(spark, records)}, spark=spark, tick=told.append) as results:
         words = results.summaries()[1]
         assert results.written("totals") == results.sinks["totals"].count()
-    assert [(at.stage, at.stages, at.records, at.total) for at in told if at.records in (0, at.total)] == [
+    ends = ((at.stage, at.stages, at.records, at.total) for at in told if at.records in (0, at.total))
+    assert list(dict.fromkeys(ends)) == [  # a slow machine has time to say it twice
         (0, 2, 0, len(records)),
         (0, 2, len(records), len(records)),
         (1, 2, 0, sum(done.records for done in words)),

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from streams_protocol import DecodeError
 from streams_protocol.types import TaskId
+from streams_py.events.consistency import check_slice
 from streams_py.events.fields import (
     BOOL,
     SETTING,
@@ -151,6 +152,7 @@ def check_input(read: ReplayInput) -> None:
             raise _refused("input.subs.sub", piece.sub, "a number: named topologies cannot be decided again")
         if piece.end is not None and len(piece.end) != piece.count:
             raise _refused("input.subs.end", len(piece.end), "one end for each task")
+        check_slice(piece)
 
 
 def tasks_of(subs: Sequence[SubtopologySlice]) -> Iterator[TaskId]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from streams_protocol import DecodeError
+from streams_py.events.consistency import check_body
 from streams_py.events.fields import keys_of, read_record, refused, write_record
 from streams_py.events.model import (
     VERSION,
@@ -100,6 +101,7 @@ def decode_event(value: bytes | None) -> Event | OtherVersion:
         return OtherVersion(version, kind)
     envelope = read_record(Envelope, fields, kind)
     body = read_record(body_class, fields, kind)
+    check_body(body)
     known = _KNOWN[kind]
     unknown = {key: item for key, item in fields.items() if key not in known}
     return Event(envelope, body, _json(unknown) if unknown else "")

@@ -20,10 +20,12 @@ __all__ = [
     "BOOL",
     "FLOAT",
     "INT",
+    "INT32",
     "SETTING",
     "TASK",
     "TASKS",
     "TEXT",
+    "TIME",
     "Form",
     "form",
     "keys_of",
@@ -39,6 +41,9 @@ __all__ = [
 T = TypeVar("T")
 
 _INT64: Final = 1 << 63
+_INT32: Final = 1 << 31
+_TIME: Final = 1 << 53
+"""No clock shows more, in milliseconds or microseconds; sums and differences of a few times stay within 64 bits."""
 
 
 class Form(NamedTuple):
@@ -70,6 +75,18 @@ def _int(value: Any, where: str) -> int:
     if type(value) is not int or not -_INT64 <= value < _INT64:
         raise refused(where, value, "a whole number of 64 bits")
     return value
+
+
+def _int32(value: Any, where: str) -> int:
+    if not -_INT32 <= _int(value, where) < _INT32:
+        raise refused(where, value, "a whole number of 32 bits")
+    return int(value)
+
+
+def _time(value: Any, where: str) -> int:
+    if not -_TIME < _int(value, where) < _TIME:
+        raise refused(where, value, "a time")
+    return int(value)
 
 
 def _float(value: Any, where: str) -> float:
@@ -112,6 +129,9 @@ def _setting(value: Any, where: str) -> int | str | list[str] | None:
 
 
 INT: Final = Form(_same, _int)
+INT32: Final = Form(_same, _int32)
+TIME: Final = Form(_same, _time)
+"""Of a clock: milliseconds since the epoch, or microseconds of the monotonic one."""
 FLOAT: Final = Form(float, _float)
 BOOL: Final = Form(_same, _bool)
 TEXT: Final = Form(_same, _text)

@@ -27,10 +27,12 @@ from streams_py.events.fields import (
     BOOL,
     FLOAT,
     INT,
+    INT32,
     SETTING,
     TASK,
     TASKS,
     TEXT,
+    TIME,
     form,
     list_of,
     map_of,
@@ -79,8 +81,8 @@ class Envelope:
     process: str = form(TEXT)
     run: str = form(TEXT, default="")
     seq: int = form(INT)
-    at_ms: int = form(INT)
-    mono_us: int = form(INT)
+    at_ms: int = form(TIME)
+    mono_us: int = form(TIME)
     dropped: int = form(INT)
 
 
@@ -132,9 +134,9 @@ class RebalanceHeader:
     KIND: ClassVar[str] = "rebalance"
 
     rebalance_id: str = form(TEXT)
-    part: int = form(INT, default=0)
-    parts: int = form(INT)
-    generation: int = form(INT)
+    part: int = form(INT32, default=0)
+    parts: int = form(INT32)
+    generation: int = form(INT32)
     leader_member: str = form(TEXT)
     trigger: Sequence[str] = form(list_of(TEXT))
     assignor: Assignor = form(record(Assignor))
@@ -187,8 +189,8 @@ class TasksPart:
     KIND: ClassVar[str] = "rebalance.tasks"
 
     rebalance_id: str = form(TEXT)
-    part: int = form(INT)
-    parts: int = form(INT)
+    part: int = form(INT32)
+    parts: int = form(INT32)
     subs: Sequence[SubtopologySlice] = form(list_of(record(SubtopologySlice)))
 
 
@@ -231,11 +233,11 @@ class ClientPart:
     KIND: ClassVar[str] = "rebalance.client"
 
     rebalance_id: str = form(TEXT)
-    part: int = form(INT)
-    parts: int = form(INT)
+    part: int = form(INT32)
+    parts: int = form(INT32)
     client: str = form(TEXT)
-    slice: int = form(INT)
-    slices: int = form(INT)
+    slice: int = form(INT32)
+    slices: int = form(INT32)
     host: str | None = form(optional(TEXT))
     rack: str | None = form(optional(TEXT))
     tags: Mapping[str, str] = form(map_of(TEXT))
@@ -270,7 +272,7 @@ class TaskEvent:
     task: TaskId = form(TASK)
     role: str = form(TEXT)
     member: str = form(TEXT)
-    generation: int = form(INT)
+    generation: int = form(INT32)
     event: str = form(TEXT)
     took_us: int | None = form(optional(INT), default=None, absent_when_none=True)
     records_total: int | None = form(optional(INT), default=None, absent_when_none=True)
@@ -279,7 +281,7 @@ class TaskEvent:
     stores: Sequence[str] | None = form(optional(list_of(TEXT)), default=None, absent_when_none=True)
     since_assigned_us: int | None = form(optional(INT), default=None, absent_when_none=True)
     since_created_us: int | None = form(optional(INT), default=None, absent_when_none=True)
-    last_mono_us: int | None = form(optional(INT), default=None, absent_when_none=True)
+    last_mono_us: int | None = form(optional(TIME), default=None, absent_when_none=True)
     waited_ms: int | None = form(optional(INT), default=None, absent_when_none=True)
     lag: int | None = form(optional(INT), default=None, absent_when_none=True)
 

@@ -31,6 +31,7 @@ from streams_py.events.model import (
     TasksPart,
     ThreadTasks,
 )
+from streams_py.events.taskset import TASKS_MAX
 
 __all__ = [
     "REBALANCE_BYTES_MAX",
@@ -246,9 +247,15 @@ def join_rebalance(parts: Mapping[int, _Part]) -> WholeRebalance | None:
                 clients.setdefault(client.client, []).append(client)
             case RebalanceHeader():
                 raise _contradiction(f"part {number} of {header.rebalance_id} is a second header")
-    return WholeRebalance(
+    whole = WholeRebalance(
         header, [join_slices(of) for of in slices.values()], [join_clients(of) for of in clients.values()]
     )
+    if sum(piece.count for piece in whole.slices) > TASKS_MAX:
+        raise _contradiction(f"{header.rebalance_id} has more than {TASKS_MAX} tasks")
+    for one in whole.clients:
+        if header.outcome == "ok" and len(one.threads) != len(one.consumers):
+            raise _contradiction(f"client {one.client} has {len(one.consumers)} members and {len(one.threads)} threads")
+    return whole
 
 
 def join_slices(pieces: Sequence[SubtopologySlice]) -> SubtopologySlice:
@@ -264,6 +271,8 @@ def join_slices(pieces: Sequence[SubtopologySlice]) -> SubtopologySlice:
         at += piece.count
     racks = [piece.racks for piece in pieces]
     joined: Racks | None = None
+    if any(rack is not None and first.racks is not None and rack.p.keys() != first.racks.p.keys() for rack in racks):
+        raise _contradiction(f"slices of sub-topology {first.sub} disagree on its topics")
     if first.racks is not None and None not in racks:
         names = first.racks.names
         joined = Racks(
@@ -289,6 +298,8 @@ def join_clients(pieces: Sequence[ClientPart]) -> ClientPart:
     first = pieces[0]
     if [piece.slice for piece in pieces] != list(range(first.slices)):
         raise _contradiction(f"slices of client {first.client} are missing or there twice")
+    if any(len(piece.threads) != len(first.threads) for piece in pieces):
+        raise _contradiction(f"slices of client {first.client} disagree on how many threads it has")
     if len(pieces) == 1:
         return first
     reasons: dict[str, list[TaskId]] = {}

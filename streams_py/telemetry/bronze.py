@@ -31,6 +31,9 @@ BRONZE: Final = f"{READ}, place_ms bigint, day int"
 """``place_ms`` is the largest append time of the partition so far, see :mod:`streams_py.telemetry.order`; ``day`` is
 counted from 1970-01-01, by that."""
 
+_LATEST_MS: Final = 253_402_300_799_999
+"""The end of the year 9999. Producers of a topic with CreateTime may set any time; one that is none moves no place."""
+
 _ARROW: Final[Any] = pa.schema(
     [
         ("status", pa.string()),
@@ -58,7 +61,7 @@ def bronze_batches(batches: Iterator[Any]) -> Iterator[Any]:
         yield pa.RecordBatch.from_pydict(
             {
                 **({name: [] for name in _ARROW.names} if not rows else given),
-                "append_ms": columns["timestamp_ms"],
+                "append_ms": [ms if 0 <= ms <= _LATEST_MS else 0 for ms in columns["timestamp_ms"]],
                 "topic": batch.column("topic"),
                 "partition": batch.column("partition"),
                 "offset": batch.column("offset"),

@@ -92,4 +92,4 @@ def lag_of(part: ClientPart | None, sums: Mapping[TaskId, int], task: TaskId, en
         return LATEST_OFFSET
     if reported == UNKNOWN_OFFSET_SUM or end == UNKNOWN_OFFSET_SUM:
         return None
-    return end if end < reported else end - reported
+    return end if end < reported else end - max(reported, 0)

@@ -13,6 +13,8 @@ from streams_py.events.codec import VALUE_BYTES_READ_MAX, OtherVersion, decode_e
 from streams_py.events.model import Event
 from tests.unit.events.golden import EVENTS, FOLDER
 
+SLICE = json.loads((FOLDER / "rebalance-tasks.json").read_bytes())["subs"][0]
+
 
 def test_every_golden_file_has_its_event() -> None:
     assert sorted(path.stem for path in FOLDER.glob("*.json")) == sorted(EVENTS)
@@ -77,6 +79,34 @@ def test_each_field_is_checked_when_its_type_is_wrong(name: str) -> None:
     for field in golden.keys() - {"v", "kind"}:
         with pytest.raises(DecodeError):
             decode_event(json.dumps(golden | {field: {"x": [{}]}}).encode())
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("sample", {"busy_us": [1]}),
+        ("sample", {"input_lag": []}),
+        ("sample", {"at_ms": 2**62}),
+        ("rebalance", {"generation": 2**40}),
+        ("rebalance-client", {"sums": {"tasks": "0:0-1", "v": [5]}}),
+        *(
+            ("rebalance-tasks", {"subs": [SLICE | change]})
+            for change in (
+                {"sub": "one"},
+                {"count": 2**40, "end": None, "weight": None, "racks": None},
+                {"first": -1},
+                {"end": [1, 2, 3]},
+                {"weight": [0.5]},
+                {"racks": {"names": ["a"], "p": {"in": [[0]]}}},
+                {"racks": {"names": ["a"], "p": {"in": [[0], [1]]}}},
+            )
+        ),
+    ],
+)
+def test_fields_that_contradict_each_other_are_refused(name: str, change: dict[str, object]) -> None:
+    golden = json.loads((FOLDER / f"{name}.json").read_bytes())
+    with pytest.raises(DecodeError):
+        decode_event(json.dumps(golden | change).encode())
 
 
 @given(st.sampled_from(sorted(EVENTS)), st.data())

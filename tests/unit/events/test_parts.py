@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -17,6 +18,7 @@ from streams_py.events.model import (
     Racks,
     RebalanceHeader,
     SubtopologySlice,
+    TasksPart,
     ThreadTasks,
 )
 from streams_py.events.parts import VALUE_BYTES_MAX, WholeRebalance, cut_rebalance, join_rebalance
@@ -142,3 +144,26 @@ def test_parts_of_two_rebalances_are_refused() -> None:
     bodies[1] = replace(bodies[1], rebalance_id="other")
     with pytest.raises(DecodeError):
         join_rebalance(bodies)
+
+
+def test_parts_that_contradict_each_other_are_refused() -> None:
+    def joined(*clients: ClientPart, slices: Sequence[SubtopologySlice] = ()) -> WholeRebalance | None:
+        parts = TasksPart(rebalance_id=header().rebalance_id, part=1, parts=0, subs=slices)
+        bodies: list[RebalanceHeader | TasksPart | ClientPart] = [header(), parts, *clients]
+        return join_rebalance(
+            {number: replace(body, part=number, parts=len(bodies)) for number, body in enumerate(bodies)}
+        )
+
+    assert joined(client(1), client(2), slices=[slice_of(0, 3)]) is not None
+    one_thread = client(1).threads
+    with pytest.raises(DecodeError, match="2 members and 1 threads"):
+        joined(replace(client(1, consumers=2), threads=one_thread))
+    first, second = replace(client(1, consumers=2), slices=2), replace(client(1), slice=1, slices=2)
+    with pytest.raises(DecodeError, match="disagree on how many threads"):
+        joined(first, second)
+    other = replace(slice_of(0, 2), first=3, racks=Racks(["a"], {"in": [[0], [0]]}))
+    with pytest.raises(DecodeError, match="disagree on its topics"):
+        joined(client(1), slices=[slice_of(0, 3), other])
+    huge = [replace(slice_of(sub, 1), count=900_000, end=None, weight=None, racks=None) for sub in range(2)]
+    with pytest.raises(DecodeError, match="more than 1000000 tasks"):
+        joined(client(1), slices=huge)

@@ -2,6 +2,9 @@
 
 Answers to Kafka Streams' ``KTableTransformValues``. The transformer is called for the new value of a change, with None
 for a deletion too, and for the old one as well when somebody below wants old values and the result is not stored.
+
+A row that is read without a store is transformed again, for a record that is not its own: nobody knows any more where
+it came from. So the transformer sees the row's timestamp, but neither topic, partition, offset nor headers.
 """
 
 from __future__ import annotations
@@ -48,26 +51,31 @@ class TableTransformValues(TableTransformation):
     def reader(self, node: NodeContext) -> RowReader:
         if self.store_name:
             return super().reader(node)
-        transform, read_parent = self._row_function(node), self._parent.reader(node)
-
-        def read(key: Any) -> tuple[Any, int] | None:
-            value, timestamp_ms = read_parent(key) or (None, _UNKNOWN_TIME)
-            result = transform(key, value)
-            return None if result is None else (result, timestamp_ms)
-
-        return read
+        transform, read_parent = self._row_reader(node), self._parent.reader(node)
+        return lambda key: transform(key, read_parent(key))
 
     def past_reader(self, node: NodeContext) -> PastRowReader:
         if self.store_name:
             return super().past_reader(node)
-        transform, read_parent = self._row_function(node), self._parent.past_reader(node)
+        transform, read_parent = self._row_reader(node), self._parent.past_reader(node)
+        return lambda key, timestamp_ms: transform(key, read_parent(key, timestamp_ms))
 
-        def read(key: Any, timestamp_ms: int) -> tuple[Any, int] | None:
-            value, row_ms = read_parent(key, timestamp_ms) or (None, _UNKNOWN_TIME)
-            result = transform(key, value)
-            return None if result is None else (result, row_ms)
+    def _row_reader(self, node: NodeContext) -> Callable[[Any, tuple[Any, int] | None], tuple[Any, int] | None]:
+        """The row for a reader, from key and row of the parent."""
+        transform, context = self._row_function(node), node.record
 
-        return read
+        def transformed(key: Any, row: tuple[Any, int] | None) -> tuple[Any, int] | None:
+            value, timestamp_ms = row or (None, _UNKNOWN_TIME)
+            saved = (context.topic, context.partition, context.offset, context.timestamp, context.headers)
+            context.topic, context.partition, context.offset = None, -1, -1
+            context.timestamp, context.headers = timestamp_ms, ()
+            try:
+                result = transform(key, value)
+            finally:
+                context.topic, context.partition, context.offset, context.timestamp, context.headers = saved
+            return None if result is None else (result, timestamp_ms)
+
+        return transformed
 
     def bind(self, node: NodeContext) -> Process:
         return self._bind(node, self._row_function(node), skip_nulls=False)

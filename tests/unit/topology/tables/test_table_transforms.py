@@ -10,7 +10,7 @@ from streams_py.errors import ProcessingError, StreamsError, TopologyError
 from streams_py.serdes import INT64, STRING
 from streams_py.testing.driver import TopologyTestDriver
 from streams_py.topology.dsl.builder import StreamsBuilder
-from streams_py.topology.processor import ProcessingContext, Record, ValueTransformer
+from streams_py.topology.processor import ProcessingContext, Record, ValueTransformer, ValueTransformerContext
 from streams_py.topology.stores import key_value_store
 
 
@@ -77,6 +77,35 @@ def test_table_without_a_store_is_transformed_again_when_it_is_read() -> None:
     table = builder.table("t").transform_values(Upper)
     builder.stream("s").join(table, lambda v, w: v + w).to("out")
     assert out(builder, ("t", "k", "a"), ("s", "k", "1"), ("s", "l", "2")) == [("k", "1A"), ("l", "2l!")]
+
+
+class Tells(ValueTransformer[str, str, str]):
+    """Says what it is told of the record in process."""
+
+    def init(self, context: ValueTransformerContext) -> None:
+        self.context = context
+
+    def transform(self, key: str, value: str | None) -> str | None:
+        record = self.context.record
+        return f"{value}: {record.topic} {record.partition} {record.offset} {record.timestamp} {len(record.headers)}"
+
+
+def test_transformer_of_a_row_that_is_read_is_told_only_its_timestamp() -> None:
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    table = builder.table("t").transform_values(Tells)
+    table.to_stream().to("changes")
+    joined = builder.stream("s").join(table, with_context=lambda key, value, row, record: f"{row}, {record.topic}")
+    joined.to("out")
+    with TopologyTestDriver(builder.build()) as driver:
+        for topic, key, time_ms in (("t", "k", 5), ("s", "k", 9), ("s", "l", 9)):
+            told = driver.input_topic(topic, key=STRING, value=STRING)
+            told.send(key, "v", timestamp_ms=time_ms, headers=[("h", b"")])
+        assert driver.output_topic("changes", key=STRING, value=STRING).read_values() == ["v: t 0 0 5 1"]
+        results = driver.output_topic("out", key=STRING, value=STRING).read_all()
+    assert [(result.value, result.timestamp, len(result.headers)) for result in results] == [
+        ("v: None -1 -1 5 0, s", 9, 1),
+        ("None: None -1 -1 -1 0, s", 9, 1),
+    ]
 
 
 def test_names_are_those_of_kafka_streams() -> None:

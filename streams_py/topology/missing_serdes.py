@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from streams_py.errors import ConfigError
-from streams_py.serdes import SerdeDefaults, serde_or_default
+from streams_py.serdes import Serde, SerdeDefaults, serde_or_default
+from streams_py.topology.formats.change_serde import ChangeSerde
+from streams_py.topology.formats.foreign_keys import ResponseSerde
 from streams_py.topology.nodes import ProcessorNode, SinkNode, SourceNode
 from streams_py.topology.stores import StoreBuilder, StoreKind
 from streams_py.topology.topology import Topology
@@ -32,10 +36,15 @@ def check_serdes(topology: Topology, defaults: SerdeDefaults) -> None:
 
 def _check(entry: SourceNode | SinkNode | StoreBuilder, defaults: SerdeDefaults, what: str, line: str | None) -> None:
     for part, given in (("key", entry.key_serde), ("value", entry.value_serde)):
-        if serde_or_default(given, defaults, is_key=part == "key") is None:
+        if _is_missing(serde_or_default(given, defaults, is_key=part == "key")):
             setting = f"default.{part}.serde"
             raise ConfigError(
                 f"{what}, has no {part} serde{'' if line is None else f' ({line})'}: give {part}= there, or where the "
                 f"stream gets its {part}s, or StreamsBuilder({part}=...), or set {setting}",
                 key=setting,
             )
+
+
+def _is_missing(serde: Serde[Any] | None) -> bool:
+    """Also when it is the one inside: internal topics carry values of the user in a form of ours."""
+    return serde is None or (isinstance(serde, ChangeSerde | ResponseSerde) and _is_missing(serde.inner))

@@ -114,13 +114,13 @@ class ResponseSerde(Serde[Response]):
     """``inner``: serde of the right table's values; None stands for the configured default."""
 
     def __init__(self, inner: Serde[Any] | None) -> None:
-        self._inner = inner
+        self.inner = inner
 
     def with_defaults(self, defaults: SerdeDefaults) -> ResponseSerde:
-        return ResponseSerde(serde_or_default(self._inner, defaults, is_key=False))
+        return ResponseSerde(serde_or_default(self.inner, defaults, is_key=False))
 
     def serializer(self, topic: str, *, is_key: bool) -> Callable[[Response], bytes]:
-        encode = _known(self._inner, topic, "value").serializer(topic, is_key=False)
+        encode = _known(self.inner, topic, "value").serializer(topic, is_key=False)
 
         def serialize(response: Response) -> bytes:
             found, value, _ = response
@@ -130,7 +130,7 @@ class ResponseSerde(Serde[Response]):
         return serialize
 
     def deserializer(self, topic: str, *, is_key: bool) -> Callable[[bytes], Response]:
-        decode = _known(self._inner, topic, "value").deserializer(topic, is_key=False)
+        decode = _known(self.inner, topic, "value").deserializer(topic, is_key=False)
 
         def deserialize(data: bytes) -> Response:
             _, found, start = _read_head(data, 1, 0, "response")

@@ -121,7 +121,8 @@ class TopologyAssembly:
             for topic, source in self._source_of_topic.items():
                 if node.pattern.fullmatch(topic) and not self._is_internal(source):
                     raise TopologyError(
-                        f"pattern {node.pattern.pattern!r} matches topic {topic!r}, which is read already by {source!r}"
+                        f"pattern {node.pattern.pattern!r} matches topic {topic!r}, which is read already by "
+                        f"{source!r}{self._at(source)}"
                     )
             self._patterns[node.name] = node.pattern
         self._source_of_topic.update(dict.fromkeys(node.topics, node.name))
@@ -193,8 +194,11 @@ class TopologyAssembly:
     def add_repartition_topic(self, topic: str, partitions: int | None = None) -> None:
         """Declare an internal topic (short name). ``partitions`` None: the group leader derives the number."""
         if topic in self._repartitions:
+            sinks = [node.name for node in self._nodes.values() if isinstance(node, SinkNode) and node.topic == topic]
+            at = self._at(sinks[0]) if sinks else ""
             raise TopologyError(
-                f"internal topic {topic!r} is declared twice; give one of the two operations another name"
+                f"internal topic {topic!r} is declared twice{at and f', first{at}'}; give one of the two operations "
+                "another name"
             )
         self._repartitions[topic] = partitions
 
@@ -229,9 +233,8 @@ class TopologyAssembly:
         if not name:
             raise TopologyError("a node needs a name")
         if name in self._nodes:
-            line = self._lines.get(name)
-            at = "" if line is None else f", first at {line}"
-            raise TopologyError(f"node {name!r} is added twice{at}; node names must be unique")
+            at = self._at(name)
+            raise TopologyError(f"node {name!r} is added twice{at and f', first{at}'}; node names must be unique")
         self._lines[name] = self.where or user_line()
 
     def _is_internal(self, source: str) -> bool:
@@ -240,14 +243,22 @@ class TopologyAssembly:
 
     def _check_topic_is_free(self, topic: str, *, is_internal: bool) -> None:
         if topic in self._source_of_topic:
-            raise TopologyError(f"topic {topic!r} is read already by source {self._source_of_topic[topic]!r}")
+            source = self._source_of_topic[topic]
+            raise TopologyError(f"topic {topic!r} is read already by source {source!r}{self._at(source)}")
         for source, pattern in self._patterns.items():
             if not is_internal and pattern.fullmatch(topic):
-                raise TopologyError(f"topic {topic!r} is read already by {source!r}: {pattern.pattern!r} matches it")
+                raise TopologyError(
+                    f"topic {topic!r} is read already by {source!r}{self._at(source)}: {pattern.pattern!r} matches it"
+                )
+
+    def _at(self, node: str) -> str:
+        """`` at file:line`` of a node."""
+        line = self._lines.get(node)
+        return "" if line is None else f" at {line}"
 
     def _first_use_of(self, store: str) -> str:
         user = next(iter(self._processors_of_store[store]), None)
-        return "" if user is None else f", first for {user!r} at {self._lines[user]}"
+        return "" if user is None else f", first for {user!r}{self._at(user)}"
 
     def _check_store(self, store: str, processor: str) -> None:
         if store not in self._stores:

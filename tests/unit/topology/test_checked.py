@@ -198,6 +198,26 @@ def test_name_given_twice_ends_with_both_lines() -> None:
         builder.build()
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "message"),
+    [
+        (lambda b: b.stream("in").repartition(name="r"), lambda b: b.stream("x").group_by(str, name="r").count(), "'r-repartition' is declared twice, first"),
+        (lambda b: b.stream("in"), lambda b: b.table("in"), "topic 'in' is read already by source 'KSTREAM-SOURCE-0000000000'"),
+        (lambda b: b.stream("in"), lambda b: b.stream(re.compile("i.*")), "which is read already by 'KSTREAM-SOURCE-0000000000'"),
+        (lambda b: b.stream(re.compile("i.*")), lambda b: b.stream("in"), "topic 'in' is read already by 'KSTREAM-SOURCE-0000000000'"),
+    ],
+)  # fmt: skip
+def test_topic_that_two_operations_claim_is_told_with_both_lines(
+    one: Callable[[Any], object], other: Callable[[Any], object], message: str
+) -> None:
+    builder: StreamsBuilder[Any, Any] = StreamsBuilder()
+    one(builder)
+    other(builder)
+    lines = [rf"{re.escape(__file__)}:{call.__code__.co_firstlineno}" for call in (one, other)]
+    with pytest.raises(TopologyError, match=rf"{message} at {lines[0]}.* \({lines[1]}\)$"):
+        builder.build()
+
+
 def test_missing_serde_names_the_node_its_topic_and_its_line() -> None:
     builder = StreamsBuilder()
     builder.stream("in", key=serdes.STRING, value=serdes.STRING).map_values(len).to("out")
@@ -233,6 +253,27 @@ def test_missing_serde_of_a_store_names_the_store_and_a_line() -> None:
         ConfigError, match=r"store totals of \S+, which is kept here, has no value serde \(.*test_checked.py:"
     ):
         check_serdes(builder.build(), SerdeDefaults())
+
+
+TEXT: Any = {"key": serdes.STRING, "value": serdes.STRING}
+INTERNAL: list[tuple[Callable[[StreamsBuilder[Any, Any]], object], str]] = [
+    (lambda builder: builder.table("t", **TEXT).group_by(lambda k, v: (v, k), key=serdes.STRING).count(store="n"), "n-repartition"),
+    (lambda builder: builder.table("t", **TEXT).join(builder.table("r", **TEXT).map_values(len), lambda v, n: v, on=lambda k, v: v), "KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-.*-topic"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("describe", "topic"), INTERNAL, ids=["group_by", "join on a foreign key"])
+def test_missing_serde_of_what_an_internal_topic_carries_is_found(
+    describe: Callable[[StreamsBuilder[Any, Any]], object], topic: str
+) -> None:
+    builder: StreamsBuilder[Any, Any] = StreamsBuilder()
+    describe(builder)
+    line = describe.__code__.co_firstlineno
+    with pytest.raises(
+        ConfigError, match=rf"which (writes|reads) {topic}, has no value serde \(.*test_checked.py:{line}\)"
+    ):
+        check_serdes(builder.build(), SerdeDefaults())
+    check_serdes(builder.build(), SerdeDefaults(value=serdes.INT64))
 
 
 @pytest.mark.parametrize("operation", ["map", "flat_map"])

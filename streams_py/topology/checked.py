@@ -40,7 +40,7 @@ _ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     "StateStoreSupplier": (),
 }
 
-_MAY_ASK: Final = ("initializer", "adder", "subtractor", "merger", "on")
+_MAY_ASK: Final = ("initializer", "adder", "subtractor", "merger", "on", "timestamp_extractor")
 """Functions that may be given as ``with_context(f)``, because ``with_context=`` stands for another one or for none."""
 
 

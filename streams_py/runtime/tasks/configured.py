@@ -10,6 +10,7 @@ from typing import cast
 from streams_py.errors import ConfigError
 from streams_py.runtime.tasks.timestamps import EXTRACTORS
 from streams_py.topology.nodes import TimestampExtractor
+from streams_py.topology.operators.in_context import WithContext
 
 __all__ = ["imported", "resolve_extractor"]
 
@@ -38,7 +39,7 @@ def resolve_extractor(given: object) -> TimestampExtractor | None:
         return None
     if isinstance(given, str):
         given = EXTRACTORS[given] if given in EXTRACTORS else imported(given, key, EXTRACTORS)
-    if not callable(given):
+    if not callable(given) and not isinstance(given, WithContext):
         raise ConfigError(
             f"{key} = {given!r} is no extractor: give one of {', '.join(EXTRACTORS)}, 'package.module:name', or a "
             f"function (key, value, record_timestamp_ms, partition_time_ms) -> ms",

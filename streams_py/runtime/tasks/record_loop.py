@@ -312,7 +312,8 @@ class RecordLoop:
             timestamp = raw.timestamp()[1]
             if extract is not None:
                 try:
-                    timestamp = extract(key, value, timestamp, queue.partition_time_ms)
+                    about = (_context_of(raw),) if reader.extract_within else ()
+                    timestamp = extract(key, value, timestamp, queue.partition_time_ms, *about)
                     if not isinstance(timestamp, int):
                         raise TypeError(f"it returned {timestamp!r}; a timestamp is an int, in milliseconds")
                 except Exception as error:
@@ -360,3 +361,11 @@ class RecordLoop:
             if now_ms < queue.idle_deadline_ms:
                 return False
         return empty < len(self.queues)
+
+
+def _context_of(raw: RawRecord) -> RecordContext:
+    """Of a record that is not in process yet, for a timestamp extractor."""
+    context = RecordContext()
+    context.topic, context.partition, context.offset = raw.topic(), raw.partition(), raw.offset()
+    context.timestamp, context.headers = raw.timestamp()[1], tuple(raw.headers() or ())
+    return context

@@ -19,7 +19,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.ports import RawRecord
 from streams_py.runtime.tasks.offset_metadata import UNKNOWN_TIME
 from streams_py.serdes import Serde
-from streams_py.topology.nodes import Process, TimestampExtractor
+from streams_py.topology.nodes import Process
 
 __all__ = ["RecordQueue", "SourceReader"]
 
@@ -27,15 +27,17 @@ _log = logging.getLogger(__name__)
 
 
 class SourceReader(NamedTuple):
-    """How the records of one topic are read. ``extract`` None = the record's own timestamp, which must exist."""
+    """How the records of one topic are read. ``extract`` None = the record's own timestamp, which must exist;
+    ``extract_within``: it takes the context of the record as well."""
 
     node: str
     key_serde: Serde[Any]
     value_serde: Serde[Any]
     decode_key: Callable[[bytes], Any]
     decode_value: Callable[[bytes], Any]
-    extract: TimestampExtractor | None
+    extract: Callable[..., int] | None
     process: Process
+    extract_within: bool = False
 
 
 class RecordQueue:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from streams_py.errors import TopologyError
 from streams_py.runtime.tasks.binding import Node
@@ -12,6 +13,7 @@ from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.runtime.tasks.timestamps import fail_on_invalid_timestamp
 from streams_py.topology.names import topic_on_broker
 from streams_py.topology.nodes import Process, SourceNode
+from streams_py.topology.operators.in_context import WithContext
 
 __all__ = ["source_readers"]
 
@@ -38,7 +40,7 @@ def source_readers(
 def _reader(source: SourceNode, topic: str, settings: TaskSettings, process: Process) -> SourceReader:
     key_serde = known_serde(source.key_serde, settings, source.name, is_key=True)
     value_serde = known_serde(source.value_serde, settings, source.name, is_key=False)
-    extract = source.timestamp_extractor or settings.default_timestamp_extractor
+    extract: Any = source.timestamp_extractor or settings.default_timestamp_extractor
     # Repartition topics were written by this application: their timestamps are what it decided they are. Without an
     # extractor the record loop itself takes the timestamp and checks it, which is faster.
     if source.is_internal or extract is fail_on_invalid_timestamp:
@@ -49,6 +51,7 @@ def _reader(source: SourceNode, topic: str, settings: TaskSettings, process: Pro
         value_serde,
         key_serde.deserializer(topic, is_key=True),
         value_serde.deserializer(topic, is_key=False),
-        extract,
+        extract.function if isinstance(extract, WithContext) else extract,
         process,
+        isinstance(extract, WithContext),
     )

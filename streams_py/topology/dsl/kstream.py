@@ -19,6 +19,7 @@ from streams_py.topology.logical.graph import ProcessorStep, RepartitionStep, Si
 from streams_py.topology.names import Prefix, RepartitionNames, check_name, name_or_generate, names_of
 from streams_py.topology.nodes import Operator, Partitioner, RecordContext, SinkNode
 from streams_py.topology.operators import stateless
+from streams_py.topology.operators.in_context import one_function
 from streams_py.topology.operators.processors import ProcessorOperator, stores_of_supplier
 from streams_py.topology.operators.tables import TableSource
 from streams_py.topology.processor import (
@@ -215,11 +216,14 @@ class KStream(AsyncStream[K, V]):
         *,
         label: str | None = None,
         line: Callable[[K, V], str] | None = None,
+        with_context: Callable[[K, V, RecordContext], str] | None = None,
         file: TextIO | None = None,
         name: str | None = None,
     ) -> None:
         """Write ``[label]: key, value`` per record, or ``[label]:`` and what ``line(key, value)`` gives; the stream
         ends here. The label is the name of the node above, the file is standard output, unless given."""
+        if line is not None or with_context is not None:
+            line = one_function(line, with_context, "print takes one function: line=f for f(key, value)")
         operator = stateless.Print(label or self._place.node.name, line, file)
         self._place.process(name, Prefix.PRINT, operator)
 

@@ -17,6 +17,7 @@ __all__ = ["WithContext", "at_its_time", "one_function", "rearranged", "with_con
 A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
+D = TypeVar("D")
 R = TypeVar("R")
 
 
@@ -37,9 +38,12 @@ def with_context(function: Callable[[A, RecordContext], R]) -> Callable[[A], R]:
 def with_context(function: Callable[[A, B, RecordContext], R]) -> Callable[[A, B], R]: ...
 @overload
 def with_context(function: Callable[[A, B, C, RecordContext], R]) -> Callable[[A, B, C], R]: ...
+@overload
+def with_context(function: Callable[[A, B, C, D, RecordContext], R]) -> Callable[[A, B, C, D], R]: ...
 def with_context(function: Callable[..., Any]) -> Any:
     """A function that takes the record's context as well, at the end, for those that are not the only one of their
-    call: ``initializer``, ``adder``, ``subtractor``, ``merger`` and ``on``. (Where there is one, ``with_context=f``.)
+    call: ``initializer``, ``adder``, ``subtractor``, ``merger``, ``on`` and ``timestamp_extractor``. (Where there is
+    one, ``with_context=f``.)
 
     ``rows.group_by(...).aggregate(dict, adder=with_context(add), subtractor=subtract)``
     """

@@ -333,14 +333,14 @@ class Foreach:
 class Print:
     """Writes a line per record; ``file`` None is whatever ``sys.stdout`` is at that moment."""
 
-    def __init__(self, label: str, line: Callable[[Any, Any], str] | None, file: TextIO | None) -> None:
+    def __init__(self, label: str, line: Any, file: TextIO | None) -> None:
         self._label = label
         self._line = line
         self._file = file
 
     def bind(self, node: NodeContext) -> Process:
         failed, file, label = node.failed, self._file, self._label
-        line = self._line or (lambda key, value: f"{key}, {value}")
+        line = within(node, self._line or (lambda key, value: f"{key}, {value}"))
 
         def process(key: Any, value: Any, timestamp_ms: int) -> None:
             try:
@@ -348,7 +348,7 @@ class Print:
             except Exception as error:
                 failed(error, key, value, timestamp_ms)
 
-        return process
+        return at_its_time(node, process, self._line)
 
 
 class Branch:

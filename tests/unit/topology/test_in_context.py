@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from streams_py import (
     JoinWindows,
+    RecordContext,
     SessionWindows,
     SlidingWindows,
     StreamsBuilder,
@@ -128,6 +130,7 @@ MAKERS: dict[str, Make] = {
     "foreign-key join": lambda b, ask: b.table("in").join(b.table("other"), on=lambda k, v: "a", with_context=ask),
     "transform_values": lambda b, ask: b.table("in").transform_values(lambda: Asking(ask)),
     "to_stream": lambda b, ask: b.table("in").to_stream(with_context=ask),
+    "print": lambda b, ask: stream(b).print(with_context=ask, file=io.StringIO()),
 }
 
 BEHIND_INTERNAL_TOPICS = ("adder", "subtractor", "adder of reduce", "subtractor of reduce", "foreign-key join")
@@ -165,12 +168,33 @@ def test_context_of_a_repartitioned_record_is_that_of_the_internal_topic_with_th
     assert [(topic, list(headers)) for topic, headers in seen] == [("test-g-repartition", [("h", b"2")])]
 
 
+@pytest.mark.parametrize("by", ["source", "setting"])
+def test_timestamp_extractor_may_ask_where_its_own_record_is_from(by: str) -> None:
+    seen: list[Any] = []
+
+    def sent_at(key: Any, value: Any, timestamp_ms: int, partition_time_ms: int, record: RecordContext) -> int:
+        seen.append((value, record.topic, record.partition, record.offset, record.timestamp, timestamp_ms))
+        return int(dict(record.headers)["at"] or b"")
+
+    extractor = with_context(sent_at)
+    builder = StreamsBuilder(key=S, value=S)
+    streams = [builder.stream(topic, timestamp_extractor=extractor if by == "source" else None) for topic in "ab"]
+    streams[0].merge(streams[1]).to("out")
+    with TopologyTestDriver(builder.build(), {"default.timestamp.extractor": extractor}) as driver:
+        for topic, value, at in (("a", "1", b"70"), ("b", "2", b"50"), ("a", "3", b"60")):
+            driver.input_topic(topic, key=S, value=S).send("k", value, timestamp_ms=9, headers=[("at", at)])
+        out = driver.output_topic("out", key=S, value=S).read_all()
+    assert [(record.value, record.timestamp) for record in out] == [("1", 70), ("2", 50), ("3", 60)]
+    assert seen == [("1", "a", 0, 0, 9, 9), ("2", "b", 0, 0, 9, 9), ("3", "a", 0, 1, 9, 9)]
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda s: s.group_by_key().reduce(), r"reduce needs one function: f\(result, value\), or with_context=f"),
         (lambda s: s.group_by_key().reduce(max, with_context=lambda a, b, c: a), "reduce needs one function"),
         (lambda s: s.split().branch(), "branch needs one function"),
+        (lambda s: s.print(line=print, with_context=print), "print takes one function"),
         (lambda s: s.join(s.to_table(), with_key=print, with_context=print), "join needs one function"),
         (lambda s: s.to_table().filter(with_context=lambda k, v: v), r"with_context is called with 3 arguments"),
         (lambda s: s.group_by_key().windowed_by(SessionWindows.of(1)).aggregate(str, print), "needs a merger"),

@@ -135,6 +135,13 @@ def late(key: str, value: int, total: int, record: RecordContext) -> int:
 
 reveal_type(by_text.aggregate(lambda: 0, with_context(late), lambda k, v, a: a - v))  # KTable[str, int]
 
+
+def sent_at(key: str, value: str, timestamp_ms: int, partition_time_ms: int, record: RecordContext) -> int:
+    return record.offset
+
+
+reveal_type(builder.stream("at", key=text, value=text, timestamp_extractor=with_context(sent_at)))  # KStream[str, str]
+
 lengths.filter(lambda k, v: v.startswith("a"))  # error
 lengths.select_key(lambda k, v: v.upper())  # error
 lengths.foreach(lambda k, v: print(v.upper()))  # error
@@ -149,3 +156,5 @@ rows.group_by(lambda k, v: v, key=text, value=text)  # error
 by_text.reduce(lambda a, v: a.upper(), lambda a, v: a)  # error
 by_text.aggregate(lambda: 0, with_context(lambda k, v, a: a), lambda k, v, a: a)  # error
 rows.transform_values(lambda: len)  # error
+builder.stream("late", key=text, value=text, timestamp_extractor=with_context(late))  # error
+lines.print(with_context=lambda k, v, record: len(v))  # error

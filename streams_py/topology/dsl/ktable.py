@@ -204,7 +204,8 @@ class KTable(TableJoins[K, V]):
     ) -> KTable[K, V]:
         """Hold changes back: ``suppress(Suppressed.until_window_closes())`` sends one final result per window.
 
-        The buffer is in memory and kept in a changelog topic unless ``logging`` is False.
+        The buffer is in memory and kept in a changelog topic unless ``logging`` is False. Example:
+        ``examples/operators/order_payment.py``.
         """
         if self._operator.is_versioned():
             raise TopologyError("suppress needs a table without versions: it holds back what is latest")

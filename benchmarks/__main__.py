@@ -41,6 +41,10 @@ join-growth: the windowed join over four times as many records: time for each, a
 reading: reads of a store from another thread while records are counted. snapshots: an empty disk filled from a
 snapshot, beside the same records replayed. No broker.
 
+recovery: processes killed with SIGKILL while they count, with a store of a million keys
+($STREAMS_PY_BENCH_RECOVERY_KEYS): the only one, under exactly-once, started again on its disk; and one of two that keep
+copies for each other. Seconds until every partition has output again, session time-out (6 s) included.
+
 inspect: a group of 100 members and 5,000 tasks looked at by the command, and by the page in a real Chromium, of which
 members end one after the other (skipped without one). No broker.
 

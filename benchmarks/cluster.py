@@ -10,7 +10,7 @@ once, the last counts must add up to the input.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,7 +19,17 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-__all__ = ["BenchmarkError", "Output", "Written", "delete_topics", "fill", "make_topic", "measure", "wait_for_output"]
+__all__ = [
+    "BenchmarkError",
+    "Output",
+    "Written",
+    "delete_topics",
+    "end_of",
+    "fill",
+    "make_topic",
+    "measure",
+    "wait_for_output",
+]
 
 # Records keep their age: with time-based retention, old timestamps could vanish while the benchmark is being set up.
 _KEEP = {"retention.ms": "-1", "file.delete.delay.ms": "1000"}
@@ -117,7 +127,7 @@ def wait_for_output(
         last, since = -1, time.monotonic()
         while time.monotonic() < limit:
             check_alive()
-            total = _end(watcher, topic, partitions)
+            total = end_of(watcher, topic, partitions)
             if total != last:
                 last, since = total, time.monotonic()
             elif total and time.monotonic() - since > _QUIET_S:
@@ -133,7 +143,7 @@ def wait_for_output(
         watcher.close()
 
 
-def _end(consumer: Consumer, topic: str, partitions: list[int]) -> int:
+def end_of(consumer: Consumer, topic: str, partitions: Iterable[int]) -> int:
     """How many records there are; 0 when the broker cannot say, as while a new topic's leaders are being elected."""
     try:
         return sum(consumer.get_watermark_offsets(TopicPartition(topic, number), 10)[1] for number in partitions)

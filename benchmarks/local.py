@@ -1,4 +1,4 @@
-"""Benchmarks that need no broker: the wire format, start-up, imports, memory, assignors."""
+"""Benchmarks that bring along what they need: the wire format, start-up, imports, memory, assignors, recovery."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from benchmarks.connect import connect_rows
 from benchmarks.inspecting import inspect_rows
 from benchmarks.join_growth import growth_rows
 from benchmarks.reading import reading_rows
+from benchmarks.recovery import recovery_rows
 from benchmarks.simulated import simulator_rows
 from benchmarks.snapshots import snapshot_rows
 from benchmarks.spark_backtest import backtest_rows
@@ -165,6 +166,7 @@ LOCAL: dict[str, Callable[[int, Tick], Iterator[Row]]] = {
     "reading": reading_rows,
     "inspect": inspect_rows,
     "snapshots": snapshot_rows,
+    "recovery": recovery_rows,
     "assignors": assignor_rows,
     "simulator": simulator_rows,
     "connect": connect_rows,

@@ -15,7 +15,7 @@ from typing import TypeAlias, TypeVar
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import SerdeDefaults, serde_or_default
-from streams_py.topology.caller import user_line
+from streams_py.topology.caller import locate, user_line
 from streams_py.topology.names import check_name
 from streams_py.topology.nodes import ProcessorNode, SinkNode, SourceNode
 from streams_py.topology.stores import StoreBuilder, StoreKind
@@ -203,8 +203,20 @@ class TopologyAssembly:
         self._repartitions[topic] = partitions
 
     def add_copartition_group(self, sources: Iterable[str], node: str) -> None:
-        """Declare that ``node`` joins the topics of these source nodes by partition number."""
-        self._copartitions.append(frozenset(sources))
+        """Declare that ``node`` joins the topics of these source nodes by partition number. They must be there: where
+        the user gave all of them a number of partitions, it has to be the same."""
+        group = frozenset(sources)
+        read = [known for source in group if isinstance(known := self._nodes.get(source), SourceNode)]
+        counts = {topic: self._repartitions.get(topic) for known in read for topic in known.topics}
+        if len(set(counts.values())) > 1 and None not in counts.values():
+            listed = ", ".join(f"{topic} ({count})" for topic, count in sorted(counts.items()))
+            error = TopologyError(
+                f"{node!r} joins repartition topics that are given different numbers of partitions: {listed}; give "
+                "all of them the same"
+            )
+            locate(error, self._lines.get(node))
+            raise error
+        self._copartitions.append(group)
         self._copartitioned_by.append(node)
 
     def use_default_serdes(self, defaults: SerdeDefaults) -> None:

@@ -146,6 +146,22 @@ def add_field(c: Case) -> None:
     c["extra"] = 1
 
 
+def add_empty_changelog(c: Case) -> None:
+    c["changelogs"]["app-none-changelog"] = []
+
+
+def change_kind_of_number(c: Case) -> None:
+    c["outputs"][0]["step"] = float(c["outputs"][0]["step"])
+
+
+def change_kind_of_setting(c: Case) -> None:
+    c["config"]["commit_every"] = c["config"]["commit_every"] == 1 or 5.0
+
+
+def change_run_of_equal_settings(c: Case) -> None:
+    c["run"] = {2: 0, 4: 3}[c["run"]]
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -172,6 +188,10 @@ def add_field(c: Case) -> None:
         change_partition,
         change_disk_differs,
         add_field,
+        add_empty_changelog,
+        change_kind_of_number,
+        change_kind_of_setting,
+        change_run_of_equal_settings,
     ],
 )
 @pytest.mark.parametrize("run", [2, 4])
@@ -180,3 +200,25 @@ def test_changed_recording_is_noticed(change: Callable[[Case], None], run: int) 
     assert run_topology_run(changed) is None
     change(changed)
     assert run_topology_run(changed) is not None
+
+
+@pytest.mark.parametrize("differs", [["the weather"], ["stores", "stores"]])
+def test_unknown_effect_of_the_medium_is_noticed_also_where_windows_expire(differs: list[str]) -> None:
+    changed = case("P45", 0)
+    assert run_topology_run({**changed, "disk_differs": ["outputs"]}) is None
+    assert run_topology_run({**changed, "disk_differs": differs}) is not None
+
+
+def test_order_is_free_only_among_the_keys_that_a_suppressed_table_writes_at_one_commit() -> None:
+    changed = case("P40", 4)
+    buffers = [topic for topic in changed["changelogs"] if "lim" in topic]
+    rows = changed["changelogs"][buffers[0]]
+    pairs = [(i, i + 1) for i in range(len(rows) - 1)]
+    same, other = (
+        next((i, j) for i, j in pairs if (rows[i]["step"] == rows[j]["step"]) is is_same) for is_same in (True, False)
+    )
+    for (i, j), is_free in ((same, True), (other, False)):
+        swapped = copy.deepcopy(changed)
+        of = swapped["changelogs"][buffers[0]]
+        of[i], of[j] = of[j], of[i]
+        assert (run_topology_run(swapped) is None) is is_free

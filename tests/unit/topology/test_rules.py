@@ -16,6 +16,7 @@ from streams_py.topology.physical.assembly import TopologyAssembly
 from streams_py.topology.processor import FixedKeyProcessor, FixedKeyRecord, Processor, Record
 from streams_py.topology.stores import key_value_store, timestamped_key_value_store
 from streams_py.topology.topology import Topology
+from streams_py.topology.windows import JoinWindows
 
 
 class Noop(Processor[object, object, object, object]):
@@ -220,6 +221,19 @@ def test_map_values_needs_a_function() -> None:
 def test_repartition_needs_a_partition() -> None:
     with pytest.raises(TopologyError, match="at least one partition"):
         StreamsBuilder().stream("x").repartition(partitions=0)
+
+
+def test_repartitions_that_are_joined_have_equal_numbers_where_all_are_given() -> None:
+    def build(left: int | None, right: int | None) -> None:
+        builder = StreamsBuilder()
+        one = builder.stream("a").repartition(name="x", partitions=left)
+        builder.stream("b").repartition(name="y", partitions=right).join(one, max, JoinWindows.of(5))
+        builder.build()
+
+    build(2, 2)
+    build(2, None)
+    with pytest.raises(TopologyError, match=r"'KSTREAM-MERGE-.* x-repartition \(2\), y-repartition \(3\).*test_rules"):
+        build(2, 3)
 
 
 @pytest.mark.parametrize("value", ["all,none", "al", "none,merge.repartition.topics", "all, merge.repartition.topics"])

@@ -28,6 +28,7 @@ __all__ = [
     "name_or_generate",
     "names_of",
     "suffixed_or_generate",
+    "table_repartition_topic",
     "topic_on_broker",
 ]
 
@@ -177,8 +178,14 @@ class RepartitionNames:
 
 
 def repartition_topic(base: str) -> str:
-    """Short name of a repartition topic."""
+    """Short name of a stream's repartition topic."""
     return base if base.endswith(_REPARTITION) else base + _REPARTITION
+
+
+def table_repartition_topic(base: str) -> str:
+    """Short name of a grouped table's repartition topic. Unlike for streams, a name that ends as they do is no
+    exception (Kafka Streams' ``KGroupedTableImpl``)."""
+    return base + _REPARTITION
 
 
 def changelog_topic(store: str) -> str:

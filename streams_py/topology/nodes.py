@@ -275,7 +275,8 @@ class ProcessorNode:
 class SinkNode:
     """Writes to ``topic`` (short name) or to the topic that ``chooser`` names for each record.
 
-    ``is_internal`` marks the writing side of a repartition topic.
+    ``is_internal`` marks the writing side of a repartition topic. ``by_inner_key``: all windows of a key go to one
+    partition, when the key's serde is known here to be a windowed one; without it the whole key decides.
     """
 
     name: str
@@ -286,3 +287,4 @@ class SinkNode:
     value_serde: Serde[Any] | None = None
     partitioner: Partitioner | None = None
     is_internal: bool = False
+    by_inner_key: bool = False

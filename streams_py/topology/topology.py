@@ -104,7 +104,9 @@ class Topology:
         value: Serde[Any] | None = None,
         partitioner: Partitioner | None = None,
     ) -> Topology:
-        """Write what ``parents`` forward to a topic, or to the one ``topic(key, value, record context)`` names."""
+        """Write what ``parents`` forward to a topic, or to the one ``topic(key, value, record context)`` names. Unless
+        ``partitioner`` does, the whole key decides about the partition, also a windowed one (not so ``KStream.to``).
+        """
         fixed, chooser = (topic, None) if isinstance(topic, str) else (None, topic)
         self._assembly.add_sink(SinkNode(name, names_of(parents), fixed, chooser, key, value, partitioner))
         return self

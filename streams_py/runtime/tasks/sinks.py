@@ -94,8 +94,8 @@ class _Sink:
     def writer(self, topic: str) -> Process:
         """The function that writes to ``topic``."""
         if self._node.partitioner is None:
-            serde = self._key_serde
-            if isinstance(serde, WindowedSerde):
+            serde = self._node.key_serde
+            if self._node.by_inner_key and isinstance(serde, WindowedSerde):
                 return self._windowed_writer(topic, serde.window_bytes)
             return self._plain_writer(topic)
         return self._partitioned_writer(topic, self._node.partitioner)
@@ -162,7 +162,8 @@ class _Sink:
         return produce
 
     def _windowed_writer(self, topic: str, window_bytes: int) -> Process:
-        """All windows of a key go to one partition: that of the key (Kafka Streams' ``WindowedStreamPartitioner``)."""
+        """All windows of a key go to one partition: that of the key (Kafka Streams' ``WindowedStreamPartitioner``, which
+        it takes where the DSL writes to a topic of the user, and nowhere else)."""
         record = self._record
         encode_key, encode_value = self._encoders(topic)
         produce, partitions_for = self._collector.producer.produce, self._collector.producer.partitions_for

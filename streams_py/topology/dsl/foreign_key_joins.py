@@ -157,7 +157,9 @@ def _through_topic(
 ) -> SourceStep:
     """Writes to an internal topic and reads it. ``to_partition``: to the one that the value names."""
     partitioner = _to_asking_partition if to_partition else None
-    written = _InternalSinkStep(SinkNode(sink, (), topic, None, key, value, partitioner, is_internal=True))
+    written = _InternalSinkStep(
+        SinkNode(sink, (), topic, None, key, value, partitioner, is_internal=True, by_inner_key=True)
+    )
     place.graph.attach(written, *parents)
     read = SourceStep(SourceNode(source, (topic,), None, key, value, is_internal=True))
     place.graph.attach(read, written)

@@ -257,7 +257,7 @@ class KStream(AsyncStream[K, V]):
     ) -> None:
         """Write to a topic, or to the one that ``topic(key, value, record context)`` names for each record.
 
-        Topics must exist. Serdes left out: those of the stream.
+        Topics must exist. Serdes left out: those of the stream. All windows of a key go to one partition.
         """
         place = self._place
         sink = SinkNode(
@@ -268,6 +268,7 @@ class KStream(AsyncStream[K, V]):
             key or place.key_serde,
             value or place.value_serde,
             partitioner,
+            by_inner_key=True,
         )
         place.then(SinkStep(sink))
 

@@ -28,7 +28,8 @@ expires costs a removal."""
 class StreamJoinOptions:
     """What can be said about a join of two streams. ``name`` names its nodes, ``store`` its stores.
 
-    ``logging``: keep changelog topics, created with ``logging_config`` on top of the defaults."""
+    ``logging``: keep changelog topics, created with ``logging_config`` on top of the defaults; but those of the records
+    that are kept to be joined are never compacted."""
 
     key: Serde[Any] | None = None
     value: Serde[Any] | None = None
@@ -102,9 +103,8 @@ def join_streams(
 
     def window_store(name: str, value: Serde[Any] | None) -> StoreBuilder:
         kind, persistent, logging = StoreKind.WINDOW, options.persistent, options.logging
-        return StoreBuilder(
-            name, kind, key, value, persistent, logging, logging_config=logging_config, windows=retention
-        )
+        config = {**logging_config, "cleanup.policy": "delete"}  # records of one key and time do not replace each other
+        return StoreBuilder(name, kind, key, value, persistent, logging, logging_config=config, windows=retention)
 
     has_pending = keeps_left or keeps_right
     pending = StoreBuilder(

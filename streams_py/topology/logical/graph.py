@@ -18,7 +18,7 @@ from streams_py.errors import TopologyError
 from streams_py.serdes import Serde, SerdeDefaults
 from streams_py.topology.caller import locate, user_line
 from streams_py.topology.formats.change_serde import ChangeSerde
-from streams_py.topology.names import NameIndex, RepartitionNames, repartition_topic
+from streams_py.topology.names import NameIndex, RepartitionNames, table_repartition_topic
 from streams_py.topology.nodes import Operator, Partitioner, ProcessorNode, SinkNode, SourceNode
 from streams_py.topology.operators.stateless import NullKeyFilter
 from streams_py.topology.operators.table_joins import TableJoin, TableJoinMerge
@@ -281,7 +281,7 @@ class TableRepartitionStep(GraphNode):
     ) -> None:
         super().__init__(source)
         self._sink = sink
-        self._topic = repartition_topic(base)
+        self._topic = table_repartition_topic(base)
         self._key_serde = key_serde
         self._value_serde = ChangeSerde(value_serde)
 

@@ -79,7 +79,8 @@ def topology_metadata(
 
 def _changelog_config(store: StoreBuilder, additional_ms: int) -> tuple[dict[str, str], dict[str, str]]:
     """What the library asks for, and the part of it that no ``topic.`` key replaces, because nothing could be restored
-    then: what expires is deleted when it has been expired for some time, and not before."""
+    then: what expires is deleted when it has been expired for some time, and not before; what is never replaced is not
+    compacted."""
     windows = store.windows
     if store.history_ms is not None:  # versions must not be compacted away while they may be asked for
         return _changelog("compact"), {"min.compaction.lag.ms": str(min(store.history_ms + _DAY_MS, _MAX_MS))}
@@ -87,9 +88,11 @@ def _changelog_config(store: StoreBuilder, additional_ms: int) -> tuple[dict[str
         return _changelog("compact,delete"), _retention(store.ttl_ms + additional_ms)
     if windows is None:
         return _changelog("compact"), {}
-    # Of what a join keeps nothing is ever replaced, so there is nothing to compact.
-    policy = "delete" if windows.keeps_duplicates else "compact,delete"
-    return _changelog(policy), _retention(windows.retention_ms + additional_ms)
+    retention = _retention(windows.retention_ms + additional_ms)
+    if windows.keeps_duplicates:
+        # None of them replaces another, also where their keys are equal: numbers start again with each new owner.
+        return _changelog("delete"), {**retention, "cleanup.policy": "delete"}
+    return _changelog("compact,delete"), retention
 
 
 def _changelog(policy: str) -> dict[str, str]:

@@ -18,6 +18,8 @@ from streams_py.topology.processor import Processor, Record
 from streams_py.topology.stores import key_value_store
 from streams_py.topology.topology import Topology
 from streams_py.topology.versioned_stores import versioned_key_value_store
+from streams_py.topology.window_stores import window_store
+from streams_py.topology.windows import JoinWindows
 
 
 class Noop(Processor[Any, Any, Any, Any]):
@@ -70,6 +72,24 @@ def test_topic_settings_go_before_defaults_and_store_settings_before_them() -> N
         "segment.ms": "7",
         "retention.ms": "9",
         "cleanup.policy": "compact,delete",
+    }
+
+
+def test_changelog_of_what_is_kept_to_be_joined_is_never_compacted() -> None:
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    given = {"cleanup.policy": "compact", "segment.ms": "7"}
+    builder.stream("a").left_join(
+        builder.stream("b"), max, JoinWindows.of(5, grace=2), store="j", logging_config=given
+    ).process(Noop, stores=["several"]).to("out")
+    builder.add_state_store(window_store("several", retention=20, size=5, keep_duplicates=True))
+    config = {"topic.cleanup.policy": "compact"}
+    kept = {"cleanup.policy": "delete", "message.timestamp.type": "CreateTime"}
+    (sub,) = builder.build().metadata("app", config).subtopologies.values()
+    assert {name: topic.config for name, topic in sub.changelogs.items()} == {
+        "app-j-this-join-store-changelog": {**kept, "segment.ms": "7", "retention.ms": "86400012"},
+        "app-j-outer-other-join-store-changelog": {**kept, "segment.ms": "7", "retention.ms": "86400012"},
+        "app-j-left-shared-join-store-changelog": {**CHANGELOG, "segment.ms": "7"},
+        "app-several-changelog": {**kept, "retention.ms": "86400020"},
     }
 
 

@@ -270,6 +270,16 @@ def test_repartition_names_are_generated_only_for_generated_base_names(
     assert index.node_name("") == "0000000003"
 
 
+@pytest.mark.parametrize("given", [{"name": "x-repartition"}, {"store": "x-repartition"}])
+def test_topic_of_a_grouped_table_has_the_suffix_also_when_the_name_given_ends_with_it(given: dict[str, str]) -> None:
+    """Unlike that of a grouped stream, as in Kafka Streams."""
+    builder = StreamsBuilder()
+    builder.table("t").group_by(lambda k, v: (v, k), name=given.get("name")).count(store=given.get("store"))
+    builder.stream("s").group_by(lambda k, v: v, name="y-repartition").count()
+    internal = {topic for sub in builder.build().metadata("app").subtopologies.values() for topic in sub.repartition_sources}
+    assert internal == {"app-x-repartition-repartition", "app-y-repartition"}
+
+
 # -- names users give ----------------------------------------------------------------------------------------
 
 

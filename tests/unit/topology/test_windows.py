@@ -17,6 +17,7 @@ from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.grouped_stream import KGroupedStream
 from streams_py.topology.dsl.options import Materialized
 from streams_py.topology.dsl.suppressed import Suppressed
+from streams_py.topology.partitioning import partition_for
 from streams_py.topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 
 ON_CLOSE = EmitStrategy.ON_WINDOW_CLOSE
@@ -271,6 +272,26 @@ def test_all_windows_of_a_key_go_to_one_partition() -> None:
             source.send("k", "v", timestamp_ms=time)
         written = driver._tasks.producer.records
     assert len({partition for partition in written if partition.topic == "out"}) == 1
+
+
+def test_windowed_keys_go_by_all_of_their_bytes_through_repartitions_and_plain_sinks() -> None:
+    """As in Kafka Streams: members in both languages have to send equal keys to the same task."""
+    keys, builder = time_windowed(STRING, 10), StreamsBuilder(key=STRING, value=STRING)
+    counts = grouped(builder).windowed_by(TimeWindows.of(10)).count()
+    counts.group_by(lambda key, count: (key, count), key=keys, value=INT64, name="table").count()
+    counts.to_stream().repartition(key=keys, name="stream")
+    topology = builder.build()
+    above = next(node.name for node in topology.nodes if node.name.startswith("KTABLE-TOSTREAM"))
+    topology.add_sink("plain", "out", above, key=keys, value=INT64)
+    with TopologyTestDriver(topology, partitions=5) as driver:
+        source = driver.input_topic("in", key=STRING, value=STRING)
+        for time in range(0, 200, 10):
+            source.send("k", "v", timestamp_ms=time)
+        written = driver._tasks.producer.records
+    for topic in ("table-repartition", "stream-repartition", "out"):
+        found = {at.partition: records for at, records in written.items() if at.topic.endswith(topic)}
+        assert len(found) > 1, topic
+        assert all(partition_for(r.key() or b"", 5) == number for number, rs in found.items() for r in rs), topic
 
 
 def test_unlimited_window_takes_everything_from_its_start_on_and_is_never_closed() -> None:

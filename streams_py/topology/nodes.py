@@ -247,8 +247,9 @@ class ResetPolicy(Enum):
 class SourceNode:
     """Reads topics. ``topics`` are short names (internal ones undecorated); either topics or a pattern is set.
 
-    A None serde stands for the configured default. ``is_internal`` marks the reading side of a repartition topic: its
-    records keep the timestamps they were sent with, whatever extractor is configured.
+    A None serde stands for the configured default. ``is_internal`` marks the reading side of a repartition topic,
+    ``is_global`` that of a global store: their records keep the timestamps they were sent with, whatever extractor is
+    configured.
     """
 
     name: str
@@ -259,6 +260,7 @@ class SourceNode:
     timestamp_extractor: TimestampExtractor | None = None
     reset_policy: ResetPolicy | None = None
     is_internal: bool = False
+    is_global: bool = False
 
 
 @dataclass(frozen=True, slots=True)

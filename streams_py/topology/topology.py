@@ -121,15 +121,15 @@ class Topology:
         *,
         key: Serde[Any] | None = None,
         value: Serde[Any] | None = None,
-        timestamp_extractor: TimestampExtractor | None = None,
     ) -> Topology:
         """Fill a store in every process from all partitions of ``topic``; all other processors can read it.
 
         ``source`` and ``processor`` are names for the two nodes. ``supplier`` makes the processor that writes the
-        store; it sees every record of the topic, at each start from the beginning or from where the files end.
+        store; it sees every record of the topic with its own timestamp, at each start from the beginning or from where
+        the files end.
         ``builder`` must have ``logging=False``: the topic is the changelog.
         """
-        node = SourceNode(source, (topic,), None, key, value, timestamp_extractor)
+        node = SourceNode(source, (topic,), None, key, value)
         operator = ProcessorOperator(supplier)
         self._assembly.add_global_store(node, ProcessorNode(processor, (source,), operator), builder, is_table=False)
         return self

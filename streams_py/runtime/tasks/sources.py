@@ -41,9 +41,10 @@ def _reader(source: SourceNode, topic: str, settings: TaskSettings, process: Pro
     key_serde = known_serde(source.key_serde, settings, source.name, is_key=True)
     value_serde = known_serde(source.value_serde, settings, source.name, is_key=False)
     extract: Any = source.timestamp_extractor or settings.default_timestamp_extractor
-    # Repartition topics were written by this application: their timestamps are what it decided they are. Without an
-    # extractor the record loop itself takes the timestamp and checks it, which is faster.
-    if source.is_internal or extract is fail_on_invalid_timestamp:
+    # Repartition topics were written by this application: their timestamps are what it decided they are. Global tables
+    # are filled from the records as they are, and so they go on. Without an extractor the record loop itself takes the
+    # timestamp and checks it, which is faster.
+    if source.is_internal or source.is_global or extract is fail_on_invalid_timestamp:
         extract = None
     return SourceReader(
         source.name,

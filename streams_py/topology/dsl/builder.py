@@ -225,7 +225,6 @@ class StreamsBuilder(Generic[DefaultKey, DefaultValue]):
         key: Serde[K],
         value: Serde[V],
         store: str | None = None,
-        timestamp_extractor: TimestampExtractor | None = None,
         name: str | None = None,
     ) -> GlobalKTable[K, V]: ...
     @overload
@@ -234,7 +233,6 @@ class StreamsBuilder(Generic[DefaultKey, DefaultValue]):
         topic: str,
         *,
         materialized: Materialized[K, V],
-        timestamp_extractor: TimestampExtractor | None = None,
         name: str | None = None,
     ) -> GlobalKTable[K, V]: ...
     @overload
@@ -244,7 +242,6 @@ class StreamsBuilder(Generic[DefaultKey, DefaultValue]):
         *,
         value: Serde[V],
         store: str | None = None,
-        timestamp_extractor: TimestampExtractor | None = None,
         name: str | None = None,
     ) -> GlobalKTable[DefaultKey, V]: ...
     @overload
@@ -254,7 +251,6 @@ class StreamsBuilder(Generic[DefaultKey, DefaultValue]):
         *,
         key: Serde[K],
         store: str | None = None,
-        timestamp_extractor: TimestampExtractor | None = None,
         name: str | None = None,
     ) -> GlobalKTable[K, DefaultValue]: ...
     @overload
@@ -263,7 +259,6 @@ class StreamsBuilder(Generic[DefaultKey, DefaultValue]):
         topic: str,
         *,
         store: str | None = None,
-        timestamp_extractor: TimestampExtractor | None = None,
         name: str | None = None,
     ) -> GlobalKTable[DefaultKey, DefaultValue]: ...
     def global_table(
@@ -273,13 +268,13 @@ class StreamsBuilder(Generic[DefaultKey, DefaultValue]):
         key: Serde[Any] | None = None,
         value: Serde[Any] | None = None,
         store: str | None = None,
-        timestamp_extractor: TimestampExtractor | None = None,
         name: str | None = None,
         materialized: Materialized[Any, Any] | None = None,
     ) -> GlobalKTable[Any, Any]:
         """Read all of a topic as a table, in every process. It is complete before the first record is processed.
 
-        Always stored, under ``store`` if given. It takes a sub-topology number, but has no tasks.
+        Always stored, under ``store`` if given, with the records' own timestamps, whatever extractor is configured. It
+        takes a sub-topology number, but has no tasks.
         """
         index = self._graph.index
         stored = materialized_or_none(materialized, store) or Materialized()
@@ -288,7 +283,7 @@ class StreamsBuilder(Generic[DefaultKey, DefaultValue]):
         node_name = name_or_generate(name, index, Prefix.TABLE_SOURCE)
         key, value = key or stored.key, value or stored.value
         stored = dataclasses.replace(stored, key=key, value=value)  # the topic's also where the store names others
-        source = SourceNode(source_name, (topic,), None, key, value, timestamp_extractor)
+        source = SourceNode(source_name, (topic,), None, key, value)
         builder = stored.builder(store_name, key, value)
         if builder.history_ms is not None:
             raise TopologyError(f"global table of topic {topic!r}: a global table has no history; leave it out")
@@ -304,18 +299,18 @@ class StreamsBuilder(Generic[DefaultKey, DefaultValue]):
         *,
         key: Serde[Any] | None = None,
         value: Serde[Any] | None = None,
-        timestamp_extractor: TimestampExtractor | None = None,
         name: str | None = None,
     ) -> StreamsBuilder[DefaultKey, DefaultValue]:
         """Fill a store in every process from all partitions of ``topic``; all processors can read it by its name.
 
         What ``supplier`` makes, or a function of a record and a context, writes the store. It sees every record of the
-        topic: at each start those that the store does not contain yet, before anything else runs.
+        topic, with its own timestamp: at each start those that the store does not contain yet, before anything else
+        runs.
         """
         index = self._graph.index
         source_name = suffixed_or_generate(name, "-source", index, Prefix.SOURCE)
         node_name = name_or_generate(name, index, Prefix.TABLE_SOURCE)
-        source = SourceNode(source_name, (topic,), None, key, value, timestamp_extractor)
+        source = SourceNode(source_name, (topic,), None, key, value)
         step = GlobalStoreStep(node_name, source, ProcessorOperator(supplier), store, is_table=False)
         self._graph.attach(step, self._graph.root)
         return self

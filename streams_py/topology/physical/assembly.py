@@ -173,7 +173,7 @@ class TopologyAssembly:
                 "global one"
             )
         self._check_new_node(processor.name)
-        self.add_source(source)
+        self.add_source(dataclasses.replace(source, is_global=True))
         self.add_processor(processor)
         self.add_store(builder, [processor.name])
         self._global_stores[builder.name] = GlobalStore(source.name, processor.name, builder, is_table)

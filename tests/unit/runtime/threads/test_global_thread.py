@@ -100,6 +100,20 @@ def test_global_store_follows_its_topic(world: World, tmp_path: Path) -> None:
         until(lambda: view.get("a") == "three", "the new value")
 
 
+def drop(key: object, value: object, timestamp_ms: int, partition_time_ms: int) -> int:
+    return -1
+
+
+def test_global_table_takes_records_with_their_own_time_whatever_extractor_is_configured(
+    world: World, tmp_path: Path
+) -> None:
+    with client(world, table(), tmp_path, **{"default.timestamp.extractor": drop}) as streams:
+        world.write("g", b"three", key=b"c")
+        view = streams.store("names")
+        until(lambda: view.get("c") == "three", "the record that came later")
+        assert view.get("a") == "one"
+
+
 def test_global_store_on_disk_goes_on_from_where_it_was(world: World, tmp_path: Path) -> None:
     with client(world, table(), tmp_path):
         pass

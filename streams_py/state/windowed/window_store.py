@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
-from streams_py.ports import Headers
 from streams_py.serdes.windowed import Windowed
 from streams_py.state.caching.cached_timestamped import CachedTimestampedStore
 from streams_py.state.codec import StoreCodec
@@ -110,8 +109,7 @@ class TimestampedWindowStore(WindowStoreOverEntries[K, V, "ValueAndTimestamp[V]"
 class DuplicatesWindowStore(WindowStoreOverEntries[K, V, V]):
     """Window store of stream-stream joins: all records of a key, also of one time, in the order they came.
 
-    A null value stores and deletes nothing, but is logged, takes a sequence number and moves stream time. Changelog
-    records carry the record's headers.
+    A null value stores and deletes nothing, but is logged, takes a sequence number and moves stream time.
     """
 
     def __init__(
@@ -137,9 +135,7 @@ class DuplicatesWindowStore(WindowStoreOverEntries[K, V, V]):
         suffix = _suffix(start, sequence)
         data = None if value is None else self._direct.encode_data(value)
         if self._log is not None:
-            context = self._context
-            headers: Headers = context.headers
-            self._log(key_bytes + suffix, data, context.timestamp, list(headers) if headers else None)
+            self._log(key_bytes + suffix, data, self._context.timestamp)
         aging = self._aging
         if data is None:
             aging.observe(start)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +25,7 @@ from streams_py.topology.processor import (
 )
 from streams_py.topology.stores import key_value_store, timestamped_key_value_store
 from streams_py.topology.topology import Topology
+from streams_py.topology.window_stores import window_store
 from tests.conformance.programs.user_code import Counter, Lookup, Previous, Router
 from tests.unit.topology.fakes import FakeTask
 
@@ -433,3 +435,25 @@ def test_read_only_store_has_its_topic_as_changelog_and_is_read_by_others() -> N
 def test_read_only_store_is_not_logged() -> None:
     with pytest.raises(TopologyError, match="'kept' must not be logged"):
         read_only(logging=True)
+
+
+class Windows(Processor[str, str, None, None]):
+    """Keeps records by their time."""
+
+    def process(self, record: Record[str, str]) -> None:
+        self.context.get_state_store("kept").put(record.key, record.value, record.timestamp)
+
+
+@pytest.mark.parametrize(("keeps_duplicates", "number"), [(False, 0), (True, 1)])
+def test_changelog_of_windows_that_a_processor_keeps_has_no_headers(keeps_duplicates: bool, number: int) -> None:
+    """That of a join has them, in the same kind of store."""
+    topology = Topology().add_source("rows", "in", key=STRING, value=STRING).add_processor("keep", Windows, "rows")
+    store = window_store(
+        "kept", retention=20, size=10, key=STRING, value=STRING, keep_duplicates=keeps_duplicates, persistent=False
+    )
+    with TopologyTestDriver(topology.add_state_store(store, "keep")) as driver:
+        driver.input_topic("in", key=STRING, value=STRING).send("k", "v", timestamp_ms=5, headers=[("h", b"x")])
+        written = driver._tasks.producer.records
+    (logged,) = [record for at, records in written.items() if at.topic.endswith("kept-changelog") for record in records]
+    assert (logged.key(), logged.value()) == (b"k" + struct.pack(">qi", 5, number), b"v")
+    assert (logged.timestamp()[1], list(logged.headers() or ())) == (5, [])

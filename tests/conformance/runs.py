@@ -37,6 +37,8 @@ _LATE_MS: Final = 1_600_000_000_000
 _DISK_DIFFERS: Final = {"outputs", "order", "changelogs", "stores"}
 """What may depend on where stores are: the expiry of windows, the order of closed sessions. Ours are in memory here."""
 _START_MS: Final = 1_000_000
+_UNLISTED: Final = {StoreKind.SUPPRESSION, StoreKind.JOIN_BUFFER, StoreKind.VERSIONED_KEY_VALUE}
+"""Kinds of stores that cannot be asked for all that they hold."""
 
 
 def run_topology_run(case: Case) -> str | None:
@@ -183,7 +185,7 @@ class _Run:
         return {
             name: rows_of(self._tasks.store(name, 0), builder)
             for name, builder in self._topology.stores.items()
-            if builder.kind is not StoreKind.SUPPRESSION
+            if builder.kind not in _UNLISTED
         }
 
 

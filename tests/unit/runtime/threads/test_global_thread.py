@@ -16,6 +16,7 @@ from streams_py.runtime.states import State, ThreadState
 from streams_py.runtime.threads import global_thread
 from streams_py.runtime.threads.global_thread import GlobalThread
 from streams_py.serdes import STRING
+from streams_py.state.checkpoint import read_checkpoint
 from streams_py.testing.memory_clients import MemoryRecord
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.processor import Processor, Record
@@ -122,6 +123,16 @@ def test_global_store_on_disk_goes_on_from_where_it_was(world: World, tmp_path: 
     with client(world, table(), tmp_path) as streams:
         view = streams.store("names")
         assert [view.get(key) for key in "abc"] == ["one", "two", "three"]
+
+
+@pytest.mark.parametrize(("suppliers", "found"), [("rocksdb", {0: 1, 1: 1}), ("in_memory", {})])
+def test_checkpoint_file_has_the_next_offset_of_each_partition_of_a_store_on_disk(
+    world: World, tmp_path: Path, suppliers: str, found: dict[int, int]
+) -> None:
+    with client(world, table(), tmp_path, **{"dsl.store.suppliers.class": suppliers}):
+        pass
+    checkpoint = read_checkpoint(str(tmp_path / "app" / "global"))
+    assert checkpoint == {TopicPartition("g", number): offset for number, offset in found.items()}
 
 
 @pytest.mark.parametrize(("topology", "found"), [(table, "four None"), (custom, "FOUR None")])

@@ -57,7 +57,7 @@ def run_topology_run(case: Case) -> str | None:
     return (
         _numbers_differ("ties", run.ties, case["ties"])
         or _outputs_differ(run.outputs, case)
-        or _names_differ("changelogs", run.changelogs, case["changelogs"])
+        or _unknown("changelogs", case["changelogs"], run.changelog_topics)
         or _topics_differ("changelog", run.with_buffers_sorted(run.changelogs), run.with_buffers_sorted(case["changelogs"]))
         or _stores_differ(run.store_rows(), case["stores"])
     )
@@ -108,7 +108,7 @@ class _Run:
         self._commit_every: int = config["commit_every"]
         self._step = 0
         own = {name: topology.changelog_topic(name, APPLICATION_ID) for name, b in topology.stores.items() if b.logging}
-        self._changelog_topics = frozenset(own[name] for name in own if topology.stores[name].source_topic is None)
+        self.changelog_topics = frozenset(own[name] for name in own if topology.stores[name].source_topic is None)
         self._buffers = {own[name] for name in own if topology.stores[name].kind is StoreKind.SUPPRESSION}
         settings = TaskSettings(
             application_id=APPLICATION_ID,
@@ -138,7 +138,7 @@ class _Run:
             "headers": [[name, _hex(value)] for name, value in record.headers() or ()],
         }
         topic = record.topic()
-        if topic in self._changelog_topics:
+        if topic in self.changelog_topics:
             self.changelogs.setdefault(topic, []).append(row)
         else:
             self.outputs.append({**row, "topic": topic})
@@ -232,6 +232,11 @@ def _rows_differ(what: str, ours: Sequence[Any], theirs: Sequence[Any]) -> str |
         first = (ours if len(ours) > len(theirs) else theirs)[min(len(ours), len(theirs))]
         return f"{what}: expected {len(theirs)} records, got {len(ours)}; the first one too many or too few is {first}"
     return None
+
+
+def _unknown(what: str, names: Iterable[str], known: Iterable[str]) -> str | None:
+    unknown = sorted(set(names).difference(known))
+    return f"{what}: there is no {', '.join(unknown)}" if unknown else None
 
 
 def _names_differ(what: str, ours: Iterable[str], theirs: Iterable[str]) -> str | None:

@@ -58,7 +58,9 @@ def run_topology_run(case: Case) -> str | None:
         _numbers_differ("ties", run.ties, case["ties"])
         or _outputs_differ(run.outputs, case)
         or _unknown("changelogs", case["changelogs"], run.changelog_topics)
-        or _topics_differ("changelog", run.with_buffers_sorted(run.changelogs), run.with_buffers_sorted(case["changelogs"]))
+        or _topics_differ(
+            "changelog", run.with_buffers_sorted(run.changelogs), run.with_buffers_sorted(case["changelogs"])
+        )
         or _stores_differ(run.store_rows(), case["stores"])
     )
 

@@ -219,47 +219,23 @@ class StreamsBuilder(Generic[DefaultKey, DefaultValue]):
 
     @overload
     def global_table(
-        self,
-        topic: str,
-        *,
-        key: Serde[K],
-        value: Serde[V],
-        store: str | None = None,
-        name: str | None = None,
+        self, topic: str, *, key: Serde[K], value: Serde[V], store: str | None = None, name: str | None = None
     ) -> GlobalKTable[K, V]: ...
     @overload
     def global_table(
-        self,
-        topic: str,
-        *,
-        materialized: Materialized[K, V],
-        name: str | None = None,
+        self, topic: str, *, materialized: Materialized[K, V], name: str | None = None
     ) -> GlobalKTable[K, V]: ...
     @overload
     def global_table(
-        self,
-        topic: str,
-        *,
-        value: Serde[V],
-        store: str | None = None,
-        name: str | None = None,
+        self, topic: str, *, value: Serde[V], store: str | None = None, name: str | None = None
     ) -> GlobalKTable[DefaultKey, V]: ...
     @overload
     def global_table(
-        self,
-        topic: str,
-        *,
-        key: Serde[K],
-        store: str | None = None,
-        name: str | None = None,
+        self, topic: str, *, key: Serde[K], store: str | None = None, name: str | None = None
     ) -> GlobalKTable[K, DefaultValue]: ...
     @overload
     def global_table(
-        self,
-        topic: str,
-        *,
-        store: str | None = None,
-        name: str | None = None,
+        self, topic: str, *, store: str | None = None, name: str | None = None
     ) -> GlobalKTable[DefaultKey, DefaultValue]: ...
     def global_table(
         self,

@@ -105,15 +105,7 @@ def join_streams(
         kind, persistent, logging = StoreKind.WINDOW, options.persistent, options.logging
         config = {**logging_config, "cleanup.policy": "delete"}  # records of one key and time do not replace each other
         return StoreBuilder(
-            name,
-            kind,
-            key,
-            value,
-            persistent,
-            logging,
-            logging_config=config,
-            windows=retention,
-            logs_headers=True,
+            name, kind, key, value, persistent, logging, logging_config=config, windows=retention, logs_headers=True
         )
 
     has_pending = keeps_left or keeps_right

@@ -276,7 +276,9 @@ def test_topic_of_a_grouped_table_has_the_suffix_also_when_the_name_given_ends_w
     builder = StreamsBuilder()
     builder.table("t").group_by(lambda k, v: (v, k), name=given.get("name")).count(store=given.get("store"))
     builder.stream("s").group_by(lambda k, v: v, name="y-repartition").count()
-    internal = {topic for sub in builder.build().metadata("app").subtopologies.values() for topic in sub.repartition_sources}
+    internal = {
+        topic for sub in builder.build().metadata("app").subtopologies.values() for topic in sub.repartition_sources
+    }
     assert internal == {"app-x-repartition-repartition", "app-y-repartition"}
 
 

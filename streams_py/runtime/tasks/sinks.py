@@ -162,8 +162,8 @@ class _Sink:
         return produce
 
     def _windowed_writer(self, topic: str, window_bytes: int) -> Process:
-        """All windows of a key go to one partition: that of the key (Kafka Streams' ``WindowedStreamPartitioner``, which
-        it takes where the DSL writes to a topic of the user, and nowhere else)."""
+        """All windows of a key go to one partition: that of the key (Kafka Streams' ``WindowedStreamPartitioner``, used
+        where the DSL writes to a topic of the user, and nowhere else)."""
         record = self._record
         encode_key, encode_value = self._encoders(topic)
         produce, partitions_for = self._collector.producer.produce, self._collector.producer.partitions_for

@@ -32,6 +32,7 @@ import org.apache.kafka.streams.kstream.StreamJoined;
 import org.apache.kafka.streams.kstream.Suppressed;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
+import org.apache.kafka.streams.kstream.WindowedSerdes;
 import org.apache.kafka.streams.kstream.internals.SessionWindow;
 import org.apache.kafka.streams.processor.StateStore;
 import org.apache.kafka.streams.processor.api.ContextualProcessor;
@@ -229,12 +230,15 @@ public final class StateWorker {
                     builder.stream(right, texts), StateWorker::pair,
                     JoinWindows.ofTimeDifferenceAndGrace(ms(10), ms(200)),
                     StreamJoined.with(TEXT, TEXT, TEXT).withStoreName("pairs"));
-                final KStream<String, String> finals = spread.groupByKey()
+                final KStream<Windowed<String>, String> windows = spread.groupByKey()
                     .windowedBy(TimeWindows.ofSizeAndGrace(ms(10), ms(200)).advanceBy(ms(5)))
                     .emitStrategy(EmitStrategy.onWindowClose())
                     .reduce(StateWorker::join, Materialized.<String, String, WindowStore<Bytes, byte[]>>as("finals")
                         .withRetention(ms(60_000)))
-                    .toStream((key, value) -> show(key));
+                    .toStream();
+                windows.repartition(Repartitioned.with(WindowedSerdes.timeWindowedSerdeFrom(String.class, 10), TEXT)
+                    .withName("windows").withNumberOfPartitions(4));
+                final KStream<String, String> finals = windows.selectKey((key, value) -> show(key));
                 final KStream<String, String> grouped = spread
                     .toTable(Materialized.<String, String, KeyValueStore<Bytes, byte[]>>as("rows"))
                     .groupBy((key, value) -> KeyValue.pair(key + key, value), Grouped.with("groups", TEXT, TEXT))

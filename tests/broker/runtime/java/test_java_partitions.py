@@ -1,7 +1,8 @@
 """One topology over several partitions, run by Kafka Streams and by us on one broker, with the same records.
 
-Two repartition topics (one of a grouped table), windows that are final when they close, a join and a table. Everything
-that either writes is compared: in which partition it is, what follows what for each key, and what is committed.
+Three repartition topics (one of a grouped table, one of windowed keys), windows that are final when they close, a join
+and a table. Everything that either writes is compared: in which partition it is, what follows what for each key, and
+what is committed.
 """
 
 from __future__ import annotations
@@ -39,15 +40,16 @@ def several_partitions(builder: StreamsBuilder, left: str, right: str) -> KStrea
         spread.group_by_key()
         .windowed_by(TimeWindows.of(10, grace=200, advance=5), emit=EmitStrategy.ON_WINDOW_CLOSE)
         .reduce(join, materialized=Materialized("finals", retention=60_000))
-        .to_stream(show)
+        .to_stream()
     )
+    finals.repartition(key=serdes.time_windowed(serdes.STRING, 10), name="windows", partitions=BETWEEN)
     grouped = (
         spread.to_table(materialized=Materialized("rows"))
         .group_by(lambda key, value: (key + key, value), name="groups")
         .reduce(join, lambda before, _: join(before, "-"), materialized=Materialized("store"))
         .to_stream()
     )
-    return pairs.merge(finals).merge(grouped)
+    return pairs.merge(finals.select_key(show)).merge(grouped)
 
 
 class Run:
@@ -59,7 +61,7 @@ class Run:
         self.right = f"{app.input}-right"
         app.broker.create_topic(self.right, RIGHT)
         self.counts = {app.input: LEFT, self.right: RIGHT, self.internal("spread-repartition"): BETWEEN}
-        self.counts[self.internal("groups-repartition")] = BETWEEN
+        self.counts |= {self.internal(f"{name}-repartition"): BETWEEN for name in ("groups", "windows")}
         self.config: dict[str, Any] = {
             **app.config,
             "state.dir": str(app.folder / "state"),
@@ -157,6 +159,8 @@ def test_several_partitions_are_written_and_committed_as_by_kafka_streams(
 
     for name in ("spread-repartition", "groups-repartition"):
         assert ours.seen(ours.internal(name), BETWEEN) == theirs.seen(theirs.internal(name), BETWEEN), name
+    name = "windows-repartition"  # which record closes the windows of a partition, and so gives the headers, is open
+    assert ours.seen(ours.internal(name), BETWEEN).keys() == theirs.seen(theirs.internal(name), BETWEEN).keys()
     for name in ("finals", "rows", "store"):
         assert ours.changelog(name) == theirs.changelog(name), name
     for name in ("pairs-this-join-store", "pairs-other-join-store"):

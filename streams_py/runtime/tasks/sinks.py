@@ -107,6 +107,7 @@ class _Sink:
         name = self._node.name
 
         def sink(key: Any, value: Any, timestamp_ms: int) -> None:
+            record.timestamp = timestamp_ms
             try:
                 topic = chooser(key, value, record)
                 writer = writers.get(topic)

@@ -208,3 +208,14 @@ def test_timestamp_extractor_may_ask_where_its_own_record_is_from(by: str) -> No
 def test_too_few_too_many_or_wrong_functions_are_refused_by_the_call(call: Callable[[Any], Any], message: str) -> None:
     with pytest.raises(TopologyError, match=message):
         call(StreamsBuilder().stream("in"))
+
+
+def test_topic_chooser_sees_the_time_of_what_is_written() -> None:
+    builder = StreamsBuilder(key=S, value=S)
+    counts = stream(builder).group_by_key().count().to_stream()
+    counts.to(lambda key, count, record: f"out-{record.timestamp}", value=serdes.INT64)
+    with TopologyTestDriver(builder.build()) as driver:
+        source = driver.input_topic("in", key=S, value=S)
+        source.send("k", "v", timestamp_ms=10)
+        source.send("k", "late", timestamp_ms=5)
+        assert driver.output_topic("out-10", key=S, value=serdes.INT64).read_pairs() == [("k", 1), ("k", 2)]

@@ -1,7 +1,7 @@
 """Compares topologies with recorded ones: names, numbers, groups, internal topics, description.
 
 Everything is compared as text of the whole case, so nothing in a vector can change unnoticed. What the recording leaves
-to chance is brought into one order on both sides: names after an arrow and in a list of stores.
+to chance is brought into one order on both sides: names after an arrow and in a list of stores or topics.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["run_describe_case"]
 
 _CHOOSER = re.compile(r"\(extractor class: .*\)$", re.MULTILINE)
 _ARROW = re.compile(r"^( *(?:-->|<--) )(.*)$")
-_STORES = re.compile(r"^(.*\(stores: \[)(.*)(\]\))$")
+_LIST = re.compile(r"^(.*\((?:stores|topics): \[)(.*)(\]\))$")
 
 
 def run_describe_case(case: Mapping[str, Any]) -> str | None:
@@ -104,7 +104,7 @@ def _description_lines(text: str) -> list[str]:
     for line in text.split("\n"):
         if found := _ARROW.match(line):
             line = found[1] + ", ".join(sorted(found[2].split(", ")))
-        elif found := _STORES.match(line):
+        elif found := _LIST.match(line):
             line = found[1] + ", ".join(sorted(found[2].split(", "))) + found[3]
         lines.append(line)
     return lines

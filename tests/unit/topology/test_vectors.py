@@ -99,6 +99,14 @@ def test_comparison_accepts_any_order_after_an_arrow() -> None:
     assert run_describe_case({**case, "describe": text}) is None
 
 
+def test_comparison_accepts_topics_of_a_source_in_any_order() -> None:
+    case = SUPPORTED["P07"]
+    text = case["describe"].replace("(topics: [a, b])", "(topics: [b, a])")
+    assert text != case["describe"]
+    assert run_describe_case({**case, "describe": text}) is None
+    assert run_describe_case({**case, "describe": text.replace("[b, a]", "[b, c]")}) is not None
+
+
 def test_comparison_reports_an_unknown_program() -> None:
     assert run_describe_case({**SUPPORTED["P01"], "id": "P99"}) is not None
     assert run_describe_case({**SUPPORTED["P01"], "id": "P02"}) is not None

@@ -202,6 +202,10 @@ class NodeContext(Protocol):
     @property
     def app_configs(self) -> Mapping[str, Any]: ...
     @property
+    def upgrade_from(self) -> str | None:
+        """The release that other members may still have; None: none is so old that it matters."""
+
+    @property
     def serde_defaults(self) -> SerdeDefaults:
         """The configured default serdes."""
 

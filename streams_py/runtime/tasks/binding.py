@@ -121,6 +121,11 @@ class BoundNode:
         return self._task.settings.app_configs
 
     @property
+    def upgrade_from(self) -> str | None:
+        """``upgrade.from``."""
+        return self._task.settings.upgrade_from
+
+    @property
     def serde_defaults(self) -> SerdeDefaults:
         """``default.key.serde`` and ``default.value.serde``."""
         return SerdeDefaults(self._task.settings.default_key_serde, self._task.settings.default_value_serde)

@@ -49,6 +49,8 @@ class _Config(Protocol):
     @property
     def app(self) -> Mapping[str, Any]: ...
     @property
+    def upgrade_from(self) -> str | None: ...
+    @property
     def metrics_recording_level(self) -> str: ...
 
 
@@ -58,7 +60,8 @@ class TaskSettings:
 
     ``emit_interval_ms``: throttle of what looks for results that have become final (windows, unmatched join partners).
     ``default_timestamp_extractor`` None = the record's own timestamp, an error if there is none. ``in_place_checks``:
-    functions are watched for values that they change in place.
+    functions are watched for values that they change in place. ``upgrade_from``: the release that other members may
+    still have, as far as formats of records depend on it.
     """
 
     application_id: str
@@ -75,6 +78,7 @@ class TaskSettings:
     exactly_once: bool = False
     state_dir: str = ""
     app_configs: Mapping[str, Any] = field(default_factory=dict)
+    upgrade_from: str | None = None
     in_place_checks: InPlaceChecks | None = None
     counts_records: bool = False
     """Count the records of each node (``metrics.recording.level`` above INFO): then no nodes are fused."""
@@ -98,6 +102,7 @@ class TaskSettings:
             exactly_once=config.processing_guarantee == "exactly_once_v2",
             state_dir=config.state_dir,
             app_configs=config.app,
+            upgrade_from=config.upgrade_from,
             counts_records=config.metrics_recording_level != "INFO",
         )
 

@@ -23,7 +23,7 @@ from streams_py.topology.formats.foreign_keys import (
 from streams_py.topology.names import full_topic_name
 from streams_py.topology.nodes import NodeContext, Process
 from streams_py.topology.operators.in_context import at_its_time, within
-from streams_py.topology.operators.tables import TableOperator, latest_only
+from streams_py.topology.operators.tables import TableOperator, latest_only, upgrades_from
 
 __all__ = [
     "ForeignKeySerdes",
@@ -99,7 +99,7 @@ class SubscriptionSend:
         extractor, keeps_left = within(node, self._extractor), self._keeps_left
         encode, hash_of = self._serdes.foreign_key_encoder(node), self._serdes.hasher(node)
         forward, failed, context = node.forward, node.failed, node.record
-        version = 0 if _upgrades_from_before_partitions(node) else 1
+        version = 0 if upgrades_from(node, _SUBSCRIPTIONS_WITHOUT_PARTITION_UNTIL) else 1
 
         def differ(new: Any, old: Any) -> bool:
             return new is None or encode(new) != encode(old)
@@ -138,14 +138,6 @@ class SubscriptionSend:
                 forward(foreign_key, Subscription(hashed, instruction, key, partition, version), timestamp_ms)
 
         return latest_only(self._left, at_its_time(node, process, self._extractor), node.dropped)
-
-
-def _upgrades_from_before_partitions(node: NodeContext) -> bool:
-    release = node.app_configs.get("upgrade.from")
-    if not release:
-        return False
-    major, minor, *_ = (*(int(part) for part in str(release).split(".")), 0)
-    return (major, minor) <= _SUBSCRIPTIONS_WITHOUT_PARTITION_UNTIL
 
 
 class SubscriptionReceive:

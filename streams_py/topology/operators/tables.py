@@ -10,7 +10,7 @@ This is ``KTableImpl.enableSendingOldValues`` of Kafka Streams; which topics exi
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -33,6 +33,7 @@ __all__ = [
     "forward_flushed",
     "latest_only",
     "make_change",
+    "upgrades_from",
 ]
 
 _NULL_KEY = "null key in a table"
@@ -316,7 +317,7 @@ class TableGroupBy:
 
     def bind(self, node: NodeContext) -> Process:
         selector, forward, failed = within(node, self._selector), node.forward, node.failed
-        one_record = not _upgrades_from_old_release(node.app_configs)
+        one_record = not upgrades_from(node, _TWO_RECORDS_UNTIL)
 
         def select(key: Any, value: Any) -> tuple[Any, Any] | None:
             if value is None:
@@ -376,9 +377,10 @@ def latest_only(table: TableOperator, process: Process, drop: Callable[[str], No
     return process_latest
 
 
-def _upgrades_from_old_release(app_configs: Mapping[str, Any]) -> bool:
-    release = app_configs.get("upgrade.from")
+def upgrades_from(node: NodeContext, newest: tuple[int, int]) -> bool:
+    """Whether members of the release ``newest``, or of an older one, may still be in the group (``upgrade.from``)."""
+    release = node.upgrade_from
     if not release:
         return False
-    major, minor, *_ = (*(int(part) for part in str(release).split(".")), 0)
-    return (major, minor) <= _TWO_RECORDS_UNTIL
+    major, minor, *_ = (*(int(part) for part in release.split(".")), 0)
+    return (major, minor) <= newest

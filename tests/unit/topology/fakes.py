@@ -89,6 +89,7 @@ class FakeNode:
     application_id: str = "app"
     state_dir: str = "/state"
     app_configs: Mapping[str, Any] = field(default_factory=dict)
+    upgrade_from: str | None = None
     emit_interval_ms: int = 0
     serde_defaults: SerdeDefaults = SerdeDefaults()  # noqa: RUF009  # a tuple of nothing
     processor_metadata: dict[str, int] = field(default_factory=dict)
@@ -147,6 +148,7 @@ class FakeTask:
         cached: Iterable[str] = (),
         fails: bool = False,
         app_configs: Mapping[str, Any] | None = None,
+        upgrade_from: str | None = None,
     ) -> None:
         self.record = RecordContext()
         self.outputs: dict[str, list[tuple[Any, Any, int, Headers]]] = {}
@@ -162,6 +164,7 @@ class FakeTask:
             name: FakeStore(builder, self.record, is_cached=name in names) for name, builder in topology.stores.items()
         }
         self._configs = app_configs or {}
+        self._upgrade_from = upgrade_from
         self._entry: dict[str, Process] = {}
         for sub in topology.subtopologies():
             functions: dict[str, Process] = {}
@@ -187,7 +190,9 @@ class FakeTask:
     def _bind(self, node: Any, children: Mapping[str, Process]) -> Process:
         if isinstance(node, SinkNode):
             return self._sink(node)
-        bound = FakeNode(node.name, self.record, children, self, app_configs=self._configs)
+        bound = FakeNode(
+            node.name, self.record, children, self, app_configs=self._configs, upgrade_from=self._upgrade_from
+        )
         if not isinstance(node, ProcessorNode):
             return bound.forward
         bound.store_names = node.stores

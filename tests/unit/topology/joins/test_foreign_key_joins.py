@@ -179,3 +179,16 @@ def test_response_has_the_bytes_of_kafka_streams(response: Response, data: str) 
 def test_other_bytes_are_no_subscription(data: bytes) -> None:
     with pytest.raises(SerializationError):
         SUBSCRIPTIONS.deserializer("app-t", is_key=False)(data)
+
+
+@pytest.mark.parametrize(("config", "version"), [({}, 1), ({"upgrade.from": "3.3"}, 0)])
+def test_version_of_subscriptions_is_one_that_the_release_of_other_members_reads(
+    config: dict[str, str], version: int
+) -> None:
+    with TopologyTestDriver(orders_and_customers("join", name="fk"), config) as driver:
+        driver.input_topic("orders", key=STRING, value=STRING).send("o1", "a1")
+        written = driver._tasks.producer.records
+    topics = ("fk-subscription-registration-topic", "fk-subscription-store-changelog")
+    for topic in topics:
+        (record,) = [record for at, records in written.items() if at.topic.endswith(topic) for record in records]
+        assert (record.value() or b"")[0] == version

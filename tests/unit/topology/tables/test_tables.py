@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from streams_py.errors import ProcessingError
+from streams_py.serdes import STRING
+from streams_py.testing.driver import TopologyTestDriver
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.kstream import KStream
 from streams_py.topology.dsl.ktable import KTable
@@ -222,9 +224,22 @@ def test_change_within_a_group_travels_as_one_record() -> None:
 )
 def test_change_travels_as_two_records_while_old_releases_may_read_it(release: str | None, records: int) -> None:
     topology = of_table(lambda t: t.group_by(lambda k, v: ("g", v)).count(store="c"))
-    task = FakeTask(topology, app_configs={"upgrade.from": release})
+    task = FakeTask(topology, upgrade_from=release)
     feed(task, ("k", "a", 0), ("k", "b", 1))
     assert len(changes(task)) == 1 + records
+
+
+@pytest.mark.parametrize(("config", "flags"), [({}, [1, 2]), ({"upgrade.from": "3.4"}, [1, 0, 1])])
+def test_bytes_of_changes_are_those_that_the_release_of_other_members_reads(
+    config: dict[str, str], flags: list[int]
+) -> None:
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    builder.table("t").group_by(lambda k, v: ("g", v), key=STRING, value=STRING, name="g").count()
+    with TopologyTestDriver(builder.build(), config) as driver:
+        driver.input_topic("t", key=STRING, value=STRING).send_all([("k", "a"), ("k", "b")])
+        written = driver._tasks.producer.records
+    sent = [(r.value() or b"")[-1] for at, rs in written.items() if at.topic.endswith("g-repartition") for r in rs]
+    assert sent == flags
 
 
 def test_group_by_leaves_out_null_groups_and_null_values() -> None:

@@ -78,10 +78,10 @@ def test_topic_settings_go_before_defaults_and_store_settings_before_them() -> N
 def test_changelog_of_what_is_kept_to_be_joined_is_never_compacted() -> None:
     builder = StreamsBuilder(key=STRING, value=STRING)
     given = {"cleanup.policy": "compact", "segment.ms": "7"}
+    builder.add_state_store(window_store("several", retention=20, size=5, keep_duplicates=True))
     builder.stream("a").left_join(
         builder.stream("b"), max, JoinWindows.of(5, grace=2), store="j", logging_config=given
     ).process(Noop, stores=["several"]).to("out")
-    builder.add_state_store(window_store("several", retention=20, size=5, keep_duplicates=True))
     config = {"topic.cleanup.policy": "compact"}
     kept = {"cleanup.policy": "delete", "message.timestamp.type": "CreateTime"}
     (sub,) = builder.build().metadata("app", config).subtopologies.values()

@@ -9,6 +9,8 @@ rows in a store.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 from streams_py.quiet import quiet_logs
@@ -175,12 +177,11 @@ class _Run:
     def with_buffers_sorted(self, changelogs: Mapping[str, Sequence[_Row]]) -> dict[str, Sequence[_Row]]:
         """Buffers of suppress are written at a commit, their keys in any order."""
 
-        def order(row: _Row) -> tuple[int, str]:
-            return row["step"], row["key"]
+        def ordered(rows: Sequence[_Row]) -> list[_Row]:
+            steps = groupby(rows, itemgetter("step"))
+            return [row for _, of_step in steps for row in sorted(of_step, key=itemgetter("key"))]
 
-        return {
-            topic: sorted(rows, key=order) if topic in self._buffers else rows for topic, rows in changelogs.items()
-        }
+        return {topic: ordered(rows) if topic in self._buffers else rows for topic, rows in changelogs.items()}
 
     def store_rows(self) -> dict[str, list[list[Any]]]:
         """The content of every store, in serialized form."""

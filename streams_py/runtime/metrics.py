@@ -17,7 +17,7 @@ from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.task import Task, TaskPhase
 from streams_py.runtime.threads.stream_thread import StreamThread
 
-__all__ = ["Measured", "Metrics", "ThreadFigures", "client_metrics", "measure", "task_metrics"]
+__all__ = ["At", "Measured", "Metrics", "ThreadFigures", "client_metrics", "measure", "task_metrics"]
 
 Metrics = dict[str, dict[str, float | str]]
 _CLIENT: Final = "stream-metrics"
@@ -31,6 +31,14 @@ class Measured(NamedTuple):
     tags: tuple[tuple[str, str], ...]
     name: str
     value: float | str
+
+
+class At(NamedTuple):
+    """When figures are asked for, and how: ``seconds`` after their thread has started; wall clock."""
+
+    now_ms: int
+    seconds: float
+    is_debug: bool
 
 
 class ThreadFigures(NamedTuple):
@@ -53,12 +61,10 @@ def client_metrics(figures: ThreadFigures, *, topology: str) -> Metrics:
     return metrics
 
 
-def task_metrics(thread: str, tasks: Iterable[Task], seconds: float) -> Metrics:
-    """Figures of the active ones among the tasks of a thread that has run for ``seconds``."""
+def task_metrics(thread: str, tasks: Iterable[Task], at: At) -> Metrics:
+    """Figures of the active ones among the tasks of a thread."""
     return _by_group(
-        measured
-        for task in tasks
-        for measured in _of_task(task, {"thread-id": thread, "task-id": str(task.id)}, seconds, is_debug=False)
+        measured for task in tasks for measured in _of_task(task, {"thread-id": thread, "task-id": str(task.id)}, at)
     )
 
 
@@ -95,7 +101,7 @@ def measure(figures: ThreadFigures) -> Iterator[Measured]:
         active_ms = sum(task.process_latency.total_ms for task in thread.shown_tasks)
         for task in thread.shown_tasks:
             of_task = {**tags, "task-id": str(task.id)}
-            yield from _of_task(task, of_task, seconds, is_debug=figures.is_debug)
+            yield from _of_task(task, of_task, At(figures.now_ms, seconds, figures.is_debug))
             if task.is_active:
                 share = task.process_latency.total_ms / active_ms if active_ms else 0.0
                 of_active = {
@@ -142,41 +148,44 @@ def _of_updater(thread: StreamThread) -> Mapping[str, float]:
     }
 
 
-def _of_task(task: Task, tags: Mapping[str, str], seconds: float, *, is_debug: bool) -> Iterator[Measured]:
-    for tag, store, of_store in task.stores.store_figures(seconds):
+def _of_task(task: Task, tags: Mapping[str, str], at: At) -> Iterator[Measured]:
+    for tag, store, of_store in task.stores.store_figures(at.seconds):
         yield from _each("stream-state-metrics", {**tags, tag: store}, of_store)
-    if is_debug:
+    if at.is_debug:
         replayed = "restore" if task.is_active else "update"
         count = task.replayed_records
-        yield from _each("stream-task-metrics", tags, {f"{replayed}-total": count, f"{replayed}-rate": count / seconds})
-    if not isinstance(task, ActiveTask):
-        return
+        of_replay = {f"{replayed}-total": count, f"{replayed}-rate": count / at.seconds}
+        yield from _each("stream-task-metrics", tags, of_replay)
+    if isinstance(task, ActiveTask):
+        yield from _of_active(task, tags, at)
+
+
+def _of_active(task: ActiveTask, tags: Mapping[str, str], at: At) -> Iterator[Measured]:
+    seconds, bound = at.seconds, task.bound  # once: its thread may take it away meanwhile
     figures: dict[str, float] = {
         "dropped-records-total": task.dropped_records,
         "dropped-records-rate": task.dropped_records / seconds,
         "active-buffer-count": task.buffered_records,
     }
-    if is_debug:
+    if at.is_debug:
         figures["process-total"] = task.processed_records
         figures["process-rate"] = task.processed_records / seconds
         figures["process-latency-avg"] = task.process_latency.average_ms
         figures["process-latency-max"] = task.process_latency.max_ms
         figures["process-ratio"] = task.process_latency.total_ms / 1000 / seconds
+        figures.update(task.figures.of_task(bound, seconds, at.now_ms))
         caches = list(task.stores.cache_figures())
         figures["cache-size-bytes-total"] = sum(size for _, size, _ in caches)
-        for cached, _, ratio in caches:
+        for cached, _, hits in caches:
             of_cache = {**tags, "record-cache-id": cached}
-            yield from _each("stream-record-cache-metrics", of_cache, {"hit-ratio-avg": ratio})
+            yield from _each("stream-record-cache-metrics", of_cache, hits)
     yield from _each("stream-task-metrics", tags, figures)
-    for (node, topic), count in task.consumed_by_topic.items():
-        of_topic = {**tags, "processor-node-id": node, "topic-name": topic}
-        yield from _each("stream-topic-metrics", of_topic, {"records-consumed-total": count})
-    bound = task.bound  # once: its thread may take it away meanwhile
+    for node, topic, of_topic in task.figures.of_topics():
+        yield from _each("stream-topic-metrics", {**tags, "processor-node-id": node, "topic-name": topic}, of_topic)
     for group, own_tags, own in () if bound is None else bound.metrics.figures(seconds):
         yield from _each(group, {**tags, **own_tags}, own)
-    for node, counted in task.records_by_node.items():
-        of_node = {"process-total": counted[0], "process-rate": counted[0] / seconds}
-        yield from _each("stream-processor-node-metrics", {**tags, "processor-node-id": node}, of_node)
+    for node, of_node in task.figures.of_nodes(bound, seconds, at.now_ms):
+        yield from _each("stream-processor-node-metrics", {**tags, "processor-node-id": node}, dict(of_node))
 
 
 def _each(group: str, tags: Mapping[str, str], figures: Mapping[str, float | str]) -> Iterator[Measured]:

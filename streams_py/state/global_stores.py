@@ -228,7 +228,7 @@ class GlobalStores:
 
     uncommitted_bytes = 0
 
-    def cache_figures(self) -> Iterator[tuple[str, float, float]]:
+    def cache_figures(self) -> Iterator[tuple[str, float, Mapping[str, float]]]:
         """Nothing: they have no caches."""
         return iter(())
 

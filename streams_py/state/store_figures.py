@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from streams_py.state.caching.cached import CachedStore
 from streams_py.state.suppression.buffer import SuppressionBuffer
+from streams_py.topology.sampled import Extent, Sampled
 from streams_py.topology.stores import StoreBuilder, StoreKind
 
 __all__ = ["OPERATIONS", "PROPERTIES", "StoreFigures", "StoreUse", "state_tag"]
@@ -49,6 +50,9 @@ _METHODS: Final[Mapping[str, str]] = {
 """Method of a store -> what Kafka calls it."""
 
 OPERATIONS: Final = tuple(dict.fromkeys(_METHODS.values()))
+
+_MS: Final = 1_000_000
+"""In ns."""
 
 _READS: Final = ("get", "get_parts")
 """Methods that count for the hit ratio of a cache; so does an aggregation, which reads before it writes."""
@@ -95,11 +99,13 @@ class StoreUse(NamedTuple):
 class StoreFigures:
     """How one store is used, over its whole life in a task. Any thread may use the store and read this."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
+        self._now_ns = now_ns
         self._lock = threading.Lock()
         self._inside = threading.local()
         self._uses: dict[str, StoreUse] = {}
         self._reads = self._missed = self._loads = 0
+        self._hit_ratios = Sampled()
         self._cached: CachedStore[Any, Any, Any] | None = None
         self._buffered: dict[str, StoreUse] = {}
 
@@ -119,7 +125,7 @@ class StoreFigures:
             store.put = self._measuring(store, store.put)  # type: ignore[method-assign]
 
     def _timed(self, call: Callable[..., Any], operation: str) -> Callable[..., Any]:
-        inside, now_ns = self._inside, time.perf_counter_ns
+        inside, now_ns = self._inside, self._now_ns
 
         def timed(*arguments: Any, **options: Any) -> Any:
             if getattr(inside, "is_true", False):
@@ -149,6 +155,7 @@ class StoreFigures:
             finally:
                 self._reads += 1
                 self._missed += self._loads > loads
+                self._hit_ratios.add(1 - self._missed / self._reads, self._now_ns() // _MS)
 
         return counted
 
@@ -171,9 +178,12 @@ class StoreFigures:
         return measured
 
     @property
-    def hit_ratio(self) -> float:
-        """Share of what was read that the store's cache had; 0 when nothing was."""
-        return 1 - self._missed / self._reads if self._reads else 0.0
+    def hit_ratios(self) -> dict[str, float]:
+        """Share of what was read that the store's cache had, over all; and what that share was lately, after each read,
+        at least and at most."""
+        share = 1 - self._missed / self._reads if self._reads else 0.0
+        lately = self._hit_ratios.extent(self._now_ns() // _MS) or Extent(share, share, share)
+        return {"hit-ratio-avg": share, "hit-ratio-min": lately.least, "hit-ratio-max": lately.most}
 
     @property
     def cached_bytes(self) -> int | None:

@@ -167,12 +167,12 @@ class TaskState:
                 figures.update(self._measured[name].figures(seconds))
             yield state_tag(builder, persistent=on_disk), name, figures
 
-    def cache_figures(self) -> Iterator[tuple[str, float, float]]:
-        """Of each cached store that is measured: its name, the bytes in its cache, and the share of reads that it
-        answered. Thread-safe."""
+    def cache_figures(self) -> Iterator[tuple[str, float, Mapping[str, float]]]:
+        """Of each cached store that is measured: its name, the bytes in its cache, and Kafka's figures of the share of
+        reads that it answered. Thread-safe."""
         for name, figures in self._measured.items():
             if name in self._stores and figures.cached_bytes is not None:
-                yield name, figures.cached_bytes, figures.hit_ratio
+                yield name, figures.cached_bytes, figures.hit_ratios
 
     # -- opening and closing -----------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from typing import Any, Generic, TypeVar
 from streams_py.config import StreamsConfig
 from streams_py.errors import IllegalStateError, TopologyError
 from streams_py.ports import Headers
-from streams_py.runtime.metrics import Metrics, task_metrics
+from streams_py.runtime.metrics import At, Metrics, task_metrics
 from streams_py.runtime.tasks.collector import as_list
 from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.serdes import Serde, SerdeDefaults
@@ -250,14 +250,15 @@ class TopologyTestDriver:
     def metrics(self) -> Metrics:
         """Figures by group (with tags) and name, as of ``KafkaStreams.metrics``; the thread is the one of the test."""
         thread = threading.current_thread().name
-        seconds = max(1, self.wall_clock_ms - self._started_ms) / 1000
+        now_ms = self.wall_clock_ms
+        seconds = max(1, now_ms - self._started_ms) / 1000
         return {
             f"stream-thread-metrics{{thread-id={thread}}}": {
                 "process-total": self._processed,
                 "process-rate": self._processed / seconds,
                 "thread-start-time": self._started_ms,
             },
-            **task_metrics(thread, self._tasks.tasks.values(), seconds),
+            **task_metrics(thread, self._tasks.tasks.values(), At(now_ms, seconds, self._tasks.settings.is_measured)),
         }
 
     @property

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from streams_protocol.types import TaskId
 from streams_py.ports import Headers
 from streams_py.serdes import Serde, SerdeDefaults
+from streams_py.topology.node_figures import NodeFigures
 from streams_py.topology.sensors import ProcessorMetrics
 
 __all__ = [
@@ -176,6 +177,10 @@ class NodeContext(Protocol):
     @property
     def metrics(self) -> ProcessorMetrics:
         """Where processors put figures of their own."""
+
+    @property
+    def figures(self) -> NodeFigures | None:
+        """Where operators put figures of this node; None when nodes are not measured."""
 
     def on_init(self, callback: Callable[[], None]) -> None:
         """Called once after all nodes of the task are bound, parents before children."""

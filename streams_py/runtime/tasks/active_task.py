@@ -33,6 +33,7 @@ from streams_py.runtime.tasks.record_loop import InputPositions, RecordLoop
 from streams_py.runtime.tasks.sinks import bind_sink
 from streams_py.runtime.tasks.sources import source_readers
 from streams_py.runtime.tasks.task import Task, TaskNodes, TaskPhase, TaskStores
+from streams_py.runtime.tasks.task_figures import TaskFigures
 from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.topology.nodes import (
     AsyncCalls,
@@ -89,7 +90,9 @@ class ActiveTask(Task):
             clock,
             buffered_max=settings.buffered_records_per_partition,
             idle_max_ms=settings.max_task_idle_ms,
+            counts_bytes=settings.is_measured,
         )
+        self.figures = TaskFigures(self._loop, is_measured=settings.is_measured)
         self.bound: BoundTopology | None = None  # while it is open
         self.processed_records = 0
         self._punctuation = {clock: PunctuationQueue() for clock in Punctuation}
@@ -303,17 +306,6 @@ class ActiveTask(Task):
         return sum(len(queue.buffer) for queue in self._loop.queues.values())
 
     @property
-    def records_by_node(self) -> Mapping[str, list[int]]:
-        """Records that each node got, when they are counted; a list of one."""
-        bound = self.bound  # once: any thread may ask
-        return {} if bound is None else bound.counts
-
-    @property
-    def consumed_by_topic(self) -> Mapping[tuple[str, str], int]:
-        """(source node, topic) -> records that came from the consumer."""
-        return self._loop.received()
-
-    @property
     def dropped_records(self) -> int:
         """Records dropped by handlers, operators and partitioners (Kafka's metric ``dropped-records-total``)."""
         return self._failures.dropped_records
@@ -497,4 +489,6 @@ class ActiveTask(Task):
     def bind_sink(self, node: SinkNode) -> Process:
         """The function of a sink."""
         ask = self._failures
-        return bind_sink(node, self._collector, self.record, ask.context_of, ask.node_failed, ask.dropped)
+        return bind_sink(
+            node, self._collector, self.record, ask.context_of, ask.node_failed, ask.dropped, self.figures.sent
+        )

@@ -19,9 +19,11 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from streams_protocol.types import TaskId
 from streams_py.errors import BrokerUnavailableError, IllegalStateError, StreamsError, TopologyError
 from streams_py.runtime.tasks.fusing import Link, fused
+from streams_py.runtime.tasks.measuring import measured, measured_source
 from streams_py.runtime.tasks.punctuation import Schedule
 from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.serdes import SerdeDefaults
+from streams_py.topology.node_figures import NodeFigures
 from streams_py.topology.nodes import (
     AsyncCalls,
     BatchCalls,
@@ -36,6 +38,7 @@ from streams_py.topology.nodes import (
 )
 from streams_py.topology.operators.in_place import forward_unchanged
 from streams_py.topology.operators.stateless import Statement
+from streams_py.topology.sampled import Sampled
 from streams_py.topology.sensors import ProcessorMetrics
 
 __all__ = ["BoundNode", "BoundTopology", "Node", "TaskServices", "bind_nodes"]
@@ -73,14 +76,21 @@ class BoundNode:
     """One processor node in one task; see ``NodeContext``."""
 
     __slots__ = (
-        "_close", "_init", "_store_names", "_task", "children", "forward", "metrics", "name", "record", "remembered",
+        "_close", "_init", "_store_names", "_task", "children", "figures", "forward", "metrics", "name", "record",
+        "remembered",
     )  # fmt: skip
 
     def __init__(
-        self, node: ProcessorNode, task: TaskServices, children: Mapping[str, Process], metrics: ProcessorMetrics
+        self,
+        node: ProcessorNode,
+        task: TaskServices,
+        children: Mapping[str, Process],
+        metrics: ProcessorMetrics,
+        figures: NodeFigures | None,
     ) -> None:
         self.name = node.name
         self.metrics = metrics
+        self.figures = figures
         self.record = task.record
         self.children = children
         self.forward = _forward_to(children, task.settings.in_place_checks)
@@ -211,8 +221,10 @@ class BoundTopology:
 
     sources: Mapping[str, Process]
     nodes: tuple[BoundNode, ...]
-    counts: Mapping[str, list[int]] = field(default_factory=dict)
-    """Records that each node got, when they are counted."""
+    figures: Mapping[str, NodeFigures] = field(default_factory=dict)
+    """Of each node, when they are measured."""
+    lateness: Sampled = field(default_factory=Sampled)
+    """How far behind the task's stream time records are, in ms, when that is measured."""
     metrics: ProcessorMetrics = field(default_factory=ProcessorMetrics)
     """What processors measure of their own."""
 
@@ -266,41 +278,40 @@ def bind_nodes(nodes: Sequence[Node], task: TaskServices) -> BoundTopology:
     chains: dict[str, _Chain] = {}
     bound: list[BoundNode] = []
     metrics = ProcessorMetrics()
-    counts = {node.name: [0] for node in nodes} if task.settings.counts_records else {}
+    figures = {node.name: NodeFigures() for node in nodes} if task.settings.is_measured else {}
+    lateness = Sampled()
+
+    def node_below(name: str) -> Process:
+        if not figures:
+            return functions[name]
+        return measured(functions[name], figures[name], task.now_ms, is_last=not children[name])
+
     for node in reversed(nodes):
         if isinstance(node, SinkNode):
             functions[node.name] = task.bind_sink(node)
             continue
-        below = {name: _counted(functions[name], counts.get(name)) for name in children[node.name]}
+        below = {name: node_below(name) for name in children[node.name]}
         if isinstance(node, SourceNode):
-            forward = _forward_to(below, task.settings.in_place_checks)
-            functions[node.name] = _counted(forward, counts.get(node.name))
+            functions[node.name] = _forward_to(below, task.settings.in_place_checks)
             continue
-        context = BoundNode(node, task, below, metrics)
+        context = BoundNode(node, task, below, metrics, figures.get(node.name))
         bound.append(context)
         operator = node.operator
         if not isinstance(operator, Statement):
             functions[node.name] = operator.bind(context)
             continue
-        chain = chains.get(next(iter(below))) if len(below) == 1 and not counts else None
+        chain = chains.get(next(iter(below))) if len(below) == 1 and not figures else None
         links = ((operator, context.failed), *(() if chain is None else chain.links))
         tail = context.forward if chain is None else chain.tail
         chains[node.name] = _Chain(links, tail)
         functions[node.name] = operator.bind(context) if chain is None else fused(links, tail)
     sources = {node.name: functions[node.name] for node in nodes if isinstance(node, SourceNode)}
-    return BoundTopology(sources, tuple(reversed(bound)), counts, metrics)
-
-
-def _counted(process: Process, count: list[int] | None) -> Process:
-    """The same function, counting its calls, if they are to be counted."""
-    if count is None:
-        return process
-
-    def count_and_process(key: Any, value: Any, timestamp_ms: int) -> None:
-        count[0] += 1
-        process(key, value, timestamp_ms)
-
-    return count_and_process
+    if figures:
+        sources = {
+            name: measured_source(source, figures[name], task.record, lateness, task.now_ms)
+            for name, source in sources.items()
+        }
+    return BoundTopology(sources, tuple(reversed(bound)), figures, lateness, metrics)
 
 
 def _forward_to(targets: Mapping[str, Process], checks: InPlaceChecks | None) -> Process:

@@ -21,9 +21,11 @@ from streams_protocol.types import TopicPartition
 from streams_py.errors import StreamsError
 from streams_py.ports import Clock, RawRecord
 from streams_py.runtime.tasks.error_handling.failures import Failures
+from streams_py.runtime.tasks.measuring import bytes_of
 from streams_py.runtime.tasks.offset_metadata import UNKNOWN_TIME
 from streams_py.runtime.tasks.record_queue import RecordQueue, SourceReader
 from streams_py.topology.nodes import RecordContext
+from streams_py.topology.sampled import Sampled
 
 __all__ = ["InputPositions", "RecordLoop"]
 
@@ -49,6 +51,7 @@ class RecordLoop:
 
     ``buffered_max``: queue length above which a partition is to be paused. ``idle_max_ms``: how long to wait for an
     empty but caught-up partition while others have records; -1 = never wait, not even for records known to exist.
+    ``counts_bytes``: of what is read.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class RecordLoop:
         *,
         buffered_max: int,
         idle_max_ms: int,
+        counts_bytes: bool = False,
     ) -> None:
         self._record = record
         self._failures = failures
@@ -67,9 +71,15 @@ class RecordLoop:
         self._clock = clock
         self._buffered_max = buffered_max
         self._idle_max_ms = idle_max_ms
+        self._counts_bytes = counts_bytes
         self.queues: dict[TopicPartition, RecordQueue] = {}
         self.progressed = False
         """Set when a record was taken; cleared by whoever commits."""
+        self.enforced = 0
+        """Records taken although a partition without records might have delivered an older one."""
+        self.end_to_end: dict[str, Sampled] = {}
+        """By source node: how old records are, in ms, when they are taken. Only the first of each call of :meth:`run`
+        is looked at: its neighbours are about as old, and it would cost every record something."""
         self._only: RecordQueue | None = None  # the queue of a task that needs no choice
         self._heads: list[tuple[int, int, RecordQueue]] = []  # timestamp, number of the queue; a heap
         self._order: dict[TopicPartition, int] = {}
@@ -87,6 +97,7 @@ class RecordLoop:
     def set_readers(self, readers: Mapping[TopicPartition, SourceReader]) -> None:
         """Read exactly these partitions; queues of partitions that stay are kept."""
         self.queues = {partition: self._queue(partition, readers[partition]) for partition in sorted(readers)}
+        self.end_to_end = {r.node: self.end_to_end.get(r.node) or Sampled() for r in readers.values()}
         self._order = {partition: order for order, partition in enumerate(self.queues)}
         only = next(iter(self.queues.values())) if len(self.queues) == 1 else None
         self._only = None if only is None or only.reader.extract is not None else only
@@ -120,6 +131,8 @@ class RecordLoop:
         records = queue.only_new(records)
         queue.buffer.extend(records)
         queue.received += len(records)
+        if self._counts_bytes:
+            queue.received_bytes += bytes_of(records)
         if not queue.paused and len(queue.buffer) > self._buffered_max:
             queue.paused = True
             self._to_pause.add(partition)
@@ -130,14 +143,6 @@ class RecordLoop:
         queue = self.queues.get(partition)
         if queue is not None:
             queue.next_offset = 0
-
-    def received(self) -> dict[tuple[str, str], int]:
-        """(source node, topic) -> records that were added since the task is here."""
-        counts: dict[tuple[str, str], int] = {}
-        for partition, queue in list(self.queues.items()):
-            at = (queue.reader.node, partition.topic)
-            counts[at] = counts.get(at, 0) + queue.received
-        return counts
 
     def take_to_pause(self) -> frozenset[TopicPartition]:
         """Partitions whose queue has become too long since the last call."""
@@ -160,9 +165,21 @@ class RecordLoop:
     def run(self, max_records: int) -> int:
         """Process up to ``max_records`` records; how many were taken. A record that raises is not taken."""
         only = self._only
-        if only is None:
-            return self._run_many(max_records)
-        return self._run_one(only, max_records) if only.buffer else 0
+        if only is not None:
+            if not only.buffer:
+                return 0
+            queue, timestamp_ms = only, only.buffer[0].timestamp()[1]
+        else:
+            if self._headless:
+                self._find_heads()  # nothing is added while this runs
+            if not self._heads:
+                return 0
+            timestamp_ms, _, queue = self._heads[0]
+        now_ms = self._clock.now_ms()
+        taken = self._run_many(max_records) if only is None else self._run_one(only, max_records)
+        if taken and timestamp_ms >= 0:
+            self.end_to_end[queue.reader.node].add(now_ms - timestamp_ms, now_ms)
+        return taken
 
     def _run_one(self, queue: RecordQueue, max_records: int) -> int:
         batch = list(islice(queue.buffer, max_records))
@@ -225,18 +242,22 @@ class RecordLoop:
         record = self._record
         heads = self._heads
         count = 0
-        if self._headless:
-            self._find_heads()  # nothing is added while this runs
+        enforced = False
         enough = len(self.queues) or 1  # heads with which the next record may be taken; a pattern may match nothing yet
         for _ in repeat(None, max_records):
             if len(heads) < enough:
                 if not heads or not self.ready():
                     break
                 enough = len(heads)
+                enforced = self._idle_max_ms != NEVER_WAIT
                 if enough == 1 and heads[0][2].reader.extract is None:  # no more choice than with one partition
                     queue = heads.pop()[2]
                     self._headless.append(queue)
-                    return count + self._run_one(queue, max_records - count)
+                    waiting = len(queue.buffer)
+                    try:
+                        return count + self._run_one(queue, max_records - count)
+                    finally:
+                        self.enforced += (waiting - len(queue.buffer)) * enforced
             timestamp, order, queue = heads[0]
             raw, reader = queue.buffer[0], queue.reader
             record.topic, record.partition = queue.partition
@@ -257,6 +278,8 @@ class RecordLoop:
             finally:
                 self._batch = ()
             count += 1
+            if enforced:
+                self.enforced += 1
             queue.buffer.popleft()
             self._note_taken(queue, raw)
             try:

@@ -61,6 +61,7 @@ class RecordQueue:
         "paused",
         "reader",
         "received",
+        "received_bytes",
     )
 
     def __init__(self, partition: TopicPartition, reader: SourceReader) -> None:
@@ -74,6 +75,7 @@ class RecordQueue:
         self.consumed_offset = -1
         self.next_offset = 0
         self.received = 0
+        self.received_bytes = 0  # when they are counted
         self.idle_deadline_ms: int | None = None
         self.paused = False
 

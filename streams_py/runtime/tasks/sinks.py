@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from streams_py.errors import (
@@ -23,6 +24,7 @@ from streams_py.errors import (
 )
 from streams_py.runtime.tasks.collector import NO_DIRECT_SEND, RecordCollector, as_list
 from streams_py.runtime.tasks.error_handling.handlers import Answer, ErrorContext, Origin, OutgoingRecord, ask
+from streams_py.runtime.tasks.measuring import SentRecords
 from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.serdes import Serde, SerdeDefaults, serde_or_default
 from streams_py.serdes.windowed import WindowedSerde
@@ -60,10 +62,11 @@ def bind_sink(
     context_of: ContextOf,
     failed: Failed,
     dropped: Callable[[str, str], None],
+    sent: SentRecords | None = None,
 ) -> Process:
     """The function of a sink node in the task of ``collector``. ``record`` is the context of that task; ``failed`` asks
-    the processing handler, ``dropped(node, reason)`` counts records that are not written."""
-    sink = _Sink(node, collector, record, context_of, failed, dropped)
+    the processing handler, ``dropped(node, reason)`` counts records that are not written, ``sent`` those that are."""
+    sink = _Sink(node, collector, record, context_of, failed, dropped, sent)
     if node.chooser is not None:
         return sink.choosing(node.chooser)
     if node.topic is None:
@@ -80,6 +83,7 @@ class _Sink:
         context_of: ContextOf,
         failed: Failed,
         dropped: Callable[[str, str], None],
+        sent: SentRecords | None,
     ) -> None:
         settings = collector.settings
         self._node = node
@@ -88,6 +92,7 @@ class _Sink:
         self._context_of = context_of
         self._failed = failed
         self._count_dropped = dropped
+        self._sent = sent
         self._key_serde = known_serde(node.key_serde, settings, node.name, is_key=True)
         self._value_serde = known_serde(node.value_serde, settings, node.name, is_key=False)
 
@@ -128,6 +133,7 @@ class _Sink:
         not_serializable = self._not_serializable
         produce = self._checked_produce(topic)
         send, report, failures = self._collector.producer.direct(topic) or NO_DIRECT_SEND
+        send = self._counted(send)
 
         def sink(key: Any, value: Any, timestamp_ms: int) -> None:
             try:
@@ -156,7 +162,7 @@ class _Sink:
             if timestamp_ms < 0:
                 raise _negative(topic, timestamp_ms)
             try:
-                self._collector.producer.produce(topic, value, key, -1, None, timestamp_ms, headers)
+                self._counted(self._collector.producer.produce)(topic, value, key, -1, None, timestamp_ms, headers)
             except ProductionError as error:
                 send_after(error, topic, value, key, -1, None, timestamp_ms, headers)
 
@@ -167,7 +173,8 @@ class _Sink:
         where the DSL writes to a topic of the user, and nowhere else)."""
         record = self._record
         encode_key, encode_value = self._encoders(topic)
-        produce, partitions_for = self._collector.producer.produce, self._collector.producer.partitions_for
+        produce = self._counted(self._collector.producer.produce)
+        partitions_for = self._collector.producer.partitions_for
         send_after = self._send_after
 
         def sink(key: Any, value: Any, timestamp_ms: int) -> None:
@@ -193,7 +200,8 @@ class _Sink:
     def _partitioned_writer(self, topic: str, partitioner: Partitioner) -> Process:
         record = self._record
         encode_key, encode_value = self._encoders(topic)
-        produce, partitions_for = self._collector.producer.produce, self._collector.producer.partitions_for
+        produce = self._counted(self._collector.producer.produce)
+        partitions_for = self._collector.producer.partitions_for
         send_after, failed = self._send_after, self._failed
         name = self._node.name
 
@@ -238,8 +246,12 @@ class _Sink:
     def _encoders(self, topic: str) -> tuple[_Encode, _Encode]:
         return (self._key_serde.serializer(topic, is_key=True), self._value_serde.serializer(topic, is_key=False))
 
+    def _counted(self, send: Callable[..., None]) -> Callable[..., None]:
+        return send if self._sent is None else self._sent.counted(self._node.name, send)
+
     def _send_after(self, error: ProductionError, *record: object) -> None:
-        self._collector.send_after(error, self._context_of(self._node.name), *record)
+        send_after = partial(self._collector.send_after, error, self._context_of(self._node.name))
+        self._counted(send_after)(*record)
 
     def _not_serializable(
         self, topic: str, encode_key: _Encode, key: Any, value: Any, timestamp_ms: int, error: Exception

@@ -108,9 +108,9 @@ class TaskStores(Protocol):
     def store_figures(self, seconds: float) -> Iterable[tuple[str, str, Mapping[str, float]]]:
         """Kafka's tag, name and figures of each open store. Thread-safe."""
 
-    def cache_figures(self) -> Iterable[tuple[str, float, float]]:
-        """Of each cached store that is measured: its name, the bytes in its cache, and the share of reads that it
-        answered. Thread-safe."""
+    def cache_figures(self) -> Iterable[tuple[str, float, Mapping[str, float]]]:
+        """Of each cached store that is measured: its name, the bytes in its cache, and Kafka's figures of the share of
+        reads that it answered. Thread-safe."""
 
     @property
     def input_offsets(self) -> Mapping[TopicPartition, int]:

@@ -80,8 +80,9 @@ class TaskSettings:
     app_configs: Mapping[str, Any] = field(default_factory=dict)
     upgrade_from: str | None = None
     in_place_checks: InPlaceChecks | None = None
-    counts_records: bool = False
-    """Count the records of each node (``metrics.recording.level`` above INFO): then no nodes are fused."""
+    is_measured: bool = False
+    """``metrics.recording.level`` is above INFO: nodes, records and the use of stores are measured. Then no nodes are
+    fused."""
 
     @classmethod
     def from_config(cls, config: _Config) -> TaskSettings:
@@ -103,7 +104,7 @@ class TaskSettings:
             state_dir=config.state_dir,
             app_configs=config.app,
             upgrade_from=config.upgrade_from,
-            counts_records=config.metrics_recording_level != "INFO",
+            is_measured=config.metrics_recording_level != "INFO",
         )
 
 

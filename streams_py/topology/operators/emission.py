@@ -19,6 +19,8 @@ __all__ = ["UNKNOWN_TIME", "FinalResults", "Throttle"]
 UNKNOWN_TIME: Final = -1
 """Before the first record."""
 
+_EMIT: Final = "window-aggregate-final-emit"
+
 
 class Throttle:
     """Says yes at most once per interval of the task's wall clock."""
@@ -79,9 +81,15 @@ class FinalResults:
         bounds = self._bounds(close_ms, last_ms)
         if bounds is None:
             return
-        forward = self._node.forward
+        began_ms = self._node.now_ms()
+        forward, count = self._node.forward, 0
         for windowed, value, timestamp_ms in self._closed(*bounds):
             forward(windowed, make_change((value, None)), timestamp_ms)
+            count += 1
+        if (figures := self._node.figures) is not None:
+            ended_ms = self._node.now_ms()
+            figures.emitted(_EMIT, count)
+            figures.emission_took(_EMIT, ended_ms - began_ms, ended_ms)
         self._last_close_ms = close_ms
         self._node.processor_metadata[self._store_name] = close_ms
         self._release(bounds[1])

@@ -58,7 +58,7 @@ class Suppress(TableOperator):
 
     def bind(self, node: NodeContext) -> Process:
         buffer, forward, failed, context = node.store(self.store_name), node.forward, node.failed, node.record
-        rule = self._rule
+        rule, figures = self._rule, node.figures
         wait, by_window = rule.wait_ms, rule.by_window
         limited = rule.max_records is not None or rule.max_bytes is not None
         put, first_time, first, remove_first = buffer.put, buffer.first_time_ms, buffer.first, buffer.remove_first
@@ -70,6 +70,8 @@ class Suppress(TableOperator):
                 context.timestamp, context.offset, context.topic = timestamp, offset, topic
                 context.partition, context.headers = partition, headers
                 forward(key, make_change((new, old)), timestamp)
+                if figures is not None:
+                    figures.emitted("suppression-emit")
             remove_first()  # only now: what reads this table while the change goes down sees the row before it
 
         def is_over() -> bool:

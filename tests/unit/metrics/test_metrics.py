@@ -166,6 +166,12 @@ def use_every_operation(client: Client) -> None:
     of_task.stores._measured["counts"].watch(buffer)  # type: ignore[attr-defined]
     for key in ("a", "bb", "a"):
         buffer.put(key, 1, None, 0)
+    (*_, of_node) = of_task.bound.figures.values()
+    of_node.emitted("suppression-emit")
+    of_node.emitted("window-aggregate-final-emit")
+    of_node.emission_took("window-aggregate-final-emit", 3, client.world.clock.now_ms())
+    client.world.clock.advance(1001)
+    client.steps.turn()  # what was counted goes from the cache to the sink
 
 
 def test_every_figure_is_known_to_the_exporters_and_every_known_one_exists(client: Client) -> None:
@@ -200,11 +206,12 @@ def test_buffers_of_suppress_say_how_large_they_are_with_debug(client: Client) -
 
 def test_caches_say_how_much_of_what_is_read_they_have_with_debug_only(client: Client, tmp_path: Path) -> None:
     def figures(of: Client) -> dict[str, float]:
-        names = ("hit-ratio-avg", "cache-size-bytes-total")
+        names = ("hit-ratio-avg", "hit-ratio-min", "hit-ratio-max", "cache-size-bytes-total")
         return {m.name: float(m.value) for m in of.measure() if m.name in names and ("task-id", "0_0") in m.tags}
 
     found = figures(client)
     assert found["hit-ratio-avg"] == pytest.approx(2 / 3)  # the first record of a key was not there
+    assert (found["hit-ratio-min"], found["hit-ratio-max"]) == (0, pytest.approx(2 / 3))
     cache = client.steps.parts.table.running()[0].stores.store("counts")._cache
     assert found["cache-size-bytes-total"] == cache.used_bytes > 0
     client.world.clock.advance(1001)

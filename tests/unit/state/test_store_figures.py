@@ -8,15 +8,17 @@ from typing import Any
 import pytest
 
 from streams_py.serdes import INT64, STRING
+from streams_py.state.caching.cache import RecordCache
 from streams_py.state.disk.database import RocksMemory, TaskDatabase
 from streams_py.state.open import open_store
 from streams_py.state.store_figures import PROPERTIES, StoreFigures, state_tag
 from streams_py.topology.nodes import RecordContext
-from streams_py.topology.stores import StoreBuilder, StoreKind
+from streams_py.topology.stores import StoreBuilder, StoreKind, ValueAndTimestamp
 
 MEMORY = RocksMemory(block_cache_bytes=1 << 20, write_buffer_bytes=1 << 20)
 PLAIN = StoreBuilder("s", StoreKind.KEY_VALUE, STRING, INT64)
 STAMPED = StoreBuilder("s", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64)
+CACHED = StoreBuilder("s", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64, caching=True)
 
 
 def watched(builder: StoreBuilder) -> tuple[Any, StoreFigures]:
@@ -85,3 +87,24 @@ def test_store_on_disk_says_what_rocksdb_says(tmp_path: Path, is_closed: bool) -
 )
 def test_tag_is_kafkas_scope_of_the_store(kind: StoreKind, persistent: bool, tag: str) -> None:
     assert state_tag(StoreBuilder("s", kind, STRING, INT64), persistent=persistent) == tag
+
+
+def test_hit_ratios_are_those_of_the_last_minute() -> None:
+    now_ns = 0
+
+    def ratios() -> list[float]:
+        return [figures.hit_ratios[f"hit-ratio-{of}"] for of in ("avg", "min", "max")]
+
+    figures = StoreFigures(lambda: now_ns)
+    cached: Any = open_store(CACHED, application_id="app", context=RecordContext(), cache=RecordCache(1 << 20))
+    figures.watch(cached)
+    assert ratios() == [0, 0, 0]
+    for key in ("nobody", "k"):
+        assert cached.get(key) is None
+    cached.put("k", ValueAndTimestamp(1, 0))
+    assert cached.get("k") == (1, 0)
+    assert ratios() == [pytest.approx(1 / 3), 0, pytest.approx(1 / 3)]
+    now_ns = 70_000_000_000
+    assert ratios() == [pytest.approx(1 / 3)] * 3
+    assert cached.get("k") == (1, 0)
+    assert ratios() == [0.5] * 3

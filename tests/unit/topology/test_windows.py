@@ -317,3 +317,46 @@ def test_suppress_with_a_time_limit_stops_when_its_buffer_is_full_and_it_must_no
         with pytest.raises(StateError, match="the buffer of 'hold' is full: 3 records of at most 2"):
             source.send("c", "1", timestamp_ms=2)
         assert driver.output_topic("out", key=STRING, value=STRING).is_empty
+
+
+# -- what is measured ----------------------------------------------------------------------------------------
+
+
+def emits(describe: Callable[[KGroupedStream[str, str]], Any], name: str, level: str) -> dict[str, float | str]:
+    """What the nodes of a name say that they have sent on, of results that had waited."""
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    describe(grouped(builder)).to_stream().to("out")
+    with TopologyTestDriver(builder.build(), {"metrics.recording.level": level}) as driver:
+        source = driver.input_topic("in", key=STRING, value=STRING)
+        for timestamp_ms in (1, 2, 12, 60):
+            source.send("k", "v", timestamp_ms=timestamp_ms)
+            driver.advance_wall_clock(500)
+        found = driver.metrics()
+    [figures] = [of for group, of in found.items() if f"processor-node-id={name}}}" in group] or [{}]
+    return {what: of for what, of in figures.items() if "emit" in what}
+
+
+def test_results_that_suppress_sends_on_are_counted_with_debug_only() -> None:
+    def final(stream: KGroupedStream[str, str]) -> Any:
+        counts = stream.windowed_by(TimeWindows.of(10)).count()
+        return counts.suppress(Suppressed.until_window_closes(), name="final")
+
+    assert emits(final, "final", "DEBUG") == {"suppression-emit-total": 2, "suppression-emit-rate": 1}
+    assert emits(final, "final", "INFO") == {}
+
+
+@pytest.mark.parametrize("windows", [TimeWindows.of(10), SlidingWindows.of(10), SessionWindows.of(5)])
+def test_final_results_that_are_sent_on_are_counted_with_debug_only(windows: Any) -> None:
+    def final(stream: KGroupedStream[str, str]) -> Any:
+        return stream.windowed_by(windows, emit=ON_CLOSE).count(name="counts")
+
+    found = emits(final, "counts", "DEBUG")
+    sent = len(run(final, [("k", "v", at) for at in (1, 2, 12, 60)], time_windowed(STRING, 10)))
+    assert sent > 1
+    assert found == {
+        "window-aggregate-final-emit-total": sent,
+        "window-aggregate-final-emit-rate": sent / 2,
+        "window-aggregate-final-emit-latency-avg": 0,
+        "window-aggregate-final-emit-latency-max": 0,
+    }
+    assert emits(final, "counts", "INFO") == {}

@@ -1,0 +1,51 @@
+"""Figures of one active task beside those of its stores, under Kafka Streams' names. For any thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from streams_py.runtime.tasks.binding import BoundTopology
+from streams_py.runtime.tasks.measuring import SentRecords
+from streams_py.runtime.tasks.record_loop import RecordLoop
+from streams_py.topology.node_figures import latency_figures
+
+__all__ = ["TaskFigures"]
+
+_Figures = Iterator[tuple[str, float]]
+
+
+class TaskFigures:
+    """``sent``: what its sinks count, when they do."""
+
+    def __init__(self, loop: RecordLoop, *, is_measured: bool) -> None:
+        self._loop = loop
+        self.sent = SentRecords() if is_measured else None
+
+    def of_task(self, bound: BoundTopology | None, seconds: float, now_ms: int) -> _Figures:
+        """What only a measured task knows, over so many seconds."""
+        yield "enforced-processing-total", self._loop.enforced
+        yield "enforced-processing-rate", self._loop.enforced / seconds
+        lateness = None if bound is None else bound.lateness.extent(now_ms)
+        if lateness is not None:
+            yield "record-lateness-avg", lateness.average
+            yield "record-lateness-max", lateness.most
+
+    def of_nodes(self, bound: BoundTopology | None, seconds: float, now_ms: int) -> Iterator[tuple[str, _Figures]]:
+        """Of each node that is measured; of source nodes always how old records are when they are taken."""
+        for node, end_to_end in self._loop.end_to_end.items():
+            yield node, latency_figures(end_to_end, now_ms)
+        for node, figures in () if bound is None else bound.figures.items():
+            yield node, figures.figures(seconds, now_ms)
+
+    def of_topics(self) -> Iterator[tuple[str, str, Mapping[str, float]]]:
+        """By node and topic: what came from topics, and what sinks sent to them."""
+        consumed: dict[tuple[str, str], list[int]] = {}
+        for partition, queue in list(self._loop.queues.items()):
+            counts = consumed.setdefault((queue.reader.node, partition.topic), [0, 0])
+            counts[0] += queue.received
+            counts[1] += queue.received_bytes
+        for (node, topic), (records, size) in consumed.items():
+            counted = {} if self.sent is None else {"bytes-consumed-total": size}
+            yield node, topic, {"records-consumed-total": records, **counted}
+        for (node, topic), sent in () if self.sent is None else list(self.sent.by_topic.items()):
+            yield node, topic, {"records-produced-total": sent.records, "bytes-produced-total": sent.bytes}

@@ -340,7 +340,7 @@ class ClientResources:
         transactions, settle = self._transactions(thread, updater)
         producer = transactions or self._clients.producer(thread.name)
         opened.callback(producer.close)
-        cache = self._caches[thread] = RecordCache(self._cache_bytes)
+        cache = self._caches[thread] = RecordCache(self._cache_bytes, clock.monotonic_ms)
         background = Background(self._event_loop)
         factory = ThreadTasks(
             subtopologies=self._subtopologies,
@@ -396,6 +396,7 @@ class ClientResources:
             events=events,
             clock=clock,
             background=background,
+            cache=cache,
             release_locks=lambda: self.directory.unlock_except(thread.name, {task.id for task in table.all()}),
         )
 

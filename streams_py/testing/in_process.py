@@ -95,7 +95,7 @@ class InProcessTasks:
             clock=clock,
             # Not persistent: no file is touched, and all stores are in memory.
             directory=StateDirectory("unused", settings.application_id, persistent=False),
-            cache=RecordCache(cache_max_bytes),
+            cache=RecordCache(cache_max_bytes, clock.monotonic_ms),
             background=self._background,
             task_ids=self._task_ids,
             owner="test",

@@ -92,6 +92,7 @@ class StreamLoop:
         self._next_commit_try_ms = 0
         self._turned_ms = clock.monotonic_ms()
         self._idle = True  # nothing was processed in the last turn
+        self._first_to_work = 0  # when tasks take turns
 
     def run(self) -> None:
         """Join the group, and work until a shutdown is asked for or something fails."""
@@ -195,13 +196,13 @@ class StreamLoop:
         made of them could overwrite what the new owners make."""
         processed = punctuated = took_ms = 0
         more = False
-        n = self._pace.n
         parts = self.parts
         tasks = parts.table.running()
         clock, control = self._clock, self._control
         began_ms = clock.monotonic_ms()
         try:
-            for task in tasks:
+            working, n = self._shares(tasks)
+            for task in working:
                 taken, is_cut = self._process(task, n, began_ms + _TURN_MAX_MS)
                 processed += taken
                 more = more or is_cut or taken >= n or (taken > 0 and task.has_calls)
@@ -252,7 +253,7 @@ class StreamLoop:
         now = self._clock.monotonic_ms()
         running = self.parts.table.running()
         due = now - self._last_commit_ms > self._settings.commit_interval_ms
-        due = due or self._uncommitted_bytes() > self._settings.uncommitted_max_bytes
+        due = due or self._uncommitted_bytes() > self._settings.uncommitted_max_bytes or not self._flush_room()
         if now < self._next_commit_try_ms:
             return 0
         if not (due or any(task.commit_requested for task in running)):
@@ -277,6 +278,22 @@ class StreamLoop:
     def _is_full(self) -> bool:
         """True when the commit that makes room does not come: processing waits for it."""
         return self._uncommitted_bytes() > 2 * self._settings.uncommitted_max_bytes
+
+    def _flush_room(self) -> int:
+        """How many records more may leave something in the caches, so that the commit that flushes them does not take
+        too long; 0 when that is due first."""
+        return self.parts.cache.room(self._settings.flush_max_ms)
+
+    def _shares(self, tasks: Sequence[ActiveTask]) -> tuple[Sequence[ActiveTask], int]:
+        """Which tasks may take how many records now. They take turns when there is not room for one of each."""
+        n, room, count = self._pace.n, self._flush_room(), len(tasks)
+        if room >= n * count:
+            return tasks, n
+        if room >= count:
+            return tasks, room // count
+        first = self._first_to_work % count
+        self._first_to_work = first + room
+        return [*tasks[first:], *tasks[:first]][:room], 1
 
     def _check_sends(self) -> bool:
         """Ask the production handler about refused records, through any task: they share the producer. True when it

@@ -16,6 +16,7 @@ from streams_py.runtime.tasks.known_commits import KnownCommits
 from streams_py.runtime.tasks.start_positions import StartPositions
 from streams_py.runtime.threads.rebalance import Rebalance
 from streams_py.runtime.threads.task_table import TaskTable
+from streams_py.state.caching.cache import RecordCache
 
 __all__ = ["LoopSettings", "ThreadParts"]
 
@@ -41,20 +42,26 @@ class LoopSettings:
     calls_max_ms: int
     """How long a transaction may wait for asynchronous calls: what is left of ``transaction.timeout.ms`` when a commit
     is due, with time enough to make it."""
+    flush_max_ms: int
+    """How long it may seem to take to flush the record caches; beyond it the commit comes early. A part of
+    ``transaction.timeout.ms`` and of ``max.poll.interval.ms``, since nobody knows how long it will take."""
 
     @classmethod
     def from_config(cls, config: StreamsConfig) -> Self:
         """The settings in a configuration. ConfigError for a consumer's setting that is no number."""
+        max_poll_interval_ms = _consumer_number(config, "max.poll.interval.ms", _MAX_POLL_INTERVAL_MS)
+        patience_ms = config.transaction_timeout_ms if config.exactly_once else max_poll_interval_ms
         return cls(
             poll_ms=config.poll_ms,
             max_poll_records=_consumer_number(config, "max.poll.records", _MAX_POLL_RECORDS),
-            max_poll_interval_ms=_consumer_number(config, "max.poll.interval.ms", _MAX_POLL_INTERVAL_MS),
+            max_poll_interval_ms=max_poll_interval_ms,
             commit_interval_ms=config.commit_interval_ms,
             log_summary_interval_ms=config.log_summary_interval_ms,
             repartition_purge_interval_ms=config.repartition_purge_interval_ms,
             task_timeout_ms=config.task_timeout_ms,
             uncommitted_max_bytes=config.statestore_uncommitted_max_bytes // max(1, config.num_stream_threads),
             calls_max_ms=max(_CALLS_LEAST_MS, config.transaction_timeout_ms * 3 // 4 - config.commit_interval_ms),
+            flush_max_ms=min(patience_ms, max_poll_interval_ms) // 4,
         )
 
 
@@ -95,3 +102,5 @@ class ThreadParts:
     clock: Clock
     background: Background
     """Where asynchronous calls of this thread's tasks run."""
+    cache: RecordCache
+    """Of this thread's tasks."""

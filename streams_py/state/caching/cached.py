@@ -39,6 +39,7 @@ from typing import Any, TypeVar, cast
 from streams_py.ports import Headers
 from streams_py.state.bytes_store import overlaid
 from streams_py.state.caching.cache import RecordCache, encoded_length, headers_size
+from streams_py.state.caching.closed import ClosedStore
 from streams_py.state.changelog_entries import RestoreRecord
 from streams_py.state.custom.supplied_bytes import SuppliedBytes
 from streams_py.state.key_value import ChangeLog, StoreOverBytes
@@ -67,17 +68,6 @@ _new_tuple = tuple.__new__
 
 class _Nothing:
     """No object is exactly of this type."""
-
-
-class _ClosedStore(dict[Any, None]):
-    """Takes the place of the dirty keys of a closed store, so that the path of a record needs no check."""
-
-    def __init__(self, refuse: Callable[[], None]) -> None:
-        super().__init__()
-        self._refuse = refuse
-
-    def pop(self, *_: object) -> Any:
-        self._refuse()
 
 
 class CachedStore(KeyValueOperations[K, V, S]):
@@ -334,6 +324,11 @@ class CachedStore(KeyValueOperations[K, V, S]):
             size += len(topic)
         return size + headers_size(headers) if headers else size
 
+    @property
+    def dirty_entries(self) -> int:
+        """How many entries are to be written below and forwarded."""
+        return len(self._dirty)
+
     def evict(self, entries_max: int | None = None) -> None:
         """Let go of least recently used entries until the budget is kept, none is left, or so many are gone.
         A dirty one is flushed, with all others of the store. Over budget rather than in a circle: when the nodes below
@@ -390,6 +385,7 @@ class CachedStore(KeyValueOperations[K, V, S]):
         else:
             flushed.update([(at, entries[at]) for at in order])
         self._flushing, self._flushed = True, flushed
+        count, began_ms = len(flushed), self._cache.flush_begins()
         if evicted is not None:
             del entries[evicted]
             if self._uses is not None:
@@ -408,6 +404,7 @@ class CachedStore(KeyValueOperations[K, V, S]):
         finally:
             self._flushing = False
             self._flushed = {}
+            self._cache.flush_ended(began_ms, count - len(flushed))
             context.topic, context.partition, context.offset, context.timestamp, context.headers = saved
             for at, entry in deleted:  # nothing to read again
                 if entries.get(at) is entry:
@@ -487,7 +484,7 @@ class CachedStore(KeyValueOperations[K, V, S]):
         if self._below.is_open:
             self._below.close()
             self.clear_cache()
-            self._dirty = _ClosedStore(self._below.check_open)
+            self._dirty = ClosedStore(self._below.check_open)
             self._cache.unregister(self)
 
     def rebind(self, *, log: ChangeLog | None, context: RecordContext) -> None:

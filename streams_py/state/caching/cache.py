@@ -5,9 +5,9 @@ own entries and evicts from them. Sizes are counted as Kafka Streams counts them
 bytes), so that equal settings merge equally well; the objects behind an entry take several times that in Python.
 
 A flush forwards entries through the application's code, and so can take any time: minutes, when a call of some
-milliseconds stands below a cache with many keys. A commit that takes that long outlasts its transaction, or the patience
-of the group; all is processed again then, and so on. So the budget knows what an entry takes, by the last flushes, also
-by those that failed on the way; and how long a flush would take, so that it can come before that is too long.
+milliseconds stands below a cache with many keys. A commit that takes that long outlasts its transaction, or the
+patience of the group; all is processed again then, and so on. So the budget knows what an entry takes, by the last
+flushes, also by those that failed on the way: a commit comes before its flush would take too long.
 """
 
 from __future__ import annotations

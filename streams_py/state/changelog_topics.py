@@ -3,11 +3,18 @@ same name and begins at offset 0 again, so a position of before points into it, 
 
 The cluster says it when a store is about to be restored: the topic has another id (KIP-516). While a task runs nobody
 asks; then the offsets that its writes get say it.
+
+Ids are kept where the positions are: in the task's database, and for stores of the user's own, which keep their
+positions themselves, in a file each.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from streams_protocol.types import TaskId, TopicPartition
@@ -26,13 +33,19 @@ class ChangelogTopics:
     def __init__(self, task_id: TaskId) -> None:
         self._task_id = task_id
         self._database: TaskDatabase | None = None
+        self._files: Mapping[str, str] = {}
         self._ids: dict[str, str] = {}
         self._acked: dict[TopicPartition, int] = {}
 
-    def use(self, database: TaskDatabase | None) -> None:
-        """The task was opened, and this knows the ids, if there is a database; or it is closed."""
+    def use(self, database: TaskDatabase | None, files: Mapping[str, str] = MappingProxyType({})) -> None:
+        """The task was opened, and these know the ids: the database, if there is one, and for some topics a file; or it
+        is closed."""
         self._database = database
+        self._files = files
         self._ids = {} if database is None else database.topic_ids()
+        for topic, path in files.items():
+            with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as file:
+                self._ids[topic] = file.read()
         self._acked = {}
 
     def change_writer(self) -> None:
@@ -42,6 +55,27 @@ class ChangelogTopics:
     def forget(self, changelog: TopicPartition) -> None:
         """Its position is given up, and forgotten on disk with what is known of its topic."""
         self._ids.pop(changelog.topic, None)
+        self._forget_file(changelog.topic)
+
+    def _forget_file(self, topic: str) -> None:
+        if topic in self._files:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._files[topic])
+
+    def _note_file(self, topic: str, topic_id: str) -> None:
+        path = self._files[topic]
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(f"{path}.tmp", "w", encoding="utf-8") as file:
+                file.write(topic_id)
+            os.replace(f"{path}.tmp", path)
+        except OSError as error:
+            _logger.warning(
+                "task %s: cannot note the id of topic %s, so nobody will notice when it is deleted and created anew: %s",
+                self._task_id,
+                topic,
+                error,
+            )
 
     def is_of(
         self, changelog: TopicPartition, topic_id: str, *, store: str, position_known: bool, on_disk: bool
@@ -64,6 +98,8 @@ class ChangelogTopics:
         self._ids[topic] = topic_id
         if on_disk and self._database is not None:  # before any position in it
             self._database.note_topic_ids({topic: topic_id})
+        elif topic in self._files:
+            self._note_file(topic, topic_id)
         return True
 
     def begins_anew(self, changelog: TopicPartition, position: int, acked: int, *, store: str) -> bool:
@@ -87,6 +123,7 @@ class ChangelogTopics:
             store,
         )
         self._ids.pop(changelog.topic, None)
+        self._forget_file(changelog.topic)
         if self._database is not None:
             self._database.forget_topic_id(changelog.topic)
         return True

@@ -21,7 +21,15 @@ from streams_py.state.operations import KeyValueOperations
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import FlushListener, Updater, ValueAndTimestamp
 
-__all__ = ["ChangeLog", "ExpiringPlainStore", "PlainStore", "StoreOverBytes", "SuppliedPlainStore", "TimestampedStore"]
+__all__ = [
+    "ChangeLog",
+    "ExpiringPlainStore",
+    "PlainStore",
+    "StoreOverBytes",
+    "SuppliedPlainStore",
+    "TimestampedStore",
+    "with_headers",
+]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -30,6 +38,16 @@ S = TypeVar("S")
 ChangeLog: TypeAlias = Callable[..., None]
 """log(key bytes, value bytes or None, timestamp_ms, headers=None): writes one record to the store's changelog
 partition; timestamp -1 = the producer's clock."""
+
+
+def with_headers(log: ChangeLog, record: RecordContext) -> ChangeLog:
+    """A log whose records have the headers of the record in process."""
+
+    def log_with_headers(key: bytes, value: bytes | None, timestamp_ms: int) -> None:
+        log(key, value, timestamp_ms, list(record.headers) or None)
+
+    return log_with_headers
+
 
 _logger = logging.getLogger(__name__)
 

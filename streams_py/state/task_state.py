@@ -34,7 +34,7 @@ from streams_py.state.changelog_topics import ChangelogTopics
 from streams_py.state.checkpoint import write_checkpoint
 from streams_py.state.custom.own_store import OwnStore, own_store
 from streams_py.state.directory import StateDirectory
-from streams_py.state.key_value import ChangeLog
+from streams_py.state.key_value import ChangeLog, with_headers
 from streams_py.state.open import Store, StoreDefaults, changelog_topic, is_persistent, open_store
 from streams_py.state.snapshots.snapshots import Snapshots
 from streams_py.state.store_figures import StoreFigures, state_tag
@@ -239,6 +239,15 @@ class TaskState:
             if own is not None:
                 self._own[name] = own
 
+    def _topic_files(self) -> dict[str, str]:
+        """By topic: where its id is kept, for stores of the user's own that may keep files."""
+        places = {name: self._own_directory(name) for name in self._own}
+        return {
+            changelog.topic: f"{path}.topic"
+            for changelog, name in self._store_by_changelog.items()
+            if (path := places.get(name)) is not None
+        }
+
     def _own_directory(self, store: str) -> str | None:
         """Where a store of the user's own may keep files; nothing is there unless it makes it."""
         if self._builders[store].supplier is None or not self._directory.is_persistent:
@@ -257,7 +266,7 @@ class TaskState:
         self._offsets = {}
         database = self._database
         known = {} if database is None else database.positions()
-        self._topics.use(database)
+        self._topics.use(database, self._topic_files())
         self._inputs = {} if database is None else database.input_offsets()
         for changelog, name in self._store_by_changelog.items():
             store = self._stores[name]
@@ -287,7 +296,7 @@ class TaskState:
             if changelog_writer is not None and builder.logging and builder.source_topic is None:
                 log = changelog_writer(changelog_topic(builder, self._application_id), self.task_id.partition)
                 if builder.logs_headers:
-                    log = _with_headers(log, record)
+                    log = with_headers(log, record)
             store.rebind(log=log, context=record)
         if self._snapshots is not None and self._database is not None:
             if changelog_writer is None:
@@ -489,10 +498,3 @@ class TaskState:
 
     def _moved(self) -> int:
         return sum(abs(offset - self._checkpointed.get(changelog, 0)) for changelog, offset in self._committed.items())
-
-
-def _with_headers(log: ChangeLog, record: RecordContext) -> ChangeLog:
-    def log_with_headers(key: bytes, value: bytes | None, timestamp_ms: int) -> None:
-        log(key, value, timestamp_ms, list(record.headers) or None)
-
-    return log_with_headers

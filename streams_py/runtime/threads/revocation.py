@@ -10,7 +10,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import BrokerUnavailableError, TaskCorruptedError, TaskMigratedError
+from streams_py.errors import BrokerUnavailableError, StreamsError, TaskCorruptedError, TaskMigratedError
 from streams_py.events.observers import TaskObserver
 from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.tasks.active_task import ActiveTask
@@ -61,7 +61,8 @@ class Revocation:
                 offsets = self._committer.prepare(revoked)
                 if offsets:
                     others = self._take_along(revoked, offsets)
-        except Exception as error:
+        except (Exception, SystemExit) as raised:  # caches are flushed into the application's code
+            error = raised if isinstance(raised, Exception) else StreamsError(f"sys.exit({raised.code!r}) was called")
             offsets, self._failed = {}, True  # not flushed: nothing of them counts as committed
             if self._committer.is_transactional and isinstance(error, BrokerUnavailableError):
                 self._deferred.add(TaskCorruptedError(f"revoked tasks not committed: {error}", {}))
@@ -82,7 +83,8 @@ class Revocation:
             offsets.update(self._committer.prepare(others))
         except BrokerUnavailableError as error:
             _log.warning("%s: tasks that stay are not flushed, so not committed yet: %s", self._name, error)
-        except Exception as error:
+        except (Exception, SystemExit) as raised:
+            error = raised if isinstance(raised, Exception) else StreamsError(f"sys.exit({raised.code!r}) was called")
             self._deferred.add(error)
         else:
             return others

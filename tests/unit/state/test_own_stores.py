@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,59 @@ def test_store_whose_files_are_of_a_changelog_that_is_gone_begins_anew(directory
     state = state_of(directory, file_store())
     assert state.restore_position(FILE) == BEGINNING
     assert state.store("file").get("ann") is None  # type: ignore[union-attr]
+    state.close()
+
+
+def test_store_with_files_of_its_own_is_emptied_when_its_changelog_was_created_anew(
+    directory: StateDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its position may well be one in the new topic, too."""
+    state, log = state_of(directory, file_store()), Log()
+    assert state.is_of(FILE, "first")
+    state.attach(RecordContext(), log.writer)
+    store: Any = state.store("file")
+    store.put("ann", 12)
+    state.update_offsets({FILE: 500})
+    state.commit()
+    state.close()
+    state = state_of(directory, file_store())
+    assert state.is_of(FILE, "first")
+    assert not state.is_of(FILE, "second")
+    assert "app-file-changelog was deleted and created anew since store file was filled from it" in caplog.text
+    state.forget([FILE])
+    state.close()
+    state = state_of(directory, file_store())
+    assert state.restore_position(FILE) == BEGINNING
+    assert state.is_of(FILE, "second")
+    state.close()
+    state = state_of(directory, file_store())
+    assert state.is_of(FILE, "second")
+    state.close()
+
+
+def test_position_of_a_store_with_files_of_its_own_is_believed_when_no_id_was_noted(directory: StateDirectory) -> None:
+    state, log = state_of(directory, file_store()), Log()
+    state.attach(RecordContext(), log.writer)
+    state.update_offsets({FILE: 500})
+    state.commit()
+    state.close()
+    state = state_of(directory, file_store())
+    assert state.is_of(FILE, "any")
+    assert state.restore_position(FILE) == 501
+    state.close()
+
+
+def test_id_that_cannot_be_noted_is_a_warning(
+    directory: StateDirectory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: Any, **options: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    state = state_of(directory, file_store())
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", full)
+        assert state.is_of(FILE, "first")
+    assert "cannot note the id of topic app-file-changelog" in caplog.text
     state.close()
 
 

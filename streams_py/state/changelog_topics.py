@@ -71,7 +71,7 @@ class ChangelogTopics:
             os.replace(f"{path}.tmp", path)
         except OSError as error:
             _logger.warning(
-                "task %s: cannot note the id of topic %s, so nobody will notice when it is deleted and created anew: %s",
+                "task %s: cannot note the id of topic %s, so nobody notices if it is deleted and created anew: %s",
                 self._task_id,
                 topic,
                 error,

@@ -336,30 +336,33 @@ def test_exit_of_the_program_asked_for_while_caches_are_flushed_at_the_end_leave
     assert offsets(world) == {}
 
 
+class ExitingForOneKey(Processor[bytes, int, bytes, bytes]):
+    """Somebody calls sys.exit() for some records."""
+
+    def process(self, record: Record[bytes, int]) -> None:
+        if record.key == b"exit":
+            raise SystemExit(3)
+
+
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
-@pytest.mark.parametrize("exits", ["revoked", "staying"])
-def test_exit_of_the_program_asked_for_while_tasks_are_revoked_ends_the_thread_not_the_membership(
-    world: World, tmp_path: Path, guarantee: str, exits: str
+@pytest.mark.parametrize("exiting", [0, 1], ids=["of what is revoked", "of what stays"])
+def test_exit_of_the_program_asked_for_in_a_revocation_ends_the_thread_and_not_the_membership(
+    world: World, tmp_path: Path, guarantee: str, exiting: int
 ) -> None:
     builder = StreamsBuilder()
     stream = builder.stream("in", key=serdes.BYTES, value=serdes.BYTES)
-    stream.group_by_key().count(store="counts").to_stream().process(ExitingAtOnce)
+    stream.group_by_key().count(store="counts").to_stream().process(ExitingForOneKey)
     options = {"statestore_cache_max_bytes": 1 << 20, "processing_guarantee": guarantee}
     steps = Steps(world, builder.build(), tmp_path, **options)
     steps.run(BOTH)
-    world.write("in", b"a", partition=0 if exits == "revoked" else 1)
-    steps.turn()
-    steps.membership.round({B: [tp("in-1")]})  # on the membership's own thread: what it raises ends heartbeats
-    if exits == "revoked" or guarantee == "exactly_once_v2":
-        with pytest.raises(StreamsError, match=r"sys.exit\(3\) was called"):
-            steps.turn()
-    else:
-        with pytest.raises(SystemExit):  # at the next commit, on the stream thread
-            for _ in range(3):
-                world.clock.advance(1_001)
-                steps.turn()
-    assert offsets(world) == {}
-    steps.end()
+    for partition in (0, 1):
+        world.write("in", b"a", partition=partition, key=b"exit" if partition == exiting else b"other")
+    steps.turn(2)
+    steps.membership.round({B: [tp("in-1")]})  # on the membership's own thread, which also sends the heartbeats
+    with pytest.raises(StreamsError, match=r"sys.exit\(3\) was called"):
+        steps.turn()
+    own_is_committed = guarantee == "at_least_once" and exiting == 1
+    assert offsets(world) == ({tp("in-0"): 1} if own_is_committed else {})
 
 
 def test_client_hears_of_a_thread_that_ends_whatever_its_end_meets(world: World, steps: Steps) -> None:

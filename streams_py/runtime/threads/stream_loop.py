@@ -287,6 +287,8 @@ class StreamLoop:
     def _shares(self, tasks: Sequence[ActiveTask]) -> tuple[Sequence[ActiveTask], int]:
         """Which tasks may take how many records now. They take turns when there is not room for one of each."""
         n, room, count = self._pace.n, self._flush_room(), len(tasks)
+        if not room and not any(task.commit_needed for task in tasks):
+            room = 1  # what processors put when they began is flushed with the first record after it
         if room >= n * count:
             return tasks, n
         if room >= count:

@@ -11,6 +11,7 @@ import pytest
 from streams_py import StreamsBuilder, serdes
 from streams_py.errors import TaskCorruptedError
 from streams_py.ports import OffsetAndMetadata
+from streams_py.topology.stores import ValueAndTimestamp
 from streams_py.topology.topology import Topology
 from tests.unit.runtime.world import Steps, World, task, tp
 
@@ -88,7 +89,7 @@ def write_keys(world: World, first: int, count: int, partition: int = 0) -> None
 
 def work_until(world: World, steps: Steps, committed: dict[str, int]) -> None:
     """Turns of some ms, until so much is committed, or for ten seconds without slow nodes."""
-    for _ in range(5_000):
+    for _ in range(1_000):
         if all(world.committed.get(tp(at), OffsetAndMetadata(0, "")).offset == end for at, end in committed.items()):
             return
         steps.turn()
@@ -157,13 +158,29 @@ def test_slow_nodes_below_a_cache_do_not_keep_the_thread_from_polling_again_and_
     assert too_long <= 1
 
 
+def test_entries_without_a_record_do_not_keep_records_from_being_processed(tmp_path: Path) -> None:
+    """Processors may put something when they begin: nothing is to be committed then, and nothing flushes it."""
+    world = World(**{"in": 1, "out": 1, "app_counts_changelog": 1})
+    steps = Steps(
+        world, counting_above_slow(world, 3_000), tmp_path, commit_interval_ms=100, consumer_max_poll_interval_ms=10_000
+    )
+    steps.run(ONE)
+    write_keys(world, 0, 1)
+    work_until(world, steps, {"in-0": 1})
+    store = steps.parts.table.running()[0].store("counts")
+    for key in ("a", "b"):
+        store.put(key, ValueAndTimestamp(1, 0))
+    write_keys(world, 1, 1)
+    work_until(world, steps, {"in-0": 2})
+
+
 def test_quick_flushes_leave_the_commit_interval_as_it_is(tmp_path: Path) -> None:
     world = World(**{"in": 1, "out": 1, "app_counts_changelog": 1})
     steps = Steps(world, counting_above_slow(world, took_ms=0), tmp_path, commit_interval_ms=1_000)
     steps.run(ONE)
     for _ in range(3):
         world.diary.clear()
-        write_keys(world, 0, 5_000)
+        write_keys(world, 0, 1_000)
         steps.turn(8)
         assert not [entry for entry in world.diary if entry[0] == "commit"]
         world.clock.advance(1_001)

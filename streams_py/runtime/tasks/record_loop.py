@@ -33,6 +33,8 @@ __all__ = ["InputPositions", "RecordLoop"]
 NEVER_WAIT = -1
 """``max.task.idle.ms``: take whatever is buffered."""
 
+_SAMPLE_MS = 100
+
 _NONE: frozenset[TopicPartition] = frozenset()
 
 
@@ -78,8 +80,9 @@ class RecordLoop:
         self.enforced = 0
         """Records taken although a partition without records might have delivered an older one."""
         self.end_to_end: dict[str, Sampled] = {}
-        """By source node: how old records are, in ms, when they are taken. Only the first of each call of :meth:`run`
-        is looked at: its neighbours are about as old, and it would cost every record something."""
+        """By source node: how old records are, in ms, when they are taken. A sample: the first one of a call of
+        :meth:`run`, ten times per second. To look at each would cost every record something."""
+        self._sampled_ms = -_SAMPLE_MS
         self._only: RecordQueue | None = None  # the queue of a task that needs no choice
         self._heads: list[tuple[int, int, RecordQueue]] = []  # timestamp, number of the queue; a heap
         self._order: dict[TopicPartition, int] = {}
@@ -165,21 +168,26 @@ class RecordLoop:
     def run(self, max_records: int) -> int:
         """Process up to ``max_records`` records; how many were taken. A record that raises is not taken."""
         only = self._only
-        if only is not None:
-            if not only.buffer:
-                return 0
-            queue, timestamp_ms = only, only.buffer[0].timestamp()[1]
-        else:
-            if self._headless:
-                self._find_heads()  # nothing is added while this runs
-            if not self._heads:
-                return 0
-            timestamp_ms, _, queue = self._heads[0]
+        if only is None and self._headless:
+            self._find_heads()  # nothing is added while this runs
+        if not (self._heads if only is None else only.buffer):
+            return 0
         now_ms = self._clock.now_ms()
+        sample = None if 0 <= now_ms - self._sampled_ms < _SAMPLE_MS else self._next(only)
         taken = self._run_many(max_records) if only is None else self._run_one(only, max_records)
-        if taken and timestamp_ms >= 0:
-            self.end_to_end[queue.reader.node].add(now_ms - timestamp_ms, now_ms)
+        if taken and sample is not None:
+            self._sampled_ms = now_ms
+            node, timestamp_ms = sample
+            if timestamp_ms >= 0:
+                self.end_to_end[node].add(now_ms - timestamp_ms, now_ms)
         return taken
+
+    def _next(self, only: RecordQueue | None) -> tuple[str, int]:
+        """Source node and timestamp of the next record."""
+        if only is not None:
+            return only.reader.node, only.buffer[0].timestamp()[1]
+        timestamp_ms, _, queue = self._heads[0]
+        return queue.reader.node, timestamp_ms
 
     def _run_one(self, queue: RecordQueue, max_records: int) -> int:
         batch = list(islice(queue.buffer, max_records))

@@ -45,14 +45,16 @@ def topic(kit: Kit, name: str, topic: str) -> dict[str, float | str]:
 
 
 @pytest.mark.parametrize("is_measured", [False, True])
-def test_source_says_how_old_the_first_record_of_each_batch_is(is_measured: bool) -> None:
+def test_source_says_how_old_the_first_record_of_a_batch_is_ten_times_per_second(is_measured: bool) -> None:
     kit = Kit(topology(), is_measured=is_measured)
     now_ms = kit.clock.now_ms()
-    kit.add(record("a", at=now_ms - 500), record("b", at=now_ms - 9, offset=1), record("c", at=now_ms - 1, offset=2))
-    assert node(kit, "source").get("record-e2e-latency-avg") is None
-    assert kit.task.process(2) == 2
-    assert kit.task.process(2) == 1
-    assert kit.task.process(2) == 0
+    for offset, age_ms in enumerate((500, 400, 300, -99, 0)):
+        kit.add(record("v", at=now_ms - age_ms, offset=offset))
+    assert "record-e2e-latency-avg" not in node(kit, "source")
+    for count, later_ms in ((2, 0), (1, 99), (1, 1), (1, 0)):
+        kit.clock.advance(later_ms)
+        assert kit.task.process(count) == count
+    assert kit.task.process(1) == 0
     found = node(kit, "source")
     names = ("record-e2e-latency-avg", "record-e2e-latency-min", "record-e2e-latency-max")
     assert [found[name] for name in names] == [250.5, 1, 500]

@@ -170,12 +170,12 @@ def use_every_operation(client: Client) -> None:
     of_node.emitted("suppression-emit")
     of_node.emitted("window-aggregate-final-emit")
     of_node.emission_took("window-aggregate-final-emit", 3, client.world.clock.now_ms())
-    client.world.clock.advance(1001)
-    client.steps.turn()  # what was counted goes from the cache to the sink
 
 
 def test_every_figure_is_known_to_the_exporters_and_every_known_one_exists(client: Client) -> None:
     use_every_operation(client)
+    client.world.clock.advance(1001)
+    client.steps.turn()  # what was counted goes from the cache to the sink
     assert {(m.group, m.name) for m in client.measure()} == set(FAMILIES)
 
 

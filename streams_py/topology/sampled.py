@@ -25,7 +25,7 @@ class Extent(NamedTuple):
 
 class _Window(NamedTuple):
     began_ms: int
-    count: int
+    values: int
     total: float
     least: float
     most: float
@@ -54,5 +54,5 @@ class Sampled:
         recent = [w for w in self._windows if 0 <= now_ms - w.began_ms < _WINDOWS * _WINDOW_MS]
         if not recent:
             return None
-        average = sum(w.total for w in recent) / sum(w.count for w in recent)
+        average = sum(w.total for w in recent) / sum(w.values for w in recent)
         return Extent(average, min(w.least for w in recent), max(w.most for w in recent))

@@ -62,14 +62,14 @@ class Revocation:
                 if offsets:
                     others = self._take_along(revoked, offsets)
         except (Exception, SystemExit) as raised:  # caches are flushed into the application's code
-            error = raised if isinstance(raised, Exception) else StreamsError(f"sys.exit({raised.code!r}) was called")
+            problem = _problem(raised)
             offsets, self._failed = {}, True  # not flushed: nothing of them counts as committed
-            if self._committer.is_transactional and isinstance(error, BrokerUnavailableError):
-                self._deferred.add(TaskCorruptedError(f"revoked tasks not committed: {error}", {}))
-            elif isinstance(error, BrokerUnavailableError):
-                _log.warning("%s: revoked tasks not flushed, so not committed: %s", self._name, error)
+            if self._committer.is_transactional and isinstance(problem, BrokerUnavailableError):
+                self._deferred.add(TaskCorruptedError(f"revoked tasks not committed: {problem}", {}))
+            elif isinstance(problem, BrokerUnavailableError):
+                _log.warning("%s: revoked tasks not flushed, so not committed: %s", self._name, problem)
             else:
-                self._deferred.add(error)
+                self._deferred.add(problem)
         self._revoked, self._others = revoked, others
         return offsets
 
@@ -84,8 +84,7 @@ class Revocation:
         except BrokerUnavailableError as error:
             _log.warning("%s: tasks that stay are not flushed, so not committed yet: %s", self._name, error)
         except (Exception, SystemExit) as raised:
-            error = raised if isinstance(raised, Exception) else StreamsError(f"sys.exit({raised.code!r}) was called")
-            self._deferred.add(error)
+            self._deferred.add(_problem(raised))
         else:
             return others
         return []
@@ -119,3 +118,8 @@ class Revocation:
         for task in revoked:
             self._deferred.attempt(task.suspend)
             self._events.ended("suspended", task.id, is_active=True)
+
+
+def _problem(raised: Exception | SystemExit) -> Exception:
+    """What the loop is to raise: an exit would end the membership's thread, on which a rebalance waits for this."""
+    return raised if isinstance(raised, Exception) else StreamsError(f"sys.exit({raised.code!r}) was called")

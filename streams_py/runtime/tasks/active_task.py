@@ -194,6 +194,10 @@ class ActiveTask(Task):
         """Buffer records of one input partition, in offset order."""
         self._loop.add(partition, records)
 
+    def sample_next(self) -> None:
+        """Look at how old the next record is."""
+        self._loop.samples_next = True
+
     def start_again_at(self, partition: TopicPartition) -> None:
         """The log of a partition is not what it was: its records may have any offset."""
         self._loop.start_again_at(partition)

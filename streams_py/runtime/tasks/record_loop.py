@@ -33,8 +33,6 @@ __all__ = ["InputPositions", "RecordLoop"]
 NEVER_WAIT = -1
 """``max.task.idle.ms``: take whatever is buffered."""
 
-_SAMPLE_MS = 100
-
 _NONE: frozenset[TopicPartition] = frozenset()
 
 
@@ -80,9 +78,9 @@ class RecordLoop:
         self.enforced = 0
         """Records taken although a partition without records might have delivered an older one."""
         self.end_to_end: dict[str, Sampled] = {}
-        """By source node: how old records are, in ms, when they are taken. A sample: the first one of a call of
-        :meth:`run`, ten times per second. To look at each would cost every record something."""
-        self._sampled_ms = -_SAMPLE_MS
+        """By source node: how old records are, in ms, when they were taken. A sample, of the first record of a call of
+        :meth:`run`: to look at each, or at a clock each time, would cost every record something."""
+        self.samples_next = True
         self._only: RecordQueue | None = None  # the queue of a task that needs no choice
         self._heads: list[tuple[int, int, RecordQueue]] = []  # timestamp, number of the queue; a heap
         self._order: dict[TopicPartition, int] = {}
@@ -172,13 +170,13 @@ class RecordLoop:
             self._find_heads()  # nothing is added while this runs
         if not (self._heads if only is None else only.buffer):
             return 0
-        now_ms = self._clock.now_ms()
-        sample = None if 0 <= now_ms - self._sampled_ms < _SAMPLE_MS else self._next(only)
+        sample = self._next(only) if self.samples_next else None
         taken = self._run_many(max_records) if only is None else self._run_one(only, max_records)
         if taken and sample is not None:
-            self._sampled_ms = now_ms
+            self.samples_next = False
             node, timestamp_ms = sample
             if timestamp_ms >= 0:
+                now_ms = self._clock.now_ms()
                 self.end_to_end[node].add(now_ms - timestamp_ms, now_ms)
         return taken
 

@@ -44,6 +44,8 @@ _LAST_COMMIT_TIMEOUT_MS = 10_000
 _LAST_CALLS_MS = 2_000
 """How long a shutdown waits for asynchronous calls to end before it cancels them."""
 _UPDATER_CLOSE_MS = 5_000
+_SAMPLE_MS = 100
+"""How often it is looked how old the records are that tasks take."""
 _COMMIT_BACKOFF_MS = 100
 """Pause after a commit that was not taken: each try flushes the caches and the producer."""
 
@@ -93,6 +95,7 @@ class StreamLoop:
         self._turned_ms = clock.monotonic_ms()
         self._idle = True  # nothing was processed in the last turn
         self._first_to_work = 0  # when tasks take turns
+        self._next_sample_ms = 0
 
     def run(self) -> None:
         """Join the group, and work until a shutdown is asked for or something fails."""
@@ -201,6 +204,10 @@ class StreamLoop:
         clock, control = self._clock, self._control
         began_ms = clock.monotonic_ms()
         try:
+            if began_ms >= self._next_sample_ms:
+                self._next_sample_ms = began_ms + _SAMPLE_MS
+                for task in tasks:
+                    task.sample_next()
             working, n = self._shares(tasks)
             for task in working:
                 taken, is_cut = self._process(task, n, began_ms + _TURN_MAX_MS)

@@ -138,6 +138,17 @@ def test_records_of_nodes_are_counted_with_debug_only(client: Client, tmp_path: 
     assert not any(m.group == "stream-task-metrics" and m.name == "process-total" for m in quiet.measure())
 
 
+def test_age_of_records_is_looked_at_ten_times_per_second(tmp_path: Path) -> None:
+    client = Client(tmp_path)
+    client.work()
+    for later_ms, age_ms in ((99, 700), (1, 40), (1, 800)):
+        client.world.clock.advance(later_ms)
+        client.world.log.produce("in", b"v", b"k", 0, None, client.world.clock.now_ms() - age_ms, None)
+        client.steps.turn()
+    found = {m.name: m.value for m in client.measure() if m.name.startswith("record-e2e-latency")}
+    assert found == {"record-e2e-latency-avg": 20, "record-e2e-latency-min": 0, "record-e2e-latency-max": 40}
+
+
 class OfOtherKinds:
     """What only windows, sessions and stores that are restored do."""
 

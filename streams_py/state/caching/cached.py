@@ -82,8 +82,10 @@ class CachedStore(KeyValueOperations[K, V, S]):
         cache: RecordCache,
         *,
         keeps_what_is_read: bool = True,
+        entry_bytes: int = ENTRY_BYTES,
     ) -> None:
-        """``keeps_what_is_read``: also what a read finds below becomes an entry, clean."""
+        """``keeps_what_is_read``: also what a read finds below becomes an entry, clean. ``entry_bytes``: counted per
+        entry besides what is in it."""
         codec = below.codec
         self.codec = codec
         self._below = below
@@ -94,6 +96,7 @@ class CachedStore(KeyValueOperations[K, V, S]):
         self._flushing = False
         self._outlives = isinstance(below.content, SuppliedBytes)  # an entry here, what is dropped below
         self._keeps_what_is_read = keeps_what_is_read
+        self._entry_bytes = entry_bytes
         self._thread = get_ident()
         self._entries: dict[Any, Entry] = {}
         self._dirty: dict[Any, None] = {}
@@ -315,7 +318,7 @@ class CachedStore(KeyValueOperations[K, V, S]):
             self.evict()
 
     def _size(self, at: Any, value_bytes: int, topic: str | None, headers: Headers) -> int:
-        size: int = ENTRY_BYTES + value_bytes
+        size: int = self._entry_bytes + value_bytes
         if self._key_size is not None:
             size += self._key_size
         else:

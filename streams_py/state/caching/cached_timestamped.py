@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from streams_py.state.caching.cache import RecordCache, encoded_length
-from streams_py.state.caching.cached import CachedStore, Entry
+from streams_py.state.caching.cached import ENTRY_BYTES, CachedStore, Entry
 from streams_py.state.codec import TIMESTAMP_BYTES, timestamp_of
 from streams_py.state.key_value import TimestampedStore
 from streams_py.topology.nodes import RecordContext
@@ -34,8 +34,9 @@ class CachedTimestampedStore(CachedStore[K, V, "ValueAndTimestamp[V]"]):
         cache: RecordCache,
         *,
         keeps_what_is_read: bool = True,
+        entry_bytes: int = ENTRY_BYTES,
     ) -> None:
-        super().__init__(below, context, cache, keeps_what_is_read=keeps_what_is_read)
+        super().__init__(below, context, cache, keeps_what_is_read=keeps_what_is_read, entry_bytes=entry_bytes)
         self._timestamped = below
 
     def get_parts(self, key: K) -> tuple[V, int] | None:

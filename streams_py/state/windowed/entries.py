@@ -210,6 +210,18 @@ class WindowedEntries(ABC, Generic[K, V, S]):
 
         def seen(held: list[tuple[bytes, Any]]) -> list[tuple[bytes, Any]]:
             """What Kafka Streams' iterator over its cache looks at, in its order; None: it looks further."""
+            if self.persistent and self.retention.holds_back and not reverse:
+                # Theirs is in the order of time, and comes to its end by looking at one more of the same segment.
+                rows = sorted(held, key=order)
+                last = last_ms // self._their_segment_ms
+                behind = [
+                    at for at, _ in rows if time_of(at) > last_ms and time_of(at) // self._their_segment_ms == last
+                ]
+                inside = [row for row in rows if first_ms <= time_of(row[0]) <= last_ms]
+                return [
+                    *((at, stored if is_chosen(at) else None) for at, stored in inside),
+                    *((at, None) for at in behind[:1]),
+                ]
             segment_ms = self._their_segment_ms if self.persistent else 1
             looked_at = [
                 (at, stored if is_chosen(at) else None) for at, stored in held if wanted is None or is_chosen(at)

@@ -8,6 +8,7 @@ from streams_py.errors import StateError
 from streams_py.serdes import BYTES
 from streams_py.state.bytes_store import BytesStore
 from streams_py.state.caching.cache import RecordCache
+from streams_py.state.caching.cached import ENTRY_BYTES
 from streams_py.state.caching.cached_plain import CachedPlainStore
 from streams_py.state.caching.cached_timestamped import CachedTimestampedStore
 from streams_py.state.codec import StoreCodec
@@ -54,7 +55,11 @@ def open_windowed(
         timestamped = TimestampedStore(builder.name, aging, places, context, persistent=on_disk, log=own_log)
         entries = timestamped
         if cache is not None:
-            entries = CachedTimestampedStore(timestamped, context, cache, keeps_what_is_read=False)
+            # Where Kafka Streams keeps windows in the order of time, its keys begin with one more byte.
+            entry_bytes = ENTRY_BYTES + (on_disk and retention.holds_back)
+            entries = CachedTimestampedStore(
+                timestamped, context, cache, keeps_what_is_read=False, entry_bytes=entry_bytes
+            )
         return TimestampedWindowStore(codec, entries, aging, layout, retention, context)
     if retention.keeps_duplicates:
         plain = PlainStore(builder.name, aging, places, context, persistent=on_disk, log=None)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from streams_py.serdes import INT64, JSON, STRING, list_of
+from streams_py.state.bytes_store import MemoryBytes
 from streams_py.state.caching.cache import RecordCache
 from streams_py.state.caching.cached_timestamped import CachedTimestampedStore
 from streams_py.state.open import open_store
@@ -275,29 +277,55 @@ def test_no_cache_is_made_when_the_budget_is_zero() -> None:
     assert not store.is_cached
 
 
-def test_reading_windows_of_all_keys_counts_as_use_also_of_those_that_are_passed_over() -> None:
-    builder = StoreBuilder(
-        "windows",
-        StoreKind.TIMESTAMPED_WINDOW,
-        STRING,
-        INT64,
-        persistent=False,
-        caching=True,
-        windows=WindowRetention.of(1000, 10, step_ms=10),
-    )
-    flushed: list[bytes] = []
-    store: Any = open_store(
+WINDOWS = StoreBuilder(
+    "windows",
+    StoreKind.TIMESTAMPED_WINDOW,
+    STRING,
+    INT64,
+    caching=True,
+    windows=WindowRetention.of(1000, 10, step_ms=10),
+)
+HELD_BACK = replace(WINDOWS, windows=WindowRetention.of(1000, 10, step_ms=10, holds_back=True))
+
+
+def opened(builder: StoreBuilder, cache: RecordCache, flushed: list[bytes], *, on_disk: bool) -> Any:
+    return open_store(
         builder,
         application_id="app",
         context=RecordContext(),
-        cache=RecordCache(250),  # three entries
+        cache=cache,
         log=lambda key, value, timestamp: flushed.append(key[:1]),
+        disk=(lambda name: MemoryBytes()) if on_disk else None,
     )
-    for key, start in [("c", 0), ("b", 20), ("a", 10)]:
+
+
+@pytest.mark.parametrize(
+    ("builder", "on_disk", "size"),
+    [(WINDOWS, False, 82), (WINDOWS, True, 82), (HELD_BACK, False, 82), (HELD_BACK, True, 83)],
+)
+def test_windows_that_are_held_back_on_disk_count_the_first_byte_of_keys_in_the_order_of_time(
+    builder: StoreBuilder, on_disk: bool, size: int
+) -> None:
+    cache = RecordCache(1000)
+    store = opened(builder, cache, [], on_disk=on_disk)
+    store.put_value("a", 1, 0, 0)
+    store.put_value("b", 1, 10, 10)
+    assert cache.used_bytes == 2 * size
+    store.close()
+
+
+@pytest.mark.parametrize(("builder", "first", "kept"), [(WINDOWS, b"a", b"cde"), (HELD_BACK, b"c", b"bde")])
+def test_reading_windows_of_all_keys_counts_as_use_also_of_those_that_are_passed_over(
+    builder: StoreBuilder, first: bytes, kept: bytes
+) -> None:
+    flushed: list[bytes] = []
+    store = opened(builder, RecordCache(250), flushed, on_disk=builder is HELD_BACK)  # three entries
+    for key, start in [("c", 30), ("b", 20), ("a", 10)]:
         store.put_value(key, 1, start, start)
     assert [(window.key, window.start) for window, _ in store.fetch_all(10, 10)] == [("a", 10)]
-    store.put_value("d", 1, 30, 30)  # the order of use is that of time now
-    store.put_value("e", 1, 40, 40)
-    assert flushed[0] == b"c"
-    assert [at[8:9] for at, _ in store._cached.held_entries()] == [b"b", b"d", b"e"]
+    # The order of use is that of time now. Of windows that are held back only one more was looked at: b.
+    store.put_value("d", 1, 40, 40)
+    store.put_value("e", 1, 50, 50)
+    assert flushed[0] == first
+    assert b"".join(sorted(at[8:9] for at, _ in store._cached.held_entries())) == kept
     store.close()

@@ -389,7 +389,7 @@ def test_dashboard_asks_for_figures_that_exist() -> None:
     asked = {
         name for panel in panels for target in panel["targets"] for name in re.findall(r"kafka_\w+", target["expr"])
     }
-    assert len(panels) == 15
+    assert len(panels) == 16
     assert asked <= {family_name(*known) for known in FAMILIES}
     assert len(asked) > 15
 

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from confluent_kafka import Producer
 
 from docs.tools.pictures import Worker, rest
 from streams_py import TopicSpec, create_topics
+from tests.beside import beside
 from tests.browser.chromium import Chromium
 
 __all__ = ["take"]
@@ -69,13 +70,11 @@ def take(bootstrap: str, folder: Path) -> None:
     raise TimeoutError(f"the group was too fast for two pictures, {_ATTEMPTS} times")
 
 
-@contextmanager
-def _fed(bootstrap: str) -> Iterator[None]:
+def _fed(bootstrap: str) -> AbstractContextManager[None]:
     """Lines of the pages themselves, some hundreds a second, until the context is left."""
     lines = [line for page in sorted(_DOCS.rglob("*.md")) for line in page.read_text(encoding="utf-8").splitlines()]
-    ended = threading.Event()
 
-    def feed() -> None:
+    def feed(ended: threading.Event) -> None:
         producer = Producer({"bootstrap.servers": bootstrap})
         endless = itertools.cycle(lines)
         while not ended.wait(0.05):
@@ -84,13 +83,7 @@ def _fed(bootstrap: str) -> Iterator[None]:
             producer.poll(0)
         producer.flush(10)
 
-    thread = threading.Thread(target=feed)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+    return beside(feed)
 
 
 @contextmanager

@@ -13,7 +13,8 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from streams_py.clients import KafkaClients
 from streams_py.config import StreamsConfig
 from streams_py.ports import BEGINNING, RawRecord
 from streams_py.testing.broker import Broker, EmbeddedBroker
+from tests.beside import beside
 from tests.waiting import PATIENCE_S
 from tests.waiting import until as wait_until
 
@@ -306,12 +308,10 @@ def true_counts(lines: Sequence[str]) -> Counter[str]:
     return Counter(itertools.chain.from_iterable(line.split() for line in lines))
 
 
-@contextlib.contextmanager
-def steady_producer(application: Application, *, spacing_s: float) -> Iterator[None]:
+def steady_producer(application: Application, *, spacing_s: float) -> AbstractContextManager[None]:
     """Writes a record to every partition each ``spacing_s``, from a thread of its own."""
-    ended = threading.Event()
 
-    def run() -> None:
+    def run(ended: threading.Event) -> None:
         producer = application.clients.producer("steady")
         for number in itertools.count():
             if ended.is_set():
@@ -322,10 +322,4 @@ def steady_producer(application: Application, *, spacing_s: float) -> Iterator[N
             ended.wait(spacing_s)
         producer.close()
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+    return beside(run)

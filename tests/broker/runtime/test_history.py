@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from streams_py.testing.broker import Broker
+from tests.beside import beside
 
 from .history import Verdict, judge
 from .kit import Application, Instance, text, true_counts
@@ -43,26 +44,14 @@ class Numbered:
         assert self._producer.flush(60_000) == 0
         self._producer.check()
 
-    @contextlib.contextmanager
-    def writing(self, *, spacing_s: float) -> Iterator[None]:
+    def writing(self, *, spacing_s: float) -> contextlib.AbstractContextManager[None]:
         """A record per key each ``spacing_s``, from a thread of its own."""
-        ended, problems = threading.Event(), []
 
-        def run() -> None:
-            try:
-                while not ended.wait(spacing_s):
-                    self.write(1)
-            except BaseException as error:
-                problems.append(error)
+        def run(ended: threading.Event) -> None:
+            while not ended.wait(spacing_s):
+                self.write(1)
 
-        thread = threading.Thread(target=run)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
-        assert problems == []
+        return beside(run)
 
     def verdict(self) -> Verdict:
         seen = [((r.key() or b"").decode(), int(r.value() or b"-1")) for r in self._app.read()]

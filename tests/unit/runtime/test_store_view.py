@@ -22,6 +22,7 @@ from streams_py.runtime.queries.store_view import store_view
 from streams_py.runtime.states import State, ThreadState
 from streams_py.serdes import STRING
 from streams_py.state.queries import QueryableStoreType, ReadOnlyKeyValueStore
+from tests.beside import beside
 from tests.unit.runtime.world import Steps, World, copying, counting, task, tp
 from tests.waiting import PATIENCE_S
 
@@ -261,36 +262,25 @@ def test_readers_of_rocksdb_get_the_truth_or_a_retriable_error_while_tasks_come_
     for number in range(200):
         world.write("in", b"x", key=b"%03d" % number)
     reader.steps.turn(3)
-    problems: list[BaseException] = []
     answers: Counter[object] = Counter()
-    stop = threading.Event()
 
-    def read() -> None:
-        while not stop.is_set():
+    def read(ended: threading.Event) -> None:
+        while not ended.is_set():
             try:
                 view = reader.view(partition=0)
                 answers[view.get("007")] += 1
                 answers[len(list(view.range("000", "199")))] += 1
             except InvalidStateStoreError as error:
                 answers["retriable" if error.retriable else error] += 1
-            except BaseException as error:
-                problems.append(error)
-                return
 
-    threads = [threading.Thread(target=read) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for turn in range(12):
-        world.clock.advance(2000)
-        world.write("in", b"x", partition=1, key=b"other")
-        reader.steps.turn()
-        if turn % 3 == 0:
-            reader.steps.run({B: [tp("in-1")]})
-            reader.steps.run(BOTH)
-    stop.set()
-    for thread in threads:
-        thread.join(PATIENCE_S)
-    assert not problems
+    with beside(read, threads=2):
+        for turn in range(12):
+            world.clock.advance(2000)
+            world.write("in", b"x", partition=1, key=b"other")
+            reader.steps.turn()
+            if turn % 3 == 0:
+                reader.steps.run({B: [tp("in-1")]})
+                reader.steps.run(BOTH)
     assert set(answers) <= {1, 200, "retriable"}
     assert answers[1]
     reader.steps.close()

@@ -183,9 +183,9 @@ def test_read_entries_count_and_are_evicted_without_a_flush(shape: Shape, make_k
     assert kit.logged == []
 
 
-def test_stores_share_the_budget_and_the_one_that_is_written_evicts() -> None:
-    cache, context = RecordCache(200), RecordContext()
-    logged: list[tuple[str, bytes]] = []
+def two_stores(cache: RecordCache, logged: list[tuple[str, bytes]]) -> tuple[Any, Any]:
+    """Stores of one task that share a cache; what they log, with their names, "one" and "two"."""
+    context = RecordContext()
 
     def store(name: str) -> Any:
         builder = StoreBuilder(name, StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64, persistent=False, caching=True)
@@ -197,7 +197,12 @@ def test_stores_share_the_budget_and_the_one_that_is_written_evicts() -> None:
             log=lambda key, value, timestamp: logged.append((name, key)),
         )
 
-    one, two = store("one"), store("two")
+    return store("one"), store("two")
+
+
+def test_stores_share_the_budget_and_the_one_that_is_written_evicts() -> None:
+    cache, logged = RecordCache(200), list[tuple[str, bytes]]()
+    one, two = two_stores(cache, logged)
     one.put_value("a", 1, 1)
     one.put_value("b", 1, 1)
     two.put_value("c", 1, 1)
@@ -209,20 +214,8 @@ def test_stores_share_the_budget_and_the_one_that_is_written_evicts() -> None:
 
 
 def test_resize_takes_an_entry_of_each_store_in_turn() -> None:
-    cache, context = RecordCache(10_000), RecordContext()
-    logged: list[tuple[str, bytes]] = []
-
-    def store(name: str) -> Any:
-        builder = StoreBuilder(name, StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64, persistent=False, caching=True)
-        return open_store(
-            builder,
-            application_id="app",
-            context=context,
-            cache=cache,
-            log=lambda key, value, timestamp: logged.append((name, key)),
-        )
-
-    one, two = store("one"), store("two")
+    cache, logged = RecordCache(10_000), list[tuple[str, bytes]]()
+    one, two = two_stores(cache, logged)
     for key in "abcd":
         one.put_value(key, 1, 1)
     for key in "wxyz":

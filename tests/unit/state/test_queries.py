@@ -13,6 +13,7 @@ from streams_py.state.bytes_store import MemoryBytes, after_prefix
 from streams_py.state.open import Store
 from streams_py.state.queries import QueryableStoreType, ReadOnlyKeyValueStore
 from streams_py.topology.stores import StoreKind, ValueAndTimestamp
+from tests.beside import beside
 from tests.contract.stores.store_kit import SHAPES, Kit, Shape
 
 PLAIN = Shape(StoreKind.KEY_VALUE, persistent=False, caching=False)
@@ -105,23 +106,19 @@ def test_readers_never_fail_nor_go_back_in_time_while_the_owner_writes(
     keys = [f"{i:02}" for i in range(30)]
     for key in keys:
         kit.put(key, 0)
-    done = threading.Event()
     problems: list[str] = []
     store = face(kit)
 
-    def read() -> None:
+    def read(ended: threading.Event) -> None:
         seen = dict.fromkeys(keys, 0)
-        try:
-            while not done.is_set():
-                for key in keys:
-                    note(seen, key, store.get(key))
-                entries = list(store.all())
-                if [key for key, _ in entries] != keys:
-                    problems.append(f"scan of {len(entries)} keys")
-                for key, value in entries:
-                    note(seen, key, value)
-        except Exception as error:
-            problems.append(repr(error))
+        while not ended.is_set():
+            for key in keys:
+                note(seen, key, store.get(key))
+            entries = list(store.all())
+            if [key for key, _ in entries] != keys:
+                problems.append(f"scan of {len(entries)} keys")
+            for key, value in entries:
+                note(seen, key, value)
 
     def note(seen: dict[str, int], key: str, value: int | None) -> None:
         if value is None or value < seen[key]:
@@ -129,19 +126,12 @@ def test_readers_never_fail_nor_go_back_in_time_while_the_owner_writes(
         else:
             seen[key] = value
 
-    readers = [threading.Thread(target=read) for _ in range(2)]
-    for reader in readers:
-        reader.start()
-    try:
+    with beside(read, threads=2):
         for n in range(1, 150):
             for key in keys:
                 kit.put(key, n)
             if n % 7 == 0:
                 kit.store.flush_cache()
-    finally:
-        done.set()
-        for reader in readers:
-            reader.join(60)
     assert problems == []
 
 

@@ -12,15 +12,20 @@ from streams_py.ports import Membership, OffsetAndMetadata
 __all__ = ["PATIENCE_S", "commit", "until"]
 
 PATIENCE_S = 120.0
+_PAUSE_MIN_S, _PAUSE_MAX_S = 0.01, 0.5
 
 
 def until(condition: Callable[[], object], what: str, *, timeout_s: float = PATIENCE_S) -> None:
-    """Poll; AssertionError that says what did not happen."""
-    limit = time.monotonic() + timeout_s
+    """Poll; AssertionError that says what did not happen. What is looked at works on the same processors: looking
+    takes a third of the time at most."""
+    began = time.monotonic()
+    limit = began + timeout_s
     while not condition():
-        if time.monotonic() > limit:
+        looked = time.monotonic()
+        if looked > limit:
             raise AssertionError(f"not within {timeout_s:.0f} s: {what}")
-        time.sleep(0.01)
+        time.sleep(min(max(_PAUSE_MIN_S, 2 * (looked - began)), _PAUSE_MAX_S))
+        began = time.monotonic()
 
 
 def commit(member: Membership, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:

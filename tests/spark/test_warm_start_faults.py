@@ -13,8 +13,10 @@ from confluent_kafka import Producer
 from streams_py import State, StreamsBuilder, serdes
 from streams_py.spark.history import warm_start
 from streams_py.testing import TopologyTestDriver
-from tests.broker.runtime.conftest import java
+from streams_py.testing.broker.jars import kafka_jars
+from tests.broker.runtime.conftest import java_programs
 from tests.broker.runtime.java.state_programs import PROGRAMS, Input, portions
+from tests.broker.runtime.java_programs import STATE_WORKER, JavaPrograms
 from tests.broker.runtime.kit import Instance
 from tests.spark.conftest import Cluster
 from tests.spark.test_source_reads import read
@@ -24,7 +26,7 @@ from tests.waiting import until
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["app", "java"]  # fixtures
+__all__ = ["app", "java_programs"]  # fixtures
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(900)]
 
@@ -98,6 +100,7 @@ def test_abort_clears_up_after_an_application_that_was_started_too_early(app: Ap
 
 _JAVA = """
 from streams_py import State, StreamsBuilder, serdes
+from tests.broker.runtime.java_programs import STATE_WORKER, JavaPrograms
 from tests.broker.runtime.java.state_programs import PROGRAMS
 
 
@@ -109,9 +112,8 @@ def topology():
 
 
 @pytest.fixture
-def jvm(java: tuple[str, ...], tmp_path: Path) -> Iterator[Instance]:
-    worker = Path(__file__).parents[1] / "broker" / "runtime" / "java" / "StateWorker.java"
-    instance = Instance("java", {}, tmp_path / "java.log", (*java[:-1], str(worker)))
+def jvm(java_programs: JavaPrograms, tmp_path: Path) -> Iterator[Instance]:
+    instance = Instance("java", {}, tmp_path / "java.log", java_programs.command(STATE_WORKER, kafka_jars()))
     yield instance
     instance.close()
 

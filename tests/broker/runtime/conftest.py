@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,9 @@ from typing import Any
 import pytest
 
 from streams_py.testing.broker import Broker, NoBrokerError
-from streams_py.testing.broker.jars import java_path, kafka_jars
+from streams_py.testing.broker.jars import kafka_jars
 
+from .java_programs import JAVA_WORKER, JavaPrograms
 from .kit import Application
 
 
@@ -39,14 +39,16 @@ def own_broker(kafka_broker: Broker) -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="session")
-def java() -> tuple[str, ...]:
-    """The command that runs the Java worker from its source."""
+def java_programs(tmp_path_factory: pytest.TempPathFactory) -> JavaPrograms:
+    """Compiles members on Kafka Streams for the JVM."""
     try:
-        runtime, jars = java_path(), kafka_jars()
+        kafka_jars()
+        return JavaPrograms(tmp_path_factory.mktemp("java-programs"))
     except NoBrokerError as error:  # an address in STREAMS_PY_BOOTSTRAP, or Docker, on a machine without Java
-        pytest.skip(f"a Java member needs Java and Kafka's jars: {error}")
-    if shutil.which("javac") is None:
-        pytest.skip("a Java member is compiled from source: install a JDK, not only a JRE")
-    source = Path(__file__).with_name("JavaWorker.java")
-    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
-    return (runtime, "-Xmx256m", "-XX:+UseSerialGC", quiet, "-cp", f"{jars}/*", str(source))
+        pytest.skip(f"a Java member needs Java's compiler and Kafka's jars: {error}")
+
+
+@pytest.fixture(scope="session")
+def java(java_programs: JavaPrograms) -> tuple[str, ...]:
+    """The command that runs the Java worker."""
+    return java_programs.command(JAVA_WORKER, kafka_jars())

@@ -45,6 +45,12 @@ class WorkerProcess:
         return bool(self.lists)
 
 
+def _client() -> httpx.Client:
+    """For all requests: to make one reads all certificates of this machine. Each has a connection of its own; those
+    that are kept may end while a request is on its way."""
+    return httpx.Client(timeout=60, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
+
+
 @dataclass
 class Workers:
     """Workers by name. A worker that is started again has its old address, and its old lists unless told otherwise."""
@@ -55,6 +61,7 @@ class Workers:
     delay_ms: int = 5_000
     alive: dict[str, WorkerProcess] = field(default_factory=dict)
     _before: dict[str, WorkerProcess] = field(default_factory=dict)
+    _rest: httpx.Client = field(default_factory=_client)
 
     def start(self, name: str, mode: str = "static", **lists: str) -> WorkerProcess:
         """``lists``: ``connectors`` and ``tasks``, as texts with commas."""
@@ -110,6 +117,7 @@ class Workers:
         _append(self.folder / "jobs.log", f"killed {worker.process.pid} -\n")
 
     def close(self) -> None:
+        self._rest.close()
         for worker in self.alive.values():
             worker.process.send_signal(signal.SIGKILL)
             worker.process.wait(_END_S)
@@ -144,7 +152,7 @@ class Workers:
         def answered() -> bool:
             worker = self.alive[of] if of else next(iter(self.alive.values()))
             with contextlib.suppress(httpx.HTTPError):
-                answer = httpx.request(method, f"http://{worker.id}{path}", json=body, timeout=60, trust_env=False)
+                answer = self._rest.request(method, f"http://{worker.id}{path}", json=body)
                 if answer.status_code not in (409, 503):
                     answers.append(answer)
                 elif "already" in answer.text:

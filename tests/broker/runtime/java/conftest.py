@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from streams_py.testing.broker.jars import kafka_jars
+
+from ..java_programs import STATE_WORKER, JavaPrograms
 from ..kit import Instance
 
 
 @pytest.fixture(scope="module")
-def jvm(java: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+def jvm(java_programs: JavaPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     """One JVM for all tests; it runs applications on command."""
     folder = tmp_path_factory.mktemp("jvm")
-    command = (*java[:-1], str(Path(__file__).with_name("StateWorker.java")))
-    instance = Instance("java", {}, folder / "java.log", command)
+    instance = Instance("java", {}, folder / "java.log", java_programs.command(STATE_WORKER, kafka_jars()))
     yield instance
     instance.close()
     instance.process.stdout.close()  # type: ignore[union-attr]  # it is a pipe

@@ -13,6 +13,7 @@ import pytest
 
 from streams_py.testing.broker import NoBrokerError
 
+from ..java_programs import JAVA_WORKER, JavaPrograms
 from ..kit import PYTHON, Application, Instance, text, true_counts
 from .older_releases import VERSION_OF, streams_jars
 
@@ -59,13 +60,13 @@ def generations(python: Instance) -> dict[str, int]:
     return dict(python.status["generations"])
 
 
-def older(java: tuple[str, ...], release: str) -> tuple[str, ...]:
+def older(java_programs: JavaPrograms, release: str) -> tuple[str, ...]:
     """The command of a member of an older release."""
     try:
         jars = streams_jars(release)
     except NoBrokerError as error:
         pytest.skip(f"a member of Kafka Streams {release} needs its jars: {error}")
-    return tuple(f"{jars}/*" if part == java[java.index("-cp") + 1] else part for part in java)
+    return java_programs.command(JAVA_WORKER, jars)
 
 
 @pytest.mark.parametrize("first", ["python", "java"])
@@ -78,12 +79,17 @@ def older(java: tuple[str, ...], release: str) -> tuple[str, ...]:
     ],
 )
 def test_group_rests_at_the_older_version_and_steps_up_when_its_last_member_is_gone(
-    application: Callable[..., Application], java: tuple[str, ...], first: str, release: str, exact: bool
+    application: Callable[..., Application],
+    java: tuple[str, ...],
+    java_programs: JavaPrograms,
+    first: str,
+    release: str,
+    exact: bool,
 ) -> None:
     app = application(num_standby_replicas=1, **({"processing_guarantee": "exactly_once_v2"} if exact else {}))
     group = Group(app)
     group.feed()
-    commands = {"python": PYTHON, "java": older(java, release)}
+    commands = {"python": PYTHON, "java": older(java_programs, release)}
     second = "java" if first == "python" else "python"
     members = {}
     for name in (first, second):
@@ -102,12 +108,12 @@ def test_group_rests_at_the_older_version_and_steps_up_when_its_last_member_is_g
 
 
 def test_members_of_three_versions_rest_in_one_group(
-    application: Callable[..., Application], java: tuple[str, ...]
+    application: Callable[..., Application], java_programs: JavaPrograms
 ) -> None:
     app = application(num_standby_replicas=1, partitions=6)
     group = Group(app)
     group.feed()
-    oldest, older_one = (app.start(release, command=older(java, release)) for release in VERSION_OF)
+    oldest, older_one = (app.start(release, command=older(java_programs, release)) for release in VERSION_OF)
     python = app.start("python")
     group.await_rest(python, oldest, older_one, rest_s=REST_S, version=6)
     oldest.kill()

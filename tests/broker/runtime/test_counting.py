@@ -1,4 +1,4 @@
-"""Half a million words counted by two and three processes, one of them killed and brought back."""
+"""Hundreds of thousands of words counted by two and three processes, one of them killed and brought back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_counts_are_exact_when_one_of_two_processes_is_killed_between_batches(
     application: Callable[..., Application],
 ) -> None:
     app = application()
-    lines = text(500_000, seed=1)
+    lines = text(200_000, seed=1)
     third = len(lines) // 3
     a = app.start("a")
     app.await_shared(a)
@@ -38,11 +38,11 @@ def test_no_word_is_missing_when_one_of_three_processes_is_killed_in_the_middle(
     application: Callable[..., Application],
 ) -> None:
     app = application(num_standby_replicas=1)
-    lines = text(500_000, seed=2)
+    lines = text(200_000, seed=2)
     a, b, c = app.start("a"), app.start("b"), app.start("c")
     app.await_shared(a, b, c)
     app.feed(lines[: len(lines) // 2])
-    app.until(lambda: sum(app.counts().values()) > 50_000, "counting to be under way")
+    app.until(lambda: sum(app.counts().values()) > 20_000, "counting to be under way")
     b.kill()
     app.feed(lines[len(lines) // 2 :])
     b = app.start("b")
@@ -52,4 +52,4 @@ def test_no_word_is_missing_when_one_of_three_processes_is_killed_in_the_middle(
     assert counted.keys() == expected.keys()
     assert all(counted[word] >= count for word, count in expected.items())
     extra = sum(counted.values()) - sum(expected.values())
-    assert extra < 100_000  # at most what was not committed yet at the kill, once
+    assert extra < 40_000  # at most what was not committed yet at the kill, once

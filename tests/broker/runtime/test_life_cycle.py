@@ -34,7 +34,7 @@ def test_threads_share_the_work_and_numbers_are_reused_when_threads_are_added_an
     application: Callable[..., Application],
 ) -> None:
     app = application(partitions=6, num_stream_threads=3, session_timeout_ms=LONG_MS)
-    lines = text(30_000)
+    lines = text(12_000)
     third = len(lines) // 3
     a = app.start("a")
     app.await_shared(a)

@@ -26,7 +26,7 @@ def test_counting_goes_on_without_loss_when_the_broker_was_away_for_longer_than_
 ) -> None:
     app = Application(own_broker, tmp_path, session_timeout_ms=4000)
     try:
-        lines = text(100_000)
+        lines = text(40_000)
         half = len(lines) // 2
         a, b = app.start("a"), app.start("b")
         app.await_shared(a, b)

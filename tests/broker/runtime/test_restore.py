@@ -123,11 +123,11 @@ def test_store_equals_its_changelog_when_the_process_was_killed_in_the_middle_of
     application: Callable[..., Application],
 ) -> None:
     app = application(commit_interval_ms=100)
-    lines = text(400_000)
+    lines = text(200_000)
     a = app.start("a")
     app.await_shared(a)
     app.feed(lines)
-    app.until(lambda: sum(app.counts().values()) > 50_000, "counting to be under way")
+    app.until(lambda: sum(app.counts().values()) > 20_000, "counting to be under way")
     a.kill()
     assert not app.caught_up()
     a = app.start("a")

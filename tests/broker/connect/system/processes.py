@@ -58,7 +58,7 @@ class Workers:
     broker: Broker
     folder: Path
     group: str
-    delay_ms: int = 5_000
+    delay_ms: int = 2_000
     alive: dict[str, WorkerProcess] = field(default_factory=dict)
     _before: dict[str, WorkerProcess] = field(default_factory=dict)
     _rest: httpx.Client = field(default_factory=_client)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import re
 from collections import defaultdict
@@ -76,6 +77,12 @@ def _text(nodeid: str) -> str:
     path, _, name = nodeid.partition("::")
     function = name.partition("[")[0].rpartition("::")[2]
     return f"{name} {_comments(path).get(function, '')}"
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests that are about to run are no garbage: it need not be looked for among them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -145,7 +145,7 @@ def secured_kafka_broker(request: pytest.FixtureRequest) -> Iterator[SecuredBrok
 def _running(request: pytest.FixtureRequest, *, nodes: int) -> Iterator[Broker]:
     from streams_py.testing import broker
 
-    running = broker.find_broker(nodes=nodes)
+    running = broker.find_broker(nodes=nodes, on_jvm=lambda: broker.JvmBroker(nodes=nodes, for_minutes=True))
     request.config.stash[_STATE].labels.add(running.capabilities.label)
     try:
         yield running

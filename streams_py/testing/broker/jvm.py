@@ -52,7 +52,8 @@ def consecutive_ports(nodes: int, first: int) -> dict[int, Ports]:
 
 
 class JvmCluster:
-    """A cluster whose nodes keep everything in ``folder``; 1 or 3 nodes. ``settings`` are further ones of each node."""
+    """A cluster whose nodes keep everything in ``folder``; 1 or 3 nodes. ``settings`` are further ones of each node.
+    ``for_minutes``: for tests; it starts with less work, and does much work more slowly."""
 
     def __init__(
         self,
@@ -61,8 +62,10 @@ class JvmCluster:
         heap: str = "512m",
         ready_timeout_ms: int = 180_000,
         settings: Mapping[str, object] | None = None,
+        for_minutes: bool = False,
     ) -> None:
         self.folder = folder.resolve()
+        self._for_minutes = for_minutes
         self._heap = heap
         self._settings = dict(settings or {})
         self._ready_timeout_ms = ready_timeout_ms
@@ -152,7 +155,7 @@ class JvmCluster:
 
         try:
             for node in nodes:
-                started[node] = node.launch(java, classpath, self._heap)
+                started[node] = node.launch(java, classpath, self._heap, for_minutes=self._for_minutes)
             wait_until_ready(
                 [node.address for node in nodes],
                 nodes=expected_nodes,
@@ -209,11 +212,12 @@ class NodesOnJvm:
 
 
 class JvmBroker(NodesOnJvm):
-    """A :class:`~streams_py.testing.broker.interface.Broker` for tests: temporary folder, free ports, gone at exit."""
+    """A :class:`~streams_py.testing.broker.interface.Broker` for tests: temporary folder, free ports, gone at exit.
+    ``for_minutes`` as :class:`JvmCluster` has it."""
 
-    def __init__(self, *, nodes: int = 1, heap: str = "512m") -> None:
+    def __init__(self, *, nodes: int = 1, heap: str = "512m", for_minutes: bool = False) -> None:
         self._folder = TemporaryFolder("streams-py-kafka-")
-        self._cluster = JvmCluster(self._folder.path, heap=heap)
+        self._cluster = JvmCluster(self._folder.path, heap=heap, for_minutes=for_minutes)
         self._folder.end = lambda: self._cluster.end(hard=True)  # the data goes anyway: no time for a clean stop
         try:
             self._cluster.start(free_ports(nodes))

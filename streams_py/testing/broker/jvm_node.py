@@ -31,6 +31,7 @@ _LOGS = tuple(
         "dateTimeFormat": "yyyy-MM-dd HH:mm:ss.SSS",
     }.items()
 )
+_FIRST_COMPILER = ("-XX:TieredStopAtLevel=1",)
 _LISTS = ("listeners", "advertised.listeners", "listener.security.protocol.map")
 
 
@@ -109,7 +110,7 @@ class JvmNode:
     def format_command(self, java: str, classpath: str, cluster_id: str) -> list[str]:
         """Command that prepares the data folder (KRaft needs that once)."""
         return [
-            java, "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *_LOGS, "-cp", classpath,
+            java, "-Xmx128m", *_FIRST_COMPILER, "-XX:+UseSerialGC", *_LOGS, "-cp", classpath,
             "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self.settings_file),
         ]  # fmt: skip
 
@@ -117,12 +118,14 @@ class JvmNode:
     def is_formatted(self) -> bool:
         return (self.data_folder / "meta.properties").exists()
 
-    def launch(self, java: str, classpath: str, heap: str) -> subprocess.Popen[bytes]:
-        """Start the process; it survives this one, unlike a Ctrl-C in this terminal would let it."""
+    def launch(self, java: str, classpath: str, heap: str, *, for_minutes: bool = False) -> subprocess.Popen[bytes]:
+        """Start the process; it survives this one, unlike a Ctrl-C in this terminal would let it. ``for_minutes``: it
+        will not live long enough for what the JVM's second compiler gains to be worth its time."""
+        compilers = _FIRST_COMPILER if for_minutes else ()
         with self.log_file.open("ab") as log:
             process = subprocess.Popen(
                 [
-                    java, f"-Xmx{heap}", "-XX:+UseSerialGC", *_LOGS, "-cp", classpath,
+                    java, f"-Xmx{heap}", "-XX:+UseSerialGC", *compilers, *_LOGS, "-cp", classpath,
                     "kafka.Kafka", str(self.settings_file),
                 ],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=self.folder,

@@ -70,7 +70,7 @@ class SecuredBroker(NodesOnJvm):
             """Signs certificates that the broker does not trust."""
             ports = free_ports(1 + len(DOORS))
             doors = {door: ports[2 + number].broker for number, door in enumerate(DOORS)}
-            self._cluster = JvmCluster(folder, settings=self._settings(doors))
+            self._cluster = JvmCluster(folder, settings=self._settings(doors), for_minutes=True)
             self._folder.end = lambda: self._cluster.end(hard=True)
             self._cluster.start({1: ports[1]})
         except BaseException:

@@ -38,7 +38,7 @@ class Fake:
         print("closed")
 
 broker.why_no_broker = lambda: None
-broker.find_broker = lambda nodes: Fake()
+broker.find_broker = lambda nodes, on_jvm: Fake()
 """
 
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from streams_py.testing.broker import container, jvm
+from streams_py.testing.broker import container, jvm, jvm_node
 from streams_py.testing.broker.container import container_settings
 from streams_py.testing.broker.interface import NoBrokerError
 from streams_py.testing.broker.jvm import JvmCluster, NodesOnJvm, consecutive_ports, free_ports
@@ -112,3 +112,24 @@ def test_port_of_somebody_else_is_refused_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(jvm.time, "sleep", lambda seconds: pytest.fail("waits"))
     with pytest.raises(NoBrokerError, match="taken"):
         JvmCluster(tmp_path).start(consecutive_ports(1, 9000))
+
+
+@pytest.mark.parametrize("for_minutes", [True, False])
+def test_second_compiler_of_the_jvm_is_left_out_when_a_node_lives_for_minutes(tmp_path, monkeypatch, for_minutes):
+    ports = free_ports(1)
+    cluster = JvmCluster(tmp_path, for_minutes=for_minutes)
+    commands = []
+
+    def popen(command, **_):
+        commands.append(command)
+        raise OSError("nothing is started")
+
+    monkeypatch.setattr(cluster, "_format", lambda *_: None)
+    monkeypatch.setattr(jvm, "java_path", lambda: "java")
+    monkeypatch.setattr(jvm, "kafka_jars", lambda version: tmp_path)
+    monkeypatch.setattr(jvm_node.subprocess, "Popen", popen)
+    with pytest.raises(OSError, match="nothing is started"):
+        cluster.start(ports)
+    (command,) = commands
+    assert ("-XX:TieredStopAtLevel=1" in command) == for_minutes
+    assert command[-1] == str(JvmNode(tmp_path, 1).settings_file)

@@ -15,16 +15,18 @@ PATIENCE_S = 120.0
 _PAUSE_MIN_S, _PAUSE_MAX_S = 0.01, 0.5
 
 
-def until(condition: Callable[[], object], what: str, *, timeout_s: float = PATIENCE_S) -> None:
+def until(
+    condition: Callable[[], object], what: str, *, timeout_s: float = PATIENCE_S, pause_s: float = _PAUSE_MIN_S
+) -> None:
     """Poll; AssertionError that says what did not happen. What is looked at works on the same processors: looking
-    takes a third of the time at most."""
+    takes a third of the time at most, and there are ``pause_s`` between two looks at least."""
     began = time.monotonic()
     limit = began + timeout_s
     while not condition():
         looked = time.monotonic()
         if looked > limit:
             raise AssertionError(f"not within {timeout_s:.0f} s: {what}")
-        time.sleep(min(max(_PAUSE_MIN_S, 2 * (looked - began)), _PAUSE_MAX_S))
+        time.sleep(max(pause_s, min(2 * (looked - began), _PAUSE_MAX_S)))
         began = time.monotonic()
 
 

@@ -209,7 +209,7 @@ class Operations:
             group = self._group()
             return not group["unassigned"] and len(group["workers"]) == len(self.workers.alive) and self._runs(group)
 
-        until(at_rest, "the group comes to rest")
+        until(at_rest, "the group comes to rest", pause_s=0.3)  # each look is work for the workers
         placement = self.workers.placement()
         assert {job: placement[job] for job in wanted} == wanted
         self._check_lists()

@@ -309,6 +309,14 @@ def test_store_of_a_join_keeps_all_values_of_a_time_in_order(persistent: bool) -
         assert [value for _, value in kit.store.fetch_between(b"k", 0, 20)] == [3, 1, 2]
 
 
+def test_numbers_of_the_values_of_a_join_begin_anew_after_the_largest() -> None:
+    with opened(StoreKind.WINDOW, False, keeps_duplicates=True) as kit:
+        kit.store._sequence = 2**31 - 2
+        for value in (1, 2):
+            kit.store.put(b"k", value, 12)
+        assert [entry.key[-4:] for entry in kit.logged] == [b"\x7f\xff\xff\xff", bytes(4)]
+
+
 def test_key_of_a_changelog_too_short_for_a_window_is_an_error() -> None:
     with opened(StoreKind.WINDOW, False) as kit, pytest.raises(InvalidStateStoreError, match="too short"):
         kit.store.restore([(b"short", b"v", 1)])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streams_py.errors import TopologyError
-from streams_py.serdes import STRING
+from streams_py.serdes import BYTES, STRING
 from streams_py.state.bytes_store import MemoryBytes
 from streams_py.state.codec import StoreCodec
 from streams_py.state.join_buffer import JoinBuffer
@@ -135,3 +135,13 @@ def test_record_without_a_key_does_not_wait_in_a_left_join() -> None:
 def test_names_of_topics_in_metadata_include_the_buffer() -> None:
     names: set[Any] = set(topology(persistent=False).metadata("app").subtopologies[0].changelogs)
     assert names == {"app-rows-store-changelog", "app-j-Buffer-changelog"}
+
+
+def test_numbers_of_waiting_records_begin_anew_after_the_largest() -> None:
+    logged: list[bytes] = []
+    context, codec = RecordContext(), StoreCodec("t", BYTES, BYTES)
+    buffer = JoinBuffer("b", MemoryBytes(), codec, context, persistent=False, log=lambda at, *_: logged.append(at))
+    context.timestamp, buffer._number = 5, 2**31 - 2
+    for value in (b"1", b"2"):
+        buffer.put(b"k", value)
+    assert [at[-4:] for at in logged] == [b"\x7f\xff\xff\xff", bytes(4)]

@@ -15,6 +15,9 @@ from streams_py.runtime.tasks.timestamps import (
     partition_time_if_invalid,
     wall_clock_time,
 )
+from streams_py.serdes import STRING
+from streams_py.testing.driver import TopologyTestDriver
+from streams_py.topology.dsl.builder import StreamsBuilder
 
 
 @pytest.mark.parametrize("extract", [fail_on_invalid_timestamp, log_and_skip_invalid, partition_time_if_invalid])
@@ -50,3 +53,12 @@ def test_resolve_extractor_takes_a_path() -> None:
 def test_resolve_extractor_names_the_key_when_the_value_is_no_extractor(given: object) -> None:
     with pytest.raises(ConfigError, match=r"default.timestamp.extractor"):
         resolve_extractor(given)
+
+
+def test_repartition_keeps_the_time_that_the_extractor_gave() -> None:
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    builder.stream("in").repartition(name="r").to("out")
+    config = {"default.timestamp.extractor": lambda key, value, time_ms, partition_time_ms: time_ms + 100}
+    with TopologyTestDriver(builder.build(), config) as driver:
+        driver.input_topic("in", key=STRING, value=STRING).send("k", "v", timestamp_ms=5)
+        assert driver.output_topic("out", key=STRING, value=STRING).read().timestamp == 105

@@ -278,11 +278,13 @@ def test_every_change_is_logged(shape: Shape, make_kit: Callable[..., Kit]) -> N
     kit.put("a", None, 30)
     kit.store.flush_cache()
     kit.put("x", None, 40)  # also when there was nothing
+    kit.store.delete("y")
     kit.store.flush_cache()
     kit.store.put_if_absent("b", kit.stored(9, 50))
     kit.store.flush_cache()
     one, two = (1).to_bytes(8, "big"), (2).to_bytes(8, "big")
-    assert kit.logged == [Logged(b"a", one, 10), Logged(b"b", two, 20), Logged(b"a", None, 30), Logged(b"x", None, 40)]
+    put = [Logged(b"a", one, 10), Logged(b"b", two, 20)]
+    assert kit.logged == [*put, *(Logged(key, None, at) for key, at in ((b"a", 30), (b"x", 40), (b"y", 40)))]
 
 
 @pytest.mark.parametrize("shape", LOGGED_SHAPES, ids=str)

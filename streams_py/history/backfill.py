@@ -81,3 +81,15 @@ class BackfillPlan:
                 f"{path} is the plan of a backfill that has begun on cluster {self.cluster}, and this is {cluster}; "
                 "name the other one with --bootstrap or --config, or another file with --plan"
             )
+
+    def check_archives(self, path: Path, given: Mapping[str, Any]) -> None:
+        """ConfigError when a topic is to be read from another folder than before; ``given`` as ``inputs``."""
+        for topic, found in sorted(given.items()):
+            before = self.inputs[topic]
+            if isinstance(found, str) and found != before:
+                where = before if isinstance(before, str) else "Kafka"
+                raise ConfigError(
+                    f"{path} is the plan of a backfill that has begun with {topic} from {where}, and this is {found}; "
+                    "give --input as it was, or name another file with --plan",
+                    key="--input",
+                )

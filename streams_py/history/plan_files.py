@@ -1,16 +1,22 @@
-"""The file of a plan: JSON, the old one or the new one whatever happens while it is written."""
+"""The file of a plan: JSON, the old one or the new one whatever happens while it is written.
+
+Two processes at work on one plan would undo each other's steps: one writes changelogs that the other one has deleted.
+So a process holds a lock as long as it works on it. The lock is the kernel's, which drops it with the process.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from streams_py.errors import ConfigError
 
-__all__ = ["save_plan"]
+__all__ = ["held", "save_plan"]
 
 
 def save_plan(path: Path, plan: Mapping[str, Any]) -> None:
@@ -20,5 +26,28 @@ def save_plan(path: Path, plan: Mapping[str, Any]) -> None:
         beside.write_text(json.dumps(plan, indent=1), encoding="utf-8")
         os.replace(beside, path)
     except OSError as error:
-        why = error.strerror
-        raise ConfigError(f"the plan {path} cannot be written ({why}); name another file with --plan") from None
+        raise _unwritable(path, error) from None
+
+
+@contextlib.contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Work on a plan alone, whether it is there already or not. ConfigError when another process is at work on it."""
+    # A file of its own, because saving replaces the plan's. It stays: the next process may be about to lock it.
+    try:
+        lock = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT)
+    except OSError as error:
+        raise _unwritable(path, error) from None
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(f"another process is at work on the plan {path}; end it, or wait until it ends") from None
+        except OSError:
+            pass  # this file system knows no locks
+        yield
+    finally:
+        os.close(lock)
+
+
+def _unwritable(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"the plan {path} cannot be written ({error.strerror}); name another file with --plan")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -89,15 +91,50 @@ def test_what_was_committed_before_a_task_broke_off_is_not_written_again(cluster
     assert (found["key"], found["timestamp_ms"], found["headers"]) == (b"k", 5, [{"key": "h", "value": b"1"}])
 
 
+def test_earlier_attempt_that_wrote_something_else_is_noticed(cluster: Cluster, options: Options) -> None:
+    topic = cluster.topic(1)
+    writing = Writing(options)
+    rows = [row(0, topic, 0, f"a{at}") for at in range(6)]
+    assert writing.write(batches(rows)) == [(0, 6, 0)]
+    others = [row(0, topic, 0, f"b{at}") for at in range(7)]
+    assert writing.write(batches(others)) == [(0, 1, 6)], "values may be made by chance"
+    for changed in (rows[:5], [row(0, topic, 0, "a0", 4), *others[1:]], [{**others[0], "key": b"l"}, *others[1:]]):
+        with pytest.raises(
+            StreamsError, match=r"the 7 records that an earlier attempt has written as sinks-.* are not"
+        ):
+            writing.write(batches(changed))
+    writing.await_seen(topic, [(0, row["value"]) for row in (*rows, others[6])])
+
+
+def test_two_attempts_at_once_write_every_record_once(cluster: Cluster, options: Options) -> None:
+    topic = cluster.topic(2)
+    writing = Writing(options)
+    rows = [row(source, topic, at % 2, f"{source}-{at}") for source in range(3) for at in range(40)]
+    together = threading.Barrier(2)
+
+    def attempt(_: int) -> StreamsError | None:
+        together.wait(30)
+        try:
+            writing.write(batches(rows))
+        except StreamsError as error:  # the other one has taken its place
+            return error
+        return None
+
+    with ThreadPoolExecutor(2) as both:
+        failures = list(both.map(attempt, range(2)))
+    assert None in failures, failures
+    writing.await_seen(topic, [(at, row["value"]) for at in range(2) for row in rows if row["partition"] == at])
+
+
 def test_an_attempt_that_was_replaced_writes_nothing_more(cluster: Cluster, options: Options) -> None:
     topic = cluster.topic(1)
     kafka = writer_options(options()).resolved()
     name = f"zombie-{os.getpid()}-{next(_numbers)}"
     old, new = (OnceWriter(kafka, name, TopicPartition(topic, 0), timeout_ms=30_000) for _ in range(2))
     try:
-        assert old.begin() == 0
+        assert old.begin() == (0, "")
         old.write(topic, 0, b"old", None, 1, None)
-        assert new.begin() == 0
+        assert new.begin() == (0, "")
         new.write(topic, 0, b"new", None, 1, None)
         new.commit(1)
         with pytest.raises(StreamsError):

@@ -207,7 +207,14 @@ class ConfluentAdmin:
     def committed_offsets(
         self, group: str, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, int | None]:
-        """Committed positions of a group; None where there is none. Waits for open transactions (KIP-447).
+        """Committed positions of a group; None where there is none. Waits for open transactions (KIP-447)."""
+        found: dict[TopicPartition, int | None] = dict.fromkeys(partitions)
+        return found | {at: position.offset for at, position in self._committed(group, partitions).items()}
+
+    def _committed(
+        self, group: str, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, confluent_kafka.TopicPartition]:
+        """The same as the client has them, without partitions that have none.
 
         Asked through a consumer that never joins. The admin client has a request for it, but librdkafka 2.16 crashes
         the process when a coordinator that moves or restarts refuses that request: it looks for the consumer group of a
@@ -244,11 +251,7 @@ class ConfluentAdmin:
                 if time.monotonic() >= deadline_s:
                     raise broker_away(self._bootstrap, doing, self._timeout_ms, refused.str())
                 time.sleep(_COORDINATOR_BACKOFF_S)
-        found: dict[TopicPartition, int | None] = dict.fromkeys(partitions)
-        for position in answer:
-            if position.offset >= 0:
-                found[TopicPartition(position.topic, position.partition)] = position.offset
-        return found
+        return {TopicPartition(at.topic, at.partition): at for at in answer if at.offset >= 0}
 
     def _reader_of(self, group: str) -> confluent_kafka.Consumer:
         """The consumer that reads a group's offsets; one is kept, applications ask for one group. Lock held."""

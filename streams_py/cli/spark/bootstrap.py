@@ -246,12 +246,15 @@ def _commit(file: Path, cluster: HistoryCluster, settings: Mapping[str, Any]) ->
 def _on_plan(
     file: Path, bootstrap: str | None, config: Path | None, interrupted: str = "interrupted; the same command goes on"
 ) -> Iterator[tuple[BootstrapPlan, HistoryCluster, dict[str, Any]]]:
-    """The plan of a warm start, its cluster and settings; errors are explained."""
+    """The plan of a warm start, held meanwhile, its cluster and settings; errors are explained."""
     with explained(interrupted):
         from streams_py.history.bootstrap import BootstrapPlan, check_cluster
+        from streams_py.history.plan_files import held
 
-        planned = BootstrapPlan.load(file)
-        settings = settings_from(bootstrap, planned.application_id, config)
-        with connected(settings) as cluster:
-            check_cluster(planned, cluster)
-            yield planned, cluster, settings
+        BootstrapPlan.load(file)  # nothing is left beside a file that is none
+        with held(file):
+            planned = BootstrapPlan.load(file)
+            settings = settings_from(bootstrap, planned.application_id, config)
+            with connected(settings) as cluster:
+                check_cluster(planned, cluster)
+                yield planned, cluster, settings

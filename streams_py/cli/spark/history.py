@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 __all__ = ["add_to"]
 
 _BACKFILL_FILE: Final = Path("backfill.plan.json")
+_PROBE: Final = "_probe"
 
 
 def backfill(
@@ -88,7 +90,8 @@ def backfill(
 
       streams-py backfill app.py --sinks --application-id word-count
     """
-    with explained("interrupted; the same command goes on" if sinks else "interrupted"):
+    how_to_go_on = "interrupted; the same command goes on" if sinks else "interrupted"
+    with explained(how_to_go_on), contextlib.ExitStack() as until_the_end:
         if (out is None) == (not sinks):
             raise ConfigError("say where outputs go: --out FOLDER, or --sinks for their topics")
         settings = settings_from(bootstrap, application_id, config, "backfill")
@@ -98,6 +101,9 @@ def backfill(
         say_frozen(built_topology(what, settings))
         planned = None
         if sinks:
+            from streams_py.history.plan_files import held
+
+            until_the_end.enter_context(held(file))
             planned = _backfill_plan(
                 file,
                 what,
@@ -174,8 +180,9 @@ def _check_allowed(
 
 
 def _check_new(spark: SparkSession, out: str, what: str, settings: Mapping[str, Any], more: Sequence[str]) -> None:
-    """ConfigError when there are outputs already: better now than when everything is done."""
+    """ConfigError when there are outputs already, or cannot be any: better now than when everything is done."""
     from streams_py.history.plan import sinks_of
+    from streams_py.spark.failures import sentence_of
     from streams_py.spark.files import Folder
 
     folder = Folder(spark, out)
@@ -183,6 +190,13 @@ def _check_new(spark: SparkSession, out: str, what: str, settings: Mapping[str, 
     for topic in sorted({*sinks, *more}):
         if folder.exists(topic):
             raise ConfigError(f"--out: {folder.path(topic)} exists; name another folder, or delete it", key="--out")
+    is_new = not folder.exists()
+    try:
+        folder.write_text("", _PROBE)
+        folder.remove(*(() if is_new else (_PROBE,)))
+    except Exception as error:  # of Hadoop's file systems
+        why = sentence_of(error)
+        raise ConfigError(f"--out: {out} cannot be written ({why}); name another folder", key="--out") from error
 
 
 def _backfill_plan(
@@ -211,6 +225,7 @@ def _backfill_plan(
     with connected(settings) as cluster:
         if planned is not None:
             planned.check(file, fingerprint, application_id, until, cluster.id())
+            planned.check_archives(file, sources)
             return planned
         # What is refused is refused before anything is begun.
         counts = sink_counts(topology, application_id, cluster.partition_counts(), outputs)
@@ -294,6 +309,8 @@ def diff(
         last_ms = None if last is None else _duration_ms(last)
         if report is not None and not report.parent.is_dir():  # better now than when everything is done
             raise ConfigError(f"--report {report}: there is no folder {report.parent}; make it", key="--report")
+        if report is not None and report.is_dir():
+            raise ConfigError(f"--report {report} is a folder; name a file", key="--report")
         for what in (old, new):
             _check_allowed(what, settings, outputs, side_effects=side_effects, global_tables=global_tables)
             say_frozen(built_topology(what, settings))

@@ -2,7 +2,8 @@
 
 The outputs of a task are a fixed sequence: they lie in files before the first one is written. So a Spark task that is
 repeated, on whatever machine, takes the place of the attempt before, leaves out what that one has committed, and goes
-on. See :mod:`streams_py.adapters.confluent.bulk.once_writer`.
+on. So does a task of another run over the same input, which makes the same sequence; where it does not, it is refused.
+See :mod:`streams_py.adapters.confluent.bulk.once_writer`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.adapters.confluent.bulk.once_writer import OnceWriter
@@ -95,7 +97,7 @@ def once_kernel(
                             done.append(sequence.end())
                         place = TopicPartition(part.column("topic")[0].as_py(), 0)
                         writer = OnceWriter(kafka, names[source], place, timeout_ms=options.flush_timeout_ms)
-                        sequence = _Sequence(source, writer, transaction_records)
+                        sequence = _Sequence(source, names[source], writer, transaction_records)
                     sequence.add(part)
             if sequence is not None:
                 done.append(sequence.end())
@@ -122,45 +124,66 @@ def _by_source(batch: Any) -> Iterator[tuple[int, Any]]:
 
 
 class _Sequence:
-    """The outputs of one task on their way."""
+    """The outputs of one task on their way.
 
-    def __init__(self, source: int, writer: OnceWriter, transaction_records: int) -> None:
+    With each commit goes a sum over places, keys and timestamps of all records so far. So an attempt in another process
+    knows whether what it leaves out is what was written: the input may have been compacted since, or be another one.
+    Values do not count: functions may put the time of day into them, and the records are the same all the same.
+    """
+
+    def __init__(self, source: int, name: str, writer: OnceWriter, transaction_records: int) -> None:
         self.source = source
+        self._name = name
         self._writer = writer
         self._records_max = transaction_records
-        self._seen = self._records = self._bytes = 0
+        self._seen = self._sum = self._records = self._bytes = 0
         try:
-            self._skipped = writer.begin()
+            self._skipped, self._sum_of_skipped = writer.begin()
         except BaseException:
             writer.close()
             raise
 
     def add(self, rows: Any) -> None:
         """Write rows, but for those that an earlier attempt has written."""
-        left_out = min(max(self._skipped - self._seen, 0), rows.num_rows)
-        self._seen += left_out
-        columns = [rows.column(name).slice(left_out).to_pylist() for name in _COLUMNS[1:]]
-        write = self._writer.write
+        columns = [rows.column(name).to_pylist() for name in _COLUMNS[1:]]
+        write, skipped = self._writer.write, self._skipped
         for topic, partition, value, key, timestamp_ms, headers in zip(*columns, strict=True):
+            self._sum = crc32(key or b"", crc32(f"{topic} {partition} {timestamp_ms} ".encode(), self._sum))
+            self._seen += 1
+            if self._seen <= skipped:
+                if self._seen == skipped and self._sum_of_skipped not in ("", self._summed()):
+                    raise self._is_another()
+                continue
             given = [(header["key"], header["value"]) for header in headers] if headers else None
             write(topic, partition, value, key, None if timestamp_ms < 0 else timestamp_ms, given)
-            self._seen += 1
             self._records += 1
             self._bytes += len(value or b"") + len(key or b"")
             if self._records >= self._records_max or self._bytes >= _TRANSACTION_BYTES:
                 self._commit()
 
+    def _summed(self) -> str:
+        return f"{self._sum:08x}"
+
     def _commit(self) -> None:
-        self._writer.commit(self._seen)
+        self._writer.commit(self._seen, self._summed())
         self._records = self._bytes = 0
 
     def end(self) -> tuple[int, int, int]:
-        """Commit the rest: source, records written now, and those that were there already."""
+        """Commit the rest: source, records written now, and those that were there already. StreamsError when these are
+        not the beginning of what there is now."""
+        if self._skipped > self._seen:
+            raise self._is_another()
         if self._records:
             self._commit()
-        skipped = min(self._skipped, self._seen)
         self.close()
-        return self.source, self._seen - skipped, skipped
+        return self.source, self._seen - self._skipped, self._skipped
+
+    def _is_another(self) -> StreamsError:
+        return StreamsError(
+            f"the {self._skipped:,} records that an earlier attempt has written as {self._name} are not the first of "
+            "those to be written now: the input is not what it was (compacted, deleted, or another folder); give it as "
+            "it was, or begin anew with another plan, which writes everything"
+        )
 
     def close(self) -> None:
         self._writer.close()

@@ -14,7 +14,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.admin import ConfluentAdmin
 from streams_py.adapters.confluent.answers import offset_of, time_of, time_offset_of, topic_id_of, whole_partitions
 from streams_py.errors import BrokerUnavailableError, StreamsError
-from streams_py.ports import AdminError, AdminErrorKind
+from streams_py.ports import AdminError, AdminErrorKind, OffsetAndMetadata
 
 __all__ = ["LogAdmin"]
 
@@ -64,6 +64,11 @@ class LogAdmin(ConfluentAdmin):
             sorted(topics),
         )
         return {name: text for name, text in found.items() if isinstance(text, str)}
+
+    def committed_position(self, group: str, partition: TopicPartition) -> OffsetAndMetadata | None:
+        """The committed position of a group with the text beside it; None where there is none."""
+        found = self._committed(group, [partition]).get(partition)
+        return None if found is None else OffsetAndMetadata(found.offset, found.metadata or "")
 
     def log_starts(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         """First offsets that are still there."""

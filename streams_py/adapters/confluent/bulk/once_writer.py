@@ -39,10 +39,11 @@ class OnceWriter:
         settings = {**bulk_producer_settings(kafka, client_id=name), "transactional.id": name}
         self._producer = ConfluentTransactionalProducer(settings, epoch_sender=_none)
 
-    def begin(self) -> int:
-        """Fence whoever wrote this before; how many records are written already."""
+    def begin(self) -> tuple[int, str]:
+        """Fence whoever wrote this before; how many records are written already, and what that one has said of them."""
         self._producer.initialize(self._timeout_ms)
-        return self._admin.committed_offsets(self._name, [self._place])[self._place] or 0
+        found = self._admin.committed_position(self._name, self._place)
+        return (0, "") if found is None else (found.offset, found.metadata)
 
     def write(
         self,
@@ -62,13 +63,16 @@ class OnceWriter:
         stamp = -1 if timestamp_ms is None else timestamp_ms
         self._producer.produce(topic, value, key, partition, None, stamp, headers)
 
-    def commit(self, written: int) -> None:
-        """Everything that was queued becomes visible, and ``written`` is how many records of the sequence there are."""
+    def commit(self, written: int, said: str = "") -> None:
+        """Everything that was queued becomes visible, and ``written`` is how many records of the sequence there are;
+        ``said`` is for the next :meth:`begin`."""
         left = self._producer.flush(self._timeout_ms)
         self._producer.check()
         if left:
             raise StreamsError(f"{left} records of {self._name} were not acknowledged in {self._timeout_ms} ms")
-        self._producer.commit_transaction({self._place: OffsetAndMetadata(written, "")}, self._member, self._timeout_ms)
+        self._producer.commit_transaction(
+            {self._place: OffsetAndMetadata(written, said)}, self._member, self._timeout_ms
+        )
 
     def close(self) -> None:
         """Abort what is not committed, and close."""

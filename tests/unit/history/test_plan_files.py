@@ -1,0 +1,75 @@
+"""One process at a time works on a plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from streams_py.cli.spark.history import add_to
+from streams_py.errors import ConfigError
+from streams_py.history.backfill import BackfillPlan
+from streams_py.history.plan_files import held
+from tests.unit.history.test_bootstrap import Cluster, planned
+
+_PROGRAM = """
+from streams_py import StreamsBuilder, serdes
+
+
+def topology():
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    builder.stream("lines").to("out")
+    return builder.build()
+"""
+
+
+def do(*arguments: object) -> Result:
+    app = typer.Typer()
+    add_to(app)
+    return CliRunner().invoke(app, [str(argument) for argument in (*arguments, "--bootstrap", "127.0.0.1:1")])
+
+
+def test_plan_is_held_by_one_until_it_ends(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    with (
+        held(plan),
+        pytest.raises(ConfigError, match=r"another process is at work on the plan .*plan.json; end it"),
+        held(plan),
+    ):
+        pass
+    with held(plan), held(tmp_path / "other.json"):
+        assert not plan.exists(), "it need not be there"
+    with (
+        pytest.raises(ConfigError, match=r"cannot be written \(No such file or directory\); name another file"),
+        held(tmp_path / "nowhere" / "plan.json"),
+    ):
+        pass
+
+
+def test_command_is_refused_while_another_one_works_on_its_plan(tmp_path: Path) -> None:
+    program, plan = tmp_path / "program.py", tmp_path / "plan.json"
+    program.write_text(_PROGRAM)
+    planned(Cluster()).save(plan)
+    backfill = ("backfill", f"{program}:topology", "--sinks")
+    with held(plan):
+        for command in (backfill, *(("bootstrap", step) for step in ("run", "verify", "commit", "abort"))):
+            refused = do(*command, "--plan", plan)
+            assert refused.exit_code == 2, refused.output
+            assert "another process is at work on the plan" in refused.output
+    missing = do("bootstrap", "run", "--plan", tmp_path / "none.json")
+    assert "there is no plan" in missing.output
+    assert not (tmp_path / ".none.json.lock").exists()
+
+
+def test_backfill_goes_on_with_the_archives_that_it_was_begun_with(tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    given = {"lines": "/archive/lines", "names": {"starting": "{}", "ending": "{}"}}
+    plan = BackfillPlan.new("shop", "app:topology", "f", given, None, None)
+    plan.check_archives(file, given)
+    plan.check_archives(file, {"lines": {}, "names": {}})  # the plan says which
+    with pytest.raises(ConfigError, match="begun with lines from /archive/lines, and this is /archive/new; give"):
+        plan.check_archives(file, {**given, "lines": "/archive/new"})
+    with pytest.raises(ConfigError, match="begun with names from Kafka, and this is /archive/names; give"):
+        plan.check_archives(file, {**given, "names": "/archive/names"})

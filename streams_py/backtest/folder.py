@@ -111,8 +111,7 @@ class RunFolder:
                     f"{self.root} is not empty; use a new folder, or --resume to go on with the run that is in it"
                 )
         elif _MARKER in names:
-            found = json.loads(self.files.read_text(_MARKER))
-            if found != _marked(fingerprint):
+            if _marker_in(self.files.read_text(_MARKER)) != _marked(fingerprint):
                 raise ConfigError(
                     f"{self.root} has a run with other candidates, what-ifs, inputs or options; repeat them exactly to "
                     "go on with it, or use a new folder"
@@ -143,6 +142,14 @@ def _within(name: str) -> list[str]:
     """The prefixes that ``ab`` or ``ab-cd`` means."""
     first, _, last = name.partition("-")
     return [prefix for prefix in PREFIXES if first <= prefix <= (last or first)]
+
+
+def _marker_in(text: str) -> object:
+    """None where it is damaged: a process that was killed may have left half of it."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
 
 
 def _marked(fingerprint: str) -> dict[str, Any]:

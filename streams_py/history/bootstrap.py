@@ -26,7 +26,7 @@ from typing import Any, Final, Protocol
 
 from streams_protocol.types import TopicPartition
 from streams_py.described_groups import DescribedStreamsMember
-from streams_py.errors import ConfigError, StreamsError
+from streams_py.errors import ConfigError, StreamsError, TopologyError
 from streams_py.history.plan import HistoryPlan, circles, external_topics, plan_history
 from streams_py.history.plan_files import save_plan
 from streams_py.history.refuse import Finding, RefusedTopologyError, findings
@@ -232,7 +232,10 @@ def make_plan(
     found += _of_group(application_id, cluster.members(application_id), committed, allowed)
     if missing or topology.has_patterns or circles(topology.metadata(application_id, config)):
         raise RefusedTopologyError(found)  # more cannot be known
-    plan = plan_history(topology, application_id, config, counts)
+    try:
+        plan = plan_history(topology, application_id, config, counts)
+    except TopologyError as error:  # such as topics of unequal partition counts that are joined
+        raise RefusedTopologyError([*found, Finding("the topology", str(error), "then plan again")]) from None
     whole = _partitions_of(tables, counts)
     table_starts, table_ends = cluster.starts(whole), cluster.ends(whole)
     metadata = topology.metadata(application_id, config)

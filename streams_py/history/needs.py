@@ -24,10 +24,11 @@ class HistoryNeed:
 
 
 def history_needed(topology: Topology) -> HistoryNeed:
-    """What the stores say. Windows may follow one another, so what they keep adds up; a session has no longest."""
+    """What the stores say. Windows may follow one another, so what they keep adds up; a session has no longest. Global
+    tables do not count: they are filled from all of their topics in any case."""
     endless, before_ms = [], 0
     for sub in topology.subtopologies():
-        for store in sub.stores:
+        for store in () if sub.is_global else sub.stores:
             if store.windows is None or store.kind is StoreKind.SESSION or store.windows.holds_back:
                 endless.append(store.name)
             else:

@@ -25,6 +25,10 @@ from streams_py.topology.topology import Topology
 __all__ = ["Finding", "RefusedTopologyError", "check_allowed", "findings"]
 
 _OPERATORS: Final = "streams_py.topology.operators."
+_FREEZE: Final = (
+    "join a table that is read as a stream, or take it as it is at the end (--global-tables as-of-end, or "
+    "global_tables=)"
+)
 
 
 class Finding(NamedTuple):
@@ -81,18 +85,21 @@ def findings(
     warm_start: bool = False,
     to_topics: bool = False,
     frozen_tables: bool = False,
+    global_remedy: str = _FREEZE,
 ) -> list[Finding]:
     """Everything that is not allowed. ``outputs``: topics that choosers may name. ``allow_side_effects``: peek and
     foreach may be called again for the same record. ``warm_start``: a live application is to go on from the state.
     ``to_topics``: outputs are written to their topics. ``frozen_tables``: global tables may be as they are at the end,
-    for every record."""
+    for every record; ``global_remedy``: what to do about them otherwise."""
     found: list[Finding] = []
     default = config.get("default.timestamp.extractor")
     if default in ("wall_clock", wall_clock_time):
         found.append(_clock("default.timestamp.extractor"))
     for sub in topology.subtopologies():
         if sub.is_global:
-            found += _of_filled(topology, sub, application_id, config) if frozen_tables else _of_global(sub)
+            found += (
+                _of_filled(topology, sub, application_id, config) if frozen_tables else _of_global(sub, global_remedy)
+            )
             continue
         found += _of_order(sub, default)
         for node in sub.nodes:
@@ -120,13 +127,9 @@ def _clock(node: str) -> Finding:
     return Finding(node, "timestamps come from the time of day", "use the records' own timestamps")
 
 
-def _of_global(sub: Subtopology) -> Iterator[Finding]:
+def _of_global(sub: Subtopology, remedy: str) -> Iterator[Finding]:
     names = ", ".join(source.name for source in sub.sources)
-    yield Finding(
-        names,
-        "a global table has no time: it is as new as it is",
-        "join a table that is read as a stream, or take it as it is at the end (--global-tables as-of-end)",
-    )
+    yield Finding(names, "a global table has no time: it is as new as it is", remedy)
 
 
 def _of_filled(
@@ -172,7 +175,7 @@ def _of_sink(node: SinkNode, outputs: Collection[str]) -> Iterator[Finding]:
         yield Finding(
             node.name,
             "a function chooses the topic of each record",
-            "name all topics that it may choose as outputs (--output)",
+            "name all topics that it may choose as outputs (--output, or partitions=)",
         )
 
 
@@ -192,7 +195,8 @@ def _of_processor(node: ProcessorNode, *, allow_side_effects: bool) -> Iterator[
             yield Finding(
                 node.name,
                 "its function is called again when Spark repeats a task",
-                "take it out, or allow side effects (--allow-side-effects) if that does no harm",
+                "take it out, or allow side effects (--allow-side-effects, or allow_side_effects=True) if that does no "
+                "harm",
             )
         case GlobalTableJoin():
             pass  # its global table is a finding already

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
-from streams_py.history.refuse import Finding
+from streams_py.history.refuse import Finding, findings
 from streams_py.topology.nodes import ProcessorNode
 from streams_py.topology.operators import stateless
 from streams_py.topology.operators.aggregates import StreamAggregate, StreamReduce
@@ -22,8 +22,23 @@ _TABLES: Final = (TableFilter, TableMapValues, TableToStream)
 _LIVE: Final = "run it live, or over its history with streams_py.spark.run"
 
 
-def preview_findings(topology: Topology, application_id: str, config: Mapping[str, Any]) -> list[Finding]:
-    """Everything that is not allowed: a preview has one input topic, no repartition, and stores of aggregates only."""
+def preview_findings(
+    topology: Topology,
+    application_id: str,
+    config: Mapping[str, Any],
+    *,
+    outputs: Collection[str] = (),
+    allow_side_effects: bool = False,
+) -> list[Finding]:
+    """Everything that is not allowed: what no history can give (see ``findings``), and besides a preview has one input
+    topic, no repartition, and stores of aggregates only."""
+    found = findings(
+        topology, application_id, config, outputs=outputs, allow_side_effects=allow_side_effects, global_remedy=_LIVE
+    )
+    return found if topology.has_patterns else found + _of_preview(topology, application_id, config)
+
+
+def _of_preview(topology: Topology, application_id: str, config: Mapping[str, Any]) -> list[Finding]:
     subs = [sub for sub in topology.subtopologies() if not sub.is_global]
     topics = sorted({topic for sub in subs for source in sub.sources for topic in source.topics})
     metadata = topology.metadata(application_id, config)

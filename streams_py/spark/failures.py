@@ -20,6 +20,8 @@ _RAISED: Final = re.compile(r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: \w+)?
 """What ``raise_error`` of a plan of ours says."""
 _SPARKS: Final = re.compile(r"\[[A-Z_.0-9]+\] (.+?)\.?(?: SQLSTATE: \w+)?")
 """A sentence of Spark's with a name and a state around it."""
+_JAVAS: Final = re.compile(r"^: [\w.$]*?(\w+): (.+)$", re.MULTILINE)
+"""What is below py4j's own first line: an exception of Java with its message."""
 _WORKER_LOST: Final = re.compile(r"Python worker exited unexpectedly|No module named '?([\w.]+)'?")
 _OF_THE_EXTRA: Final = {"streams_py", "streams_protocol", "confluent_kafka", "pyspark", "pyarrow", "numpy", "pandas"}
 
@@ -41,6 +43,9 @@ def sentence_of(error: BaseException) -> str:
     if lost is not None:
         what = f"has no module {lost[1]}" if lost[1] else "ended unexpectedly"
         return f"a Python worker {what}; install kafka-streams-py[spark] where the workers run, and set PYSPARK_PYTHON"
+    java = _JAVAS.search(text) if type(error).__module__.startswith("py4j.") else None
+    if java is not None:
+        return f"{java[1]}: {java[2]}"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     spark = _SPARKS.fullmatch(lines[0]) if lines else None
     if spark is not None:

@@ -56,8 +56,8 @@ class Folder:
 
     def read_text(self, *names: str) -> str:
         """A small text file."""
-        (row,) = self._spark.read.text(self.path(*names), wholetext=True).collect()
-        return str(row[0])
+        rows = self._spark.read.text(self.path(*names), wholetext=True).collect()
+        return str(rows[0][0]) if rows else ""  # an empty file has none
 
     def write_text(self, text: str, *names: str) -> None:
         """Make a small text file."""

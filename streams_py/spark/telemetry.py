@@ -105,6 +105,15 @@ def start_telemetry(
     return writer.trigger(processingTime=f"{interval_s} seconds").start()
 
 
+def _marker_in(text: str) -> dict[str, Any]:
+    """Nothing where it is damaged: a process that was killed may have left half of it."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 class TableFolder:
     """The folder of one group's tables."""
 
@@ -121,7 +130,12 @@ class TableFolder:
         if self._table_format == DELTA:
             check_delta(self._spark, files.path(STATE_TABLE))
         if files.exists(_MARKER):
-            found = json.loads(files.read_text(_MARKER))
+            found = _marker_in(files.read_text(_MARKER))
+            if not found:
+                raise ConfigError(
+                    f"{files.path(_MARKER)} does not say whose tables these are (it is damaged); delete it if the "
+                    "folder has nothing else, or use another folder"
+                )
             if found != mine:
                 raise ConfigError(
                     f"{files.root} has the tables of group {found.get('group')!r} ({found.get('tables')}, format "

@@ -135,7 +135,7 @@ def test_topics_that_a_function_chooses_are_named(files: Files) -> None:
     arguments = [files.topology(name="chosen"), "--sinks", "--application-id", files.id]
     refused = files.do("backfill", *arguments, sinks=True)
     assert refused.exit_code == 2
-    assert "name all topics that it may choose as outputs (--output)" in refused.output
+    assert "name all topics that it may choose as outputs (--output, or partitions=)" in refused.output
     some = files.do("backfill", *arguments, "--output", files.out, sinks=True)
     assert some.exit_code == 1
     assert f"a record is to be written to topic {files.short}" in some.output
@@ -200,6 +200,16 @@ def test_backfill_that_cannot_be_is_refused_in_one_sentence(files: Files, argume
     assert said in refused.output
 
 
+def test_folder_that_cannot_be_written_is_refused_before_anything_is_done(files: Files) -> None:
+    files.produce(*TEXTS)
+    (files.folder / "letter").write_text("dear")
+    out = str(files.folder / "letter" / "made")
+    refused = files.do("backfill", files.topology(), "--out", out)
+    assert refused.exit_code == 2, refused.output
+    assert f"--out: {out} cannot be written (" in refused.output
+    assert "stage" not in refused.output
+
+
 def test_global_table_is_allowed_as_it_is_at_the_end_and_said_so(files: Files) -> None:
     files.produce(*TEXTS)
     names = {b"k0": b"!", b"k1": b"?", b"k2": None}
@@ -257,6 +267,9 @@ def test_diff_counts_what_differs_and_ends_with_status_1(files: Files) -> None:
     lost = files.do("diff", files.topology("old"), files.topology("new"), "--report", "nowhere/report.json")
     assert lost.exit_code == 2
     assert "there is no folder nowhere" in lost.output
+    folder = files.do("diff", files.topology("old"), files.topology("new"), "--report", str(files.folder))
+    assert folder.exit_code == 2
+    assert "is a folder; name a file" in folder.output
 
 
 def test_diff_reads_the_same_records_twice_while_more_come(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,6 +170,11 @@ def test_folder_of_another_group_is_refused(spark: SparkSession, tmp_path: Path)
     (tmp_path / "full" / "letter.txt").write_text("dear")
     with pytest.raises(ConfigError, match="is not empty and holds no telemetry tables; use an empty or new folder"):
         TableFolder(spark, str(tmp_path / "full"), GROUP).claim()
+    (tmp_path / "mine" / ".telemetry.json.crc").unlink()
+    for damaged in ("", "[]"):
+        (tmp_path / "mine" / "telemetry.json").write_text(damaged)
+        with pytest.raises(ConfigError, match="does not say whose tables these are"):
+            TableFolder(spark, mine, GROUP).claim()
     with pytest.raises(ConfigError, match="this Spark session has no Delta Lake: install the delta-spark"):
         TableFolder(spark, str(tmp_path / "lake"), GROUP, "delta").claim()
 

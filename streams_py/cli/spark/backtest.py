@@ -71,7 +71,9 @@ def backtest(
     conf: Annotated[
         list[str] | None, typer.Option(help="Spark setting as KEY=VALUE, e.g. spark.driver.memory=2g; repeatable.")
     ] = None,
-    py_files: Annotated[list[Path] | None, typer.Option(help="Python files for Spark's workers; repeatable.")] = None,
+    py_files: Annotated[
+        list[Path] | None, typer.Option(exists=True, help="Python files for Spark's workers; repeatable.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="For candidates and what-ifs that use chance.")] = 0,
     limit_s: Annotated[float, typer.Option("--limit-s", help="Longest time for one decision.")] = 60.0,
     rounds: Annotated[

@@ -101,8 +101,10 @@ def backfill(
         say_frozen(built_topology(what, settings))
         planned = None
         if sinks:
+            from streams_py.history.backfill import BackfillPlan
             from streams_py.history.plan_files import held
 
+            BackfillPlan.load(file)  # nothing is left beside a file that is none
             until_the_end.enter_context(held(file))
             planned = _backfill_plan(
                 file,

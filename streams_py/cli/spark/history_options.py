@@ -55,7 +55,8 @@ SourceOption = Annotated[
 ]
 Master = Annotated[str | None, typer.Option(help="Spark master; all local cores by default.")]
 PyFiles = Annotated[
-    list[Path] | None, typer.Option("--py-files", help="Python files or zips for Spark's workers; repeatable.")
+    list[Path] | None,
+    typer.Option("--py-files", exists=True, help="Python files or zips for Spark's workers; repeatable."),
 ]
 Work = Annotated[str | None, typer.Option(help="Folder that all workers share, for what stages write.")]
 Outputs = Annotated[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import signal
 import threading
@@ -20,6 +21,10 @@ __all__ = ["console", "explained", "interruptible"]
 _INTERRUPTED: Final = 130
 """What a shell says of a command that Ctrl-C has ended."""
 _NOT_DONE = (ValueError, ModuleNotFoundError, BrokerUnavailableError)
+_OF_PLACES: Final = frozenset(
+    {errno.ENOENT, errno.EACCES, errno.EPERM, errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.EROFS, errno.ENOSPC}
+)
+"""What files and folders that users name are refused with."""
 
 
 def console() -> Console:
@@ -29,8 +34,8 @@ def console() -> Console:
 
 @contextlib.contextmanager
 def explained(interrupted: str = "interrupted") -> Iterator[None]:
-    """Our own errors, a missing package and what Spark says end the command with what is wrong and what to do, Ctrl-C
-    with the sentence ``interrupted``."""
+    """Our own errors, a missing package, a file that cannot be used and what Spark says end the command with what is
+    wrong and what to do, Ctrl-C with the sentence ``interrupted``."""
     try:
         yield
     except KeyboardInterrupt as error:
@@ -39,6 +44,11 @@ def explained(interrupted: str = "interrupted") -> Iterator[None]:
         remedy = "; install kafka-streams-py[spark]" if isinstance(error, ModuleNotFoundError) else ""
         _end(f"{error}{remedy}", NOT_DONE if isinstance(error, _NOT_DONE) else FAILED, error)
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _OF_PLACES:
+            what = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+            _end(f"{what}; name another place, or make this one fit", NOT_DONE, error)
+        if type(error).__module__.startswith("pyarrow."):
+            _end(f"{error}; is it a table that telemetry has made?", NOT_DONE, error)
         if not type(error).__module__.startswith(("pyspark.", "py4j.")):
             raise
         from streams_py.spark.failures import sentence_of

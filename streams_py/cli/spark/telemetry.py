@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich import box
+from rich.markup import escape
 from rich.table import Table
 
 from streams_py.cli.spark.outcome import console, explained
@@ -199,8 +200,8 @@ def placement(tables: _Folder) -> None:
         by_client.setdefault(row["client"], Counter())[row["role"]] += 1
     for client in sorted(by_client):
         of = by_client[client]
-        shown.add_row(client, *(str(of[role]) for role in ("active", "target", "standby", "warmup")))
-    console().print(shown if by_client else f"no placement of {found.group} is recorded yet")
+        shown.add_row(escape(client), *(str(of[role]) for role in ("active", "target", "standby", "warmup")))
+    console().print(shown if by_client else escape(f"no placement of {found.group} is recorded yet"))
 
 
 @app.command()
@@ -229,12 +230,12 @@ def moves(
         shown.add_row(
             f"{row['at']:%Y-%m-%d %H:%M:%S}",
             str(row["generation"]),
-            ", ".join(row["trigger"]).replace("_", " "),
+            escape(", ".join(row["trigger"]).replace("_", " ")),
             *figures,
             f"{records[row['rebalance_id']]:,}",
-            row["outcome"],
+            escape(row["outcome"]),
         )
-    console().print(shown if rebalances else f"no rebalance of {found.group} is recorded yet")
+    console().print(shown if rebalances else escape(f"no rebalance of {found.group} is recorded yet"))
 
 
 def _read(tables: str) -> Any:
@@ -246,7 +247,7 @@ def _read(tables: str) -> Any:
 
 def _table(title: str, *columns: str) -> Table:
     """Lines of one row each also where 80 columns are all there is; the first column is never cut."""
-    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0), pad_edge=False)
+    made = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0), pad_edge=False)
     for number, name in enumerate(columns):
         made.add_column(name, no_wrap=number == 0, min_width=_LONGEST_WORD if name == "because" else None)
     return made

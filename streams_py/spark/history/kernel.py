@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from streams_py.errors import StreamsError
 from streams_py.history.fold import FoldEntry
 from streams_py.history.global_tables import FrozenTables
 from streams_py.history.records import Columns
@@ -63,6 +64,11 @@ class _Run:
     def over(self, portions: Iterator[Portion]) -> Iterator[Any]:
         try:
             for number, topic, records in portions:
+                if number >= self._orders.stage.inputs[topic]:
+                    raise StreamsError(
+                        f"the input for topic {topic} has records of partition {number}, and is said to have "
+                        f"{self._orders.stage.inputs[topic]} partitions; give the right number (partitions=), or none"
+                    )
                 if number != self._number:
                     yield from self._finish()
                     self._begin(number)

@@ -23,7 +23,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from streams_py.errors import ConfigError
 from streams_py.history.plan import external_topics, plan_history
 from streams_py.history.records import HistoryRecord
-from streams_py.history.refuse import RefusedTopologyError, findings
+from streams_py.history.refuse import RefusedTopologyError
 from streams_py.history.refuse_preview import preview_findings
 from streams_py.history.resumable import Change, Place, ResumableTask
 from streams_py.history.task import StageOrders, StageTopology
@@ -87,9 +87,7 @@ def preview(
     source, given = TopologySource(topology, settings), partitions or {}
     application_id = str(settings["application.id"])
     described = source.build()
-    found = findings(described, application_id, settings, outputs=given, allow_side_effects=allow_side_effects)
-    if not described.has_patterns:
-        found += preview_findings(described, application_id, settings)
+    found = preview_findings(described, application_id, settings, outputs=given, allow_side_effects=allow_side_effects)
     if found:
         raise RefusedTopologyError(found)
     (topic,) = external_topics(described.metadata(application_id, settings))

@@ -56,7 +56,7 @@ def read_tables(folder: str | Path) -> Tables:
     root = Path(folder)
     try:
         group = json.loads((root / _MARKER).read_text(encoding="utf-8"))["group"]
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         raise ConfigError(
             f"{root} holds no telemetry tables; make them with `streams-py telemetry run --tables {root}` first"
         ) from None

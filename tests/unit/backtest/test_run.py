@@ -139,6 +139,9 @@ def test_folder_is_refused_when_it_is_not_empty_or_anothers(texts: list[str], tm
     with pytest.raises(ConfigError, match="other candidates"):
         evaluate_locally(Orders(ORDERS.candidates, seed=1), texts[:2], out, inputs="x", resume=True)
     assert (tmp_path / "notes.txt").read_text() == "mine"
+    (out / "backtest.json").write_text("")  # what a process that was killed may leave on a distant file system
+    with pytest.raises(ConfigError, match="other candidates"):
+        evaluate_locally(ORDERS, texts[:2], out, inputs="x", resume=True)
 
 
 def test_run_may_be_resumed_when_nothing_was_begun(texts: list[str], tmp_path: Path) -> None:

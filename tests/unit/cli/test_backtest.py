@@ -157,3 +157,13 @@ def test_history_is_written_when_it_is_asked_for(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert len(path.read_text(encoding="utf-8").splitlines()) == 5
     assert run("generate", "--out", path).exit_code == 2
+    nowhere = run("generate", "--out", tmp_path / "nowhere" / "h.jsonl")
+    assert nowhere.exit_code == 2
+    assert "nowhere/h.jsonl: No such file or directory; name another place" in nowhere.output
+
+
+def test_python_files_that_are_not_there_are_refused(inputs: Path, tmp_path: Path) -> None:
+    done = run("--inputs", inputs, "--out", tmp_path / "out", "--py-files", tmp_path / "none.py")
+    assert done.exit_code == 2
+    assert "does not exist" in done.output
+    assert not (tmp_path / "out").exists()

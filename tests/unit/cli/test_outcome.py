@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+from pathlib import Path
 
 import pytest
 import typer
@@ -35,3 +36,16 @@ def test_interrupted_command_says_what_to_do_and_nothing_else(
     assert capsys.readouterr().err == "error: interrupted; do it again\n"
     assert [signal.getsignal(each) for each in SIGNALS] == before
     assert logging.getLogger().isEnabledFor(logging.ERROR)
+
+
+def test_place_that_cannot_be_used_is_said_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for place, said in ((tmp_path / "none" / "file", "No such file or directory"), (tmp_path, "Is a directory")):
+        with pytest.raises(typer.Exit) as ended, explained():
+            place.write_text("x")
+        assert ended.value.exit_code == 2
+        assert capsys.readouterr().err == f"error: {place}: {said}; name another place, or make this one fit\n"
+
+
+def test_error_that_is_of_no_file_is_not_hidden() -> None:
+    with pytest.raises(ConnectionRefusedError), explained():
+        raise ConnectionRefusedError(111, "Connection refused")

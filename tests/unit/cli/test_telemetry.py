@@ -100,5 +100,16 @@ def test_sentence_is_found_in_what_spark_says(text: str, sentence: str) -> None:
     assert "\n" not in output
 
 
+def test_sentence_of_java_is_found_below_that_of_the_bridge() -> None:
+    class JavaError(Exception):
+        """As py4j's, whose text needs a JVM."""
+
+    JavaError.__module__ = "py4j.protocol"
+    text = (
+        "An error occurred while calling o45.create.\n: java.io.FileNotFoundException: /x/y (No such file)\n\tat a.b\n"
+    )
+    assert sentence_of(JavaError(text)) == "FileNotFoundException: /x/y (No such file)"
+
+
 def test_own_error_is_its_own_sentence() -> None:
     assert sentence_of(ConfigError("do this")) == "do this"

@@ -165,8 +165,20 @@ def test_everything_that_stands_against_it_is_said_at_once() -> None:
     assert cluster.done == []
 
 
+def test_topics_of_unequal_partitions_are_named_with_all_the_rest() -> None:
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    builder.stream("lines").join(builder.table("names"), lambda line, name: line + name).peek(print).to("out")
+    cluster = Cluster()
+    cluster.topics["names"] = 3
+    cluster.running = [member()]
+    with pytest.raises(RefusedTopologyError) as refused:
+        make_plan("app:topology", builder.build(), APP, CONFIG, cluster, Allowances())
+    for part in ("lines (2), names (3)", "called again", "1 members run"):
+        assert part in str(refused.value)
+
+
 def test_topics_that_a_function_chooses_are_named_for_the_whole_warm_start() -> None:
-    with pytest.raises(RefusedTopologyError, match=r"chooses the topic.*\(--output\)"):
+    with pytest.raises(RefusedTopologyError, match=r"chooses the topic.*\(--output, or partitions=\)"):
         make_plan("app:topology", chosen(), APP, CONFIG, Cluster(), Allowances())
     plan, _ = make_plan("app:topology", chosen(), APP, CONFIG, Cluster(), Allowances(outputs=["errors"]))
     assert plan.outputs == ["errors"]

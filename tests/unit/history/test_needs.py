@@ -36,3 +36,10 @@ def test_what_has_no_end_needs_everything() -> None:
     assert history_needed(word_count()) == HistoryNeed(None, ("counts",))
     sessions = SessionWindows.of(timedelta(minutes=5), grace=timedelta(0))
     assert history_needed(counted(sessions)).since(5_000) is None
+
+
+def test_global_tables_are_filled_whole_whatever_is_read_beside_them() -> None:
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    names = builder.global_table("names")
+    builder.stream("lines").join(names, lambda line, name: line + name, on=lambda key, _: key).to("out")
+    assert history_needed(builder.build()) == HistoryNeed(0)

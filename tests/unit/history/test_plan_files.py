@@ -53,14 +53,17 @@ def test_command_is_refused_while_another_one_works_on_its_plan(tmp_path: Path) 
     program.write_text(_PROGRAM)
     planned(Cluster()).save(plan)
     backfill = ("backfill", f"{program}:topology", "--sinks")
-    with held(plan):
-        for command in (backfill, *(("bootstrap", step) for step in ("run", "verify", "commit", "abort"))):
-            refused = do(*command, "--plan", plan)
+    steps = [(("bootstrap", step), plan) for step in ("run", "verify", "commit", "abort")]
+    for command, file in (*steps, (backfill, tmp_path / "new.json")):
+        with held(file):
+            refused = do(*command, "--plan", file)
             assert refused.exit_code == 2, refused.output
             assert "another process is at work on the plan" in refused.output
     missing = do("bootstrap", "run", "--plan", tmp_path / "none.json")
     assert "there is no plan" in missing.output
-    assert not (tmp_path / ".none.json.lock").exists()
+    (tmp_path / "notes.txt").write_text("mine")
+    assert "is no plan of a backfill" in do(*backfill, "--plan", tmp_path / "notes.txt").output
+    assert not [*tmp_path.glob(".no*.lock")]
 
 
 def test_backfill_goes_on_with_the_archives_that_it_was_begun_with(tmp_path: Path) -> None:

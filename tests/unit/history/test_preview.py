@@ -232,6 +232,12 @@ def process(record: Any, context: Any) -> Any:
         (lambda s, b: s.merge(b.stream("more")).to("out"), "reads 2 topics"),
         (lambda s, b: s.join(b.table("names"), joined).to("out"), "reads 2 topics"),
         (lambda s, b: s.process(process).to("out"), "does not have ProcessorOperator"),
+        (
+            lambda s, b: s.join(b.global_table("g"), joined, on=lambda k, v: k).to("out"),
+            "global table has no time: .*; run it live, or over its history",
+        ),
+        (lambda s, _: s.peek(print).to("out"), "called again"),
+        (lambda _, b: b.stream(re.compile("a.*")).to("out"), "pattern"),
         (lambda s, b: s.to_table(store="t"), "does not have TableSource"),
     ],
 )

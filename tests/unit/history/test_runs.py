@@ -100,6 +100,12 @@ def test_batches_of_large_records_stay_small() -> None:
     assert run.largest_batch_bytes < 40 << 20
 
 
+def test_partition_that_a_topic_is_said_not_to_have_is_named() -> None:
+    records = [Given("lines", partition, 0, 5, b"k", b"v") for partition in range(3)]
+    with pytest.raises(StreamsError, match=r"lines has records of partition 2, and is said to have 2 partitions; give"):
+        run_locally(word_count, records, 2)
+
+
 def test_topic_that_a_later_stage_reads_is_an_output_too() -> None:
     def through() -> Topology:
         builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)

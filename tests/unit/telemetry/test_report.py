@@ -217,8 +217,11 @@ def test_delta_tables_are_read_as_of_their_last_commit(folder: Path) -> None:
 
 
 def test_folder_without_tables_is_explained(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"holds no telemetry tables; make them with `streams-py telemetry run"):
-        read_tables(tmp_path)
+    for damaged in (None, "", "[]"):
+        if damaged is not None:
+            (tmp_path / "telemetry.json").write_text(damaged)
+        with pytest.raises(ConfigError, match=r"holds no telemetry tables; make them with `streams-py telemetry run"):
+            read_tables(tmp_path)
 
 
 def test_commands_show_and_write(folder: Path, tmp_path: Path) -> None:
@@ -253,3 +256,26 @@ def test_command_explains_a_folder_that_is_none(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["report", "--tables", str(tmp_path / "nothing")])
     assert done.exit_code == 2
     assert "holds no telemetry tables" in done.output.replace("\n", " ")
+
+
+def test_terminal_shows_names_as_they_are(folder: Path) -> None:
+    (folder / "telemetry.json").write_text('{"group": "[/]app"}')
+    for table in TABLES:
+        (folder / table / "group=app").rename(folder / table / "group=%5B%2F%5Dapp")
+    for command in ("moves", "placement"):
+        done = CliRunner(env={"COLUMNS": "200"}).invoke(app, [command, "--tables", str(folder)])
+        assert done.exit_code == 0, done.output
+        assert f"[/]app: {command}" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["report", "moves", "placement"])
+def test_table_that_is_damaged_is_named(folder: Path, tmp_path: Path, command: str) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    (file,) = (copy / "rebalance").rglob("*.parquet")
+    file.write_bytes(b"no Parquet")
+    more = ["--out", str(tmp_path / "report.html")] if command == "report" else []
+    done = CliRunner(env={"COLUMNS": "400"}).invoke(app, [command, "--tables", str(copy), *more])
+    assert done.exit_code == 2, done.output
+    assert file.name in done.stderr
+    assert not (tmp_path / "report.html").exists()

@@ -97,11 +97,16 @@ def run_pytest(arguments: Sequence[str]) -> Outcome:
         record, listed = Path(folder, "record.json"), Path(folder, "arguments")
         listed.write_text("".join(f"{argument}\n" for argument in arguments), encoding="utf-8")
         command = [sys.executable, "-m", "pytest", "-p", "tests.run_suite", f"@{listed}"]
-        process = subprocess.Popen(command, env={**os.environ, _RECORD: str(record)})
+        process = subprocess.Popen(command, env=_environment() | {_RECORD: str(record)})
         while process.returncode is None:
             with contextlib.suppress(KeyboardInterrupt):  # pytest hears Ctrl-C too, and says what it did so far
                 process.wait()
         return read_record(record, process.returncode)
+
+
+def _environment() -> dict[str, str]:
+    """Ours, but modules are compiled once: hundreds of processes of a run import the same ones."""
+    return {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
 
 
 def read_record(record: Path, status: int) -> Outcome:

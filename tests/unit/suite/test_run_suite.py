@@ -77,10 +77,11 @@ def test_shy():
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     """Writes the files of a project and runs its suite."""
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "STREAMS_PY_TEST"))}
     plugins = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin", "PYTHONPATH": str(ROOT)}
 
     def run_it(*arguments: str, **files: str) -> subprocess.CompletedProcess[str]:
+        ours = ("PYTEST_", "STREAMS_PY_TEST")
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
         (tmp_path / "conftest.py").write_text(
             "from tests.parallel import Sharing\n\n"
             "def pytest_configure(config):\n    config.pluginmanager.register(Sharing())\n"
@@ -123,6 +124,12 @@ def test_run_is_red_when_a_test_fails_alone_too_or_is_skipped_then(run: Run, tmp
     second = done.stdout.partition("once more, alone")[2]
     assert "PASSED test_weak.py::test_weak" in second  # -rA holds for it too
     assert "test_good" not in second
+
+
+def test_modules_are_compiled_once_for_all_processes_of_a_run(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    done = run(test_compiled="import sys\n\ndef test_it():\n    assert not sys.dont_write_bytecode\n")
+    assert done.returncode == 0, done.stdout
 
 
 def test_run_is_red_when_a_file_cannot_be_read(run: Run) -> None:

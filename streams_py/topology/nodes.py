@@ -106,12 +106,14 @@ class AsyncCalls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchCalls:
-    """Calls of a function with a list of values (or, ``with_key``, of pairs), outside of the task's thread; see
-    ``map_batch``. It gives one answer for each, in their order; ``is_async``: as a coroutine."""
+    """Calls of a function with a list of values (or, ``with_key``, of pairs, or ``with_context``, of triples), outside
+    of the task's thread; see ``map_batch``. It gives one answer for each, in their order; ``is_async``: as a coroutine.
+    """
 
     function: Callable[[list[Any]], Any]
     is_async: bool
     with_key: bool
+    with_context: bool
     what: str
     max_records: int
     max_ms: int

@@ -158,7 +158,19 @@ class AsyncStream(StreamJoins[K, V]):
         self,
         /,
         *,
-        with_key: Callable[[list[tuple[K, V]]], Iterable[V2]],
+        with_key: Callable[[list[tuple[K, V]]], Iterable[V2] | Awaitable[Iterable[V2]]],
+        max_records: int,
+        max_ms: Duration,
+        timeout: Duration = _BATCH_TIMEOUT_MS,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def map_batch(
+        self,
+        /,
+        *,
+        with_context: Callable[[list[tuple[K, V, RecordContext]]], Iterable[V2] | Awaitable[Iterable[V2]]],
         max_records: int,
         max_ms: Duration,
         timeout: Duration = _BATCH_TIMEOUT_MS,
@@ -170,8 +182,8 @@ class AsyncStream(StreamJoins[K, V]):
         function: Callable[[list[V]], Iterable[V2]] | Callable[[list[V]], Awaitable[Iterable[V2]]] | None = None,
         /,
         *,
-        with_key: Callable[[list[tuple[K, V]]], Iterable[V2]]
-        | Callable[[list[tuple[K, V]]], Awaitable[Iterable[V2]]]
+        with_key: Callable[[list[tuple[K, V]]], Iterable[V2] | Awaitable[Iterable[V2]]] | None = None,
+        with_context: Callable[[list[tuple[K, V, RecordContext]]], Iterable[V2] | Awaitable[Iterable[V2]]]
         | None = None,
         max_records: int,
         max_ms: Duration,
@@ -184,21 +196,26 @@ class AsyncStream(StreamJoins[K, V]):
 
         A batch has up to ``max_records`` records of one task (partition), and starts when it is full or ``max_ms`` have
         passed since its first record came; one batch of a task runs at a time. ``function`` may be ``async def``; a
-        plain one runs on a thread of its own. Write ``with_key=f`` for a function of (key, value) pairs. When it
-        raises, gives another number of values, or takes longer than ``timeout``, the processing handler is asked about
-        each record of the batch.
+        plain one runs on a thread of its own. Write ``with_key=f`` for a function of (key, value) pairs, and
+        ``with_context=f`` for one of (key, value, record context). When it raises, gives another number of values, or
+        takes longer than ``timeout``, the processing handler is asked about each record of the batch.
 
         Example: ``examples/operators/batch_scoring.py``.
         """
-        given: Any = with_key if function is None else function
-        if given is None or (function is not None and with_key is not None):
-            raise TopologyError("map_batch needs one function: f(values), or with_key=f for f(pairs)")
+        functions: list[Any] = [given for given in (function, with_key, with_context) if given is not None]
+        if len(functions) != 1:
+            raise TopologyError(
+                "map_batch needs one function: f(values), with_key=f for f(pairs of key and value), or with_context=f "
+                "for f(triples of key, value and record)"
+            )
+        given = functions[0]
         if max_records < 1:
             raise TopologyError(f"a batch has at least one record; max_records={max_records}")
         calls = BatchCalls(
             function=given,
             is_async=_is_async(given),
             with_key=with_key is not None,
+            with_context=with_context is not None,
             what=_title(given),
             max_records=max_records,
             max_ms=duration_ms(max_ms, "max_ms"),

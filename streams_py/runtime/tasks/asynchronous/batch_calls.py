@@ -77,7 +77,7 @@ class BatchNode:
     def _start(self, calls: list[Call]) -> None:
         background, settings = self._books.background, self._calls
         self._running = batch = _Batch(calls, settings, self._node, background.wakeup.set)
-        given = [(call.key, call.value) for call in calls] if settings.with_key else [call.value for call in calls]
+        given = self._given(calls)
         if settings.is_async:
             background.loop.post(batch.start, given)
             return
@@ -85,6 +85,15 @@ class BatchNode:
             self._worker = _Worker(f"batches-{self._node.task_id}-{self._node.name}")
         self._worker.run(lambda: batch.call(given))
         background.loop.post(batch.watch)
+
+    def _given(self, calls: list[Call]) -> list[Any]:
+        """What the function gets."""
+        if self._calls.with_context:
+            stream_time_ms = self._node.record.stream_time_ms
+            return [(call.key, call.value, call.context(stream_time_ms)) for call in calls]
+        if self._calls.with_key:
+            return [(call.key, call.value) for call in calls]
+        return [call.value for call in calls]
 
     def next_ended(self) -> Call | None:
         """The first record of the batch that runs, when that has ended."""

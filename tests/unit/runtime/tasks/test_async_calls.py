@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streams_py import StreamsBuilder, serdes
-from streams_py.errors import CallTimeoutError, ProcessingError
+from streams_py.errors import CallTimeoutError, ProcessingError, TopologyError
 from streams_py.runtime.tasks.asynchronous.async_calls import lane_of
 from streams_py.runtime.tasks.error_handling.handlers import Answer, ErrorContext, FailedRecord
 from streams_py.runtime.tasks.offset_metadata import decode_offset_metadata
@@ -317,6 +317,23 @@ def test_batches_may_be_coroutines() -> None:
     kit = batching(score)
     add(kit, *(("k", value) for value in "abcdef"))
     until_sent(kit, *"ABCDEF")
+
+
+def test_batches_may_ask_where_their_records_come_from() -> None:
+    def place(given: list[tuple[str, str, RecordContext]]) -> list[str]:
+        return [f"{key} {value} {record.topic}-{record.partition}-{record.offset}" for key, value, record in given]
+
+    builder = StreamsBuilder()
+    builder.stream("in", **TEXT).map_batch(with_context=place, max_records=2, max_ms=100).to("out", **TEXT)
+    kit = Kit(builder.build())
+    add(kit, ("a", "1"), ("b", "2"))
+    until_sent(kit, "a 1 in-0-0", "b 2 in-0-1")
+
+
+def test_a_batch_has_one_function() -> None:
+    stream: Any = StreamsBuilder().stream("in", **TEXT)
+    with pytest.raises(TopologyError, match="map_batch needs one function"):
+        stream.map_batch(list, with_context=list, max_records=2, max_ms=100)
 
 
 @pytest.mark.parametrize("answers", [["1"], ["1", "2", "3", "4"], None])

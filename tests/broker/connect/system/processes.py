@@ -59,6 +59,8 @@ class Workers:
     folder: Path
     group: str
     delay_ms: int = 2_000
+    session_ms: int = 15_000
+    """A worker that is killed and started again is back within it, also on a busy machine."""
     alive: dict[str, WorkerProcess] = field(default_factory=dict)
     _before: dict[str, WorkerProcess] = field(default_factory=dict)
     _rest: httpx.Client = field(default_factory=_client)
@@ -74,7 +76,7 @@ class Workers:
             "connect.protocol": mode,
             "listeners": f"http://127.0.0.1:{port}",
             "scheduled.rebalance.max.delay.ms": str(self.delay_ms),
-            "session.timeout.ms": "6000",
+            "session.timeout.ms": str(self.session_ms),
             "heartbeat.interval.ms": "500",
             "consumer.session.timeout.ms": "6000",  # of a sink that is killed; by default everybody waits for 45 s
             "offset.flush.interval.ms": "1000",

@@ -26,7 +26,7 @@ _LINES_PER_FAULT = 2_000
 
 @pytest.fixture
 def workers(kafka_broker: Broker, tmp_path: Path) -> Iterator[Workers]:
-    workers = Workers(kafka_broker, tmp_path, f"connect-{uuid.uuid4().hex[:8]}", delay_ms=1_000)
+    workers = Workers(kafka_broker, tmp_path, f"connect-{uuid.uuid4().hex[:8]}", delay_ms=1_000, session_ms=6_000)
     yield workers
     workers.close()
 

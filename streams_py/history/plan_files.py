@@ -10,13 +10,15 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from streams_py.errors import ConfigError
 
 __all__ = ["held", "save_plan"]
+
+T = TypeVar("T")
 
 
 def save_plan(path: Path, plan: Mapping[str, Any]) -> None:
@@ -30,8 +32,10 @@ def save_plan(path: Path, plan: Mapping[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def held(path: Path) -> Iterator[None]:
-    """Work on a plan alone, whether it is there already or not. ConfigError when another process is at work on it."""
+def held(path: Path, load: Callable[[Path], T]) -> Iterator[T]:
+    """Work on a plan alone, whether it is there already or not: what ``load`` makes of the file. ConfigError when
+    another process is at work on it."""
+    load(path)  # nothing is left beside a file that is none
     # A file of its own, because saving replaces the plan's. It stays: the next process may be about to lock it.
     try:
         lock = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT)
@@ -44,7 +48,7 @@ def held(path: Path) -> Iterator[None]:
             raise ConfigError(f"another process is at work on the plan {path}; end it, or wait until it ends") from None
         except OSError:
             pass  # this file system knows no locks
-        yield
+        yield load(path)
     finally:
         os.close(lock)
 

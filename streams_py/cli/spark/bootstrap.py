@@ -251,9 +251,7 @@ def _on_plan(
         from streams_py.history.bootstrap import BootstrapPlan, check_cluster
         from streams_py.history.plan_files import held
 
-        BootstrapPlan.load(file)  # nothing is left beside a file that is none
-        with held(file):
-            planned = BootstrapPlan.load(file)
+        with held(file, BootstrapPlan.load) as planned:
             settings = settings_from(bootstrap, planned.application_id, config)
             with connected(settings) as cluster:
                 check_cluster(planned, cluster)

@@ -104,9 +104,8 @@ def backfill(
             from streams_py.history.backfill import BackfillPlan
             from streams_py.history.plan_files import held
 
-            BackfillPlan.load(file)  # nothing is left beside a file that is none
-            until_the_end.enter_context(held(file))
             planned = _backfill_plan(
+                until_the_end.enter_context(held(file, BackfillPlan.load)),
                 file,
                 what,
                 settings,
@@ -202,6 +201,7 @@ def _check_new(spark: SparkSession, out: str, what: str, settings: Mapping[str, 
 
 
 def _backfill_plan(
+    planned: BackfillPlan | None,
     file: Path,
     what: str,
     settings: Mapping[str, Any],
@@ -213,7 +213,7 @@ def _backfill_plan(
     global_tables: str | None,
     accept_retention: bool,
 ) -> BackfillPlan:
-    """The plan that has begun, or a new one, with ends fixed now, which is not in its file yet."""
+    """The plan that has begun, ``planned`` from its file, or a new one, with ends fixed now, which is not there yet."""
     from streams_py.history.backfill import BackfillPlan
     from streams_py.history.bootstrap import fingerprint_of
     from streams_py.history.plan import sink_counts
@@ -223,7 +223,6 @@ def _backfill_plan(
 
     topology, application_id = built_topology(what, settings), str(settings["application.id"])
     fingerprint = fingerprint_of(topology)
-    planned = BackfillPlan.load(file)
     with connected(settings) as cluster:
         if planned is not None:
             planned.check(file, fingerprint, application_id, until, cluster.id())

@@ -34,16 +34,16 @@ def do(*arguments: object) -> Result:
 def test_plan_is_held_by_one_until_it_ends(tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     with (
-        held(plan),
+        held(plan, Path.exists),
         pytest.raises(ConfigError, match=r"another process is at work on the plan .*plan.json; end it"),
-        held(plan),
+        held(plan, Path.exists),
     ):
         pass
-    with held(plan), held(tmp_path / "other.json"):
-        assert not plan.exists(), "it need not be there"
+    with held(plan, Path.exists) as is_there, held(tmp_path / "other.json", Path.exists):
+        assert not is_there, "it need not be there"
     with (
         pytest.raises(ConfigError, match=r"cannot be written \(No such file or directory\); name another file"),
-        held(tmp_path / "nowhere" / "plan.json"),
+        held(tmp_path / "nowhere" / "plan.json", Path.exists),
     ):
         pass
 
@@ -55,7 +55,7 @@ def test_command_is_refused_while_another_one_works_on_its_plan(tmp_path: Path) 
     backfill = ("backfill", f"{program}:topology", "--sinks")
     steps = [(("bootstrap", step), plan) for step in ("run", "verify", "commit", "abort")]
     for command, file in (*steps, (backfill, tmp_path / "new.json")):
-        with held(file):
+        with held(file, Path.exists):
             refused = do(*command, "--plan", file)
             assert refused.exit_code == 2, refused.output
             assert "another process is at work on the plan" in refused.output

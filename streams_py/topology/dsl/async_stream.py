@@ -132,19 +132,7 @@ class AsyncStream(StreamJoins[K, V]):
     @overload
     def map_batch(
         self,
-        function: Callable[[list[V]], Iterable[V2]],
-        /,
-        *,
-        max_records: int,
-        max_ms: Duration,
-        timeout: Duration = _BATCH_TIMEOUT_MS,
-        value: Serde[V2] | None = None,
-        name: str | None = None,
-    ) -> KStream[K, V2]: ...
-    @overload
-    def map_batch(
-        self,
-        function: Callable[[list[V]], Coroutine[Any, Any, Iterable[V2]]],
+        function: Callable[[list[V]], Iterable[V2] | Awaitable[Iterable[V2]]],
         /,
         *,
         max_records: int,
@@ -179,7 +167,7 @@ class AsyncStream(StreamJoins[K, V]):
     ) -> KStream[K, V2]: ...
     def map_batch(
         self,
-        function: Callable[[list[V]], Iterable[V2]] | Callable[[list[V]], Awaitable[Iterable[V2]]] | None = None,
+        function: Callable[[list[V]], Iterable[V2] | Awaitable[Iterable[V2]]] | None = None,
         /,
         *,
         with_key: Callable[[list[tuple[K, V]]], Iterable[V2] | Awaitable[Iterable[V2]]] | None = None,

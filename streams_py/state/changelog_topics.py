@@ -55,12 +55,9 @@ class ChangelogTopics:
     def forget(self, changelog: TopicPartition) -> None:
         """Its position is given up, and forgotten on disk with what is known of its topic."""
         self._ids.pop(changelog.topic, None)
-        self._forget_file(changelog.topic)
-
-    def _forget_file(self, topic: str) -> None:
-        if topic in self._files:
+        if changelog.topic in self._files:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._files[topic])
+                os.unlink(self._files[changelog.topic])
 
     def _note_file(self, topic: str, topic_id: str) -> None:
         path = self._files[topic]
@@ -122,8 +119,7 @@ class ChangelogTopics:
             position,
             store,
         )
-        self._ids.pop(changelog.topic, None)
-        self._forget_file(changelog.topic)
+        self.forget(changelog)
         if self._database is not None:
             self._database.forget_topic_id(changelog.topic)
         return True

@@ -24,10 +24,12 @@ __all__ = [
     "Output",
     "Written",
     "delete_topics",
+    "end_filling",
     "end_of",
     "fill",
     "make_topic",
     "measure",
+    "put",
     "wait_for_output",
 ]
 
@@ -92,16 +94,25 @@ def fill(bootstrap: str, topic: str, records: int, keys: int, *, first_ms: int, 
     """Write the input: ``keys`` different keys in turn, with timestamps spread evenly from the first to the last."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "partitioner": "murmur2_random"})
     for number in range(records):
-        key = f"user-{number % keys:05d}".encode()
-        while True:
-            try:
-                time_ms = first_ms + number * (last_ms - first_ms) // records
-                producer.produce(topic, record_value(number, keys), key, timestamp=time_ms)
-                break
-            except BufferError:
-                producer.poll(0.05)
+        time_ms = first_ms + number * (last_ms - first_ms) // records
+        put(producer, topic, record_value(number, keys), f"user-{number % keys:05d}".encode(), time_ms)
         if number % 10_000 == 0:
             producer.poll(0)
+    end_filling(producer)
+
+
+def put(producer: Producer, topic: str, value: bytes, key: bytes, timestamp_ms: int = 0) -> None:
+    """Hand a record over, when there is room for it. ``timestamp_ms`` 0: now."""
+    while True:
+        try:
+            producer.produce(topic, value, key, timestamp=timestamp_ms)
+            return
+        except BufferError:
+            producer.poll(0.05)
+
+
+def end_filling(producer: Producer) -> None:
+    """Everything is on the broker. BenchmarkError when that takes too long."""
     if producer.flush(60):
         raise BenchmarkError("the benchmark's input could not be written within 60 s")
 

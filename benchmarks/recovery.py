@@ -27,13 +27,13 @@ from typing import Self
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from benchmarks.cluster import BenchmarkError, end_of, make_topic
+from benchmarks.cluster import BenchmarkError, end_filling, end_of, make_topic, put
 from benchmarks.table import Goal, Row
 from streams_py.testing.broker import JvmBroker, NoBrokerError
 
 __all__ = ["recovery_rows"]
 
-KEYS_VARIABLE = "STREAMS_PY_BENCH_RECOVERY_KEYS"
+_KEYS_VARIABLE = "STREAMS_PY_BENCH_RECOVERY_KEYS"
 _KEYS = 1_000_000
 _PARTITIONS = 4
 _RATE = 1_000
@@ -51,7 +51,7 @@ _IN, _OUT = "recovery-in", "recovery-out"
 
 def recovery_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
     """Seconds of silence. ``$STREAMS_PY_BENCH_RECOVERY_KEYS`` makes the stores larger or smaller."""
-    keys = int(os.environ.get(KEYS_VARIABLE, _KEYS))
+    keys = int(os.environ.get(_KEYS_VARIABLE, _KEYS))
     session_s = _SESSION_MS / 1000
     again = f"killed under exactly-once, started again on its disk, {keys:,} keys: until it counts"
     replayed = "records replayed then, per record that came in during a commit interval"
@@ -199,14 +199,8 @@ class _Scene:
         """Every key once; waits until all have been counted."""
         producer = _producer(self._bootstrap)
         for number in range(keys):
-            while True:
-                try:
-                    producer.produce(_IN, b"v", _key(number))
-                    break
-                except BufferError:
-                    producer.poll(0.05)
-        if producer.flush(60):
-            raise BenchmarkError("the benchmark's input could not be written within 60 s")
+            put(producer, _IN, b"v", _key(number))
+        end_filling(producer)
         self.wait(f"{keys:,} keys are counted", lambda: end_of(self._watcher, _OUT, range(_PARTITIONS)) >= keys)
 
     def records_coming_in(self, keys: int) -> _Feed:
@@ -256,7 +250,7 @@ class _Feed:
         began, written = time.monotonic(), 0
         while not self._done.wait(0.01):
             while written < (time.monotonic() - began) * _RATE:
-                self._producer.produce(_IN, b"v", _key(chosen.randrange(self._keys)))
+                put(self._producer, _IN, b"v", _key(chosen.randrange(self._keys)))
                 written += 1
             self._producer.poll(0)
 

@@ -10,7 +10,7 @@ from streams_py.errors import TopologyError
 from streams_py.serdes import INT64, Serde
 from streams_py.topology.checked import checked
 from streams_py.topology.dsl.ktable import KTable
-from streams_py.topology.dsl.options import Materialized, materialized_or_none
+from streams_py.topology.dsl.options import Initializer, Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
 from streams_py.topology.logical.graph import ProcessorStep, RepartitionStep
 from streams_py.topology.names import Prefix, RepartitionNames, check_name, name_or_generate
@@ -77,6 +77,37 @@ class KGroupedStream(Generic[K, V]):
         value_serde = self._place.value_serde
         return self._aggregate(lambda store: StreamReduce(store, function), options, name, Prefix.REDUCE, value_serde)
 
+    @overload
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        aggregator: Callable[[K, V, A], A | None] | None = None,
+        *,
+        with_context: Callable[[K, V, A, RecordContext], A | None] | None = None,
+        store: str | None = None,
+        value: Serde[A],
+        name: str | None = None,
+    ) -> KTable[K, A]: ...
+    @overload
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        aggregator: Callable[[K, V, A], A | None] | None = None,
+        *,
+        with_context: Callable[[K, V, A, RecordContext], A | None] | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, A],
+    ) -> KTable[K, A]: ...
+    @overload
+    def aggregate(
+        self,
+        initializer: Initializer[A],
+        aggregator: Callable[[K, V, A], A | None] | None = None,
+        *,
+        with_context: Callable[[K, V, A, RecordContext], A | None] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> KTable[K, A]: ...
     def aggregate(
         self,
         initializer: Callable[[], A],

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 from streams_py.serdes import INT64, Serde
 from streams_py.topology.checked import checked
 from streams_py.topology.dsl.ktable import KTable
-from streams_py.topology.dsl.options import Materialized, materialized_or_none
+from streams_py.topology.dsl.options import Initializer, Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
 from streams_py.topology.logical.graph import ProcessorStep, TableRepartitionStep
 from streams_py.topology.names import Prefix, name_or_generate, suffixed_or_generate
@@ -67,6 +67,37 @@ class KGroupedTable(Generic[K, V]):
 
         return self._aggregate(make, options, name, Prefix.TABLE_REDUCE, self._place.value_serde)
 
+    @overload
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        adder: Callable[[K, V, A], A | None],
+        subtractor: Callable[[K, V, A], A | None],
+        *,
+        store: str | None = None,
+        value: Serde[A],
+        name: str | None = None,
+    ) -> KTable[K, A]: ...
+    @overload
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        adder: Callable[[K, V, A], A | None],
+        subtractor: Callable[[K, V, A], A | None],
+        *,
+        name: str | None = None,
+        materialized: Materialized[K, A],
+    ) -> KTable[K, A]: ...
+    @overload
+    def aggregate(
+        self,
+        initializer: Initializer[A],
+        adder: Callable[[K, V, A], A | None],
+        subtractor: Callable[[K, V, A], A | None],
+        *,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> KTable[K, A]: ...
     def aggregate(
         self,
         initializer: Callable[[], A],

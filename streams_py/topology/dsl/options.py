@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
@@ -18,10 +18,19 @@ from streams_py.topology.checked import check_given
 from streams_py.topology.durations import Duration, duration_ms
 from streams_py.topology.stores import StoreBuilder, StoreKind, ttl_ms_of
 
-__all__ = ["Materialized", "materialized_or_none"]
+__all__ = ["Initializer", "Materialized", "materialized_or_none"]
 
 K = TypeVar("K")
 V = TypeVar("V")
+A_co = TypeVar("A_co", covariant=True)
+
+
+class Initializer(Protocol[A_co]):
+    """What ``Callable[[], A]`` is, for an aggregation whose result no serde tells: from a protocol mypy learns what the
+    initializer returns before it looks into a lambda of an aggregator, from a callable it does not."""
+
+    def __call__(self) -> A_co: ...
+
 
 # No slots here: Python 3.11 cannot call ``Materialized[str, int](...)`` of a frozen dataclass that has them.
 

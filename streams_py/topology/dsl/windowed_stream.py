@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast, overload
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import INT64, Serde, Windowed
 from streams_py.topology.checked import checked
 from streams_py.topology.dsl.grouped_stream import AGGREGATE_NEEDS, KGroupedStream, plus_one, zero
 from streams_py.topology.dsl.ktable import KTable
-from streams_py.topology.dsl.options import Materialized, materialized_or_none
+from streams_py.topology.dsl.options import Initializer, Materialized, materialized_or_none
 from streams_py.topology.dsl.window_options import AnyWindows, close_after_ms, window_store_of, windowed_key_serde
 from streams_py.topology.names import Prefix
 from streams_py.topology.nodes import RecordContext
@@ -110,6 +110,37 @@ class TimeWindowedKStream(_WindowedKStream[K, V]):
         make = self._make(_nothing, rearranged(function, _reduced))
         return self._aggregate(make, options, name, Prefix.REDUCE, self._grouped.place.value_serde)
 
+    @overload
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        aggregator: Callable[[K, V, A], A | None] | None = None,
+        *,
+        with_context: Callable[[K, V, A, RecordContext], A | None] | None = None,
+        store: str | None = None,
+        value: Serde[A],
+        name: str | None = None,
+    ) -> KTable[Windowed[K], A]: ...
+    @overload
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        aggregator: Callable[[K, V, A], A | None] | None = None,
+        *,
+        with_context: Callable[[K, V, A, RecordContext], A | None] | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, A],
+    ) -> KTable[Windowed[K], A]: ...
+    @overload
+    def aggregate(
+        self,
+        initializer: Initializer[A],
+        aggregator: Callable[[K, V, A], A | None] | None = None,
+        *,
+        with_context: Callable[[K, V, A, RecordContext], A | None] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> KTable[Windowed[K], A]: ...
     def aggregate(
         self,
         initializer: Callable[[], A],
@@ -166,6 +197,40 @@ class SessionWindowedKStream(_WindowedKStream[K, V]):
         make = self._make(_nothing, rearranged(function, _reduced), rearranged(function, _merged))
         return self._aggregate(make, options, name, Prefix.REDUCE, self._grouped.place.value_serde)
 
+    @overload
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        aggregator: Callable[[K, V, A], A | None] | None = None,
+        merger: Callable[[K, A, A], A | None] | None = None,
+        *,
+        with_context: Callable[[K, V, A, RecordContext], A | None] | None = None,
+        store: str | None = None,
+        value: Serde[A],
+        name: str | None = None,
+    ) -> KTable[Windowed[K], A]: ...
+    @overload
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        aggregator: Callable[[K, V, A], A | None] | None = None,
+        merger: Callable[[K, A, A], A | None] | None = None,
+        *,
+        with_context: Callable[[K, V, A, RecordContext], A | None] | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, A],
+    ) -> KTable[Windowed[K], A]: ...
+    @overload
+    def aggregate(
+        self,
+        initializer: Initializer[A],
+        aggregator: Callable[[K, V, A], A | None] | None = None,
+        merger: Callable[[K, A, A], A | None] | None = None,
+        *,
+        with_context: Callable[[K, V, A, RecordContext], A | None] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> KTable[Windowed[K], A]: ...
     def aggregate(
         self,
         initializer: Callable[[], A],

@@ -25,7 +25,7 @@ from streams_py.topology.processor import (
 )
 from streams_py.topology.stores import key_value_store
 from streams_py.topology.topology import Topology
-from streams_py.topology.windows import JoinWindows
+from streams_py.topology.windows import JoinWindows, TimeWindows
 
 builder = StreamsBuilder()
 text = serdes.STRING
@@ -63,6 +63,8 @@ counts.to_stream().to(lambda k, v, record: f"out-{record.topic}", key=text)
 
 sums = lengths.group_by_key(key=text, value=serdes.INT64, name="sums")
 reveal_type(sums.reduce(lambda a, b: a + b))  # KTable[str, int]
+reveal_type(sums.aggregate(lambda: 0, lambda k, v, total: total + v))  # KTable[str, int]
+reveal_type(sums.aggregate(list, lambda k, v, a: [*a, v], value=serdes.json(list[int])))  # KTable[str, list[int]]
 reveal_type(sums.aggregate(lambda: 0.0, lambda k, v, total: total + v, value=serdes.FLOAT64))  # KTable[str, float]
 
 table = builder.table("t", key=text, value=serdes.INT64)
@@ -147,6 +149,10 @@ lengths.select_key(lambda k, v: v.upper())  # error
 lengths.foreach(lambda k, v: print(v.upper()))  # error
 lines.group_by_key().reduce(lambda a, v: len(a))  # error
 lines.group_by_key().aggregate(lambda: 0, lambda k, v, a: a + v, value=serdes.INT64)  # error
+lines.group_by_key().aggregate(lambda: 0, lambda k, v, a: a + v)  # error
+lines.group_by_key().windowed_by(TimeWindows.of(5)).aggregate(lambda: 0, lambda k, v, a: a + v)  # error
+groups.aggregate(lambda: 0, lambda k, v, a: a + v, lambda k, v, a: a)  # error
+sums.aggregate(list, lambda k, v, a: [*a, ""], materialized=Materialized(value=serdes.json(list[int])))  # error
 lines.join(numbers, lambda v, n: n.upper())  # error
 lines.join(lengths, lambda v, n: v + n, JoinWindows.of(5))  # error
 lines.join(everywhere, lambda v, row: row, on=lambda k, v: v)  # error

@@ -137,6 +137,11 @@ class GlobalStores:
                 else:
                     store.restore(entries)
 
+    @property
+    def awaits_disk(self) -> bool:
+        """False: nothing is restored in bulk."""
+        return False
+
     def flush_restored(self) -> None:
         """Nothing is restored in bulk."""
 

@@ -53,10 +53,8 @@ _CHECKPOINT_EVERY_RECORDS = 10_000
 _CHECKPOINT_EVERY_S = 10.0
 """Without being enforced, a checkpoint is written when positions moved by more records than this in sum (as in Kafka),
 and not more often."""
-
 _LOGGED_RECORDS = 50_000
 """So many records are restored through the write-ahead log: that costs less than the flush that is needed without."""
-
 _logger = logging.getLogger(__name__)
 
 
@@ -144,8 +142,7 @@ class TaskState:
 
     def store(self, name: str) -> Store | CustomStateStore:
         """An open store. UnknownStateStoreError, or InvalidStateStoreError while the task's stores are closed."""
-        found = self._stores.get(name)
-        if found is not None:
+        if (found := self._stores.get(name)) is not None:
             return found.store if isinstance(found, OwnStore) else found
         if name in self._builders:
             raise StateStoreMigratedError(f"the stores of task {self.task_id} are not open", task_id=self.task_id)
@@ -195,11 +192,8 @@ class TaskState:
 
     def _prepare(self) -> str | None:
         """The task's directory, when any store is persistent."""
-        if not self._directory.is_persistent:
-            return None
-        if not any(is_persistent(builder, self._defaults) for builder in self._builders.values()):
-            return None
-        return self._directory.prepare_task(self.task_id)
+        on_disk = any(is_persistent(builder, self._defaults) for builder in self._builders.values())
+        return self._directory.prepare_task(self.task_id) if on_disk and self._directory.is_persistent else None
 
     def _persistent_changelogs(self) -> list[TopicPartition]:
         return [
@@ -289,6 +283,8 @@ class TaskState:
 
     def attach(self, record: RecordContext, changelog_writer: Callable[[str, int], ChangeLog] | None) -> None:
         """From now on stores log with this context through these writers; None: nobody writes (standby)."""
+        if self._database is not None and changelog_writer is not None:
+            self._database.end_loading()
         self._topics.change_writer()
         for name, store in self._stores.items():
             builder = self._builders[name]
@@ -381,10 +377,14 @@ class TaskState:
         if name in self._own:
             self._commit_own()
 
+    @property
+    def awaits_disk(self) -> bool:
+        """True while the disk has to catch up before more is restored in bulk."""
+        return self._database is not None and self._database.is_behind
+
     def flush_restored(self) -> None:
         """Bring to the disk what was restored in bulk. Any thread may."""
-        database = self._database
-        if database is not None:
+        if (database := self._database) is not None:
             database.settle()
 
     # -- committing --------------------------------------------------------------------------------------------
@@ -479,8 +479,8 @@ class TaskState:
         self.checkpoint(enforce=True)
 
     def checkpoint(self, *, enforce: bool) -> None:
-        """Write the checkpoint file, if enforced or when positions moved far enough. One that cannot be written is only
-        a warning: nothing is restored from it."""
+        """Write the checkpoint file, if enforced or when positions moved far enough. Failing to is only a warning:
+        nothing is restored from it."""
         if not self._is_open or self._database is None:
             return
         now_s = time.monotonic()

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import TimeoutExceededError
-from streams_py.ports import RawRecord
+from streams_py.ports import BEGINNING, RawRecord
 
 __all__ = ["ChangelogInWork", "RestorableTask"]
 
@@ -43,6 +43,10 @@ class RestorableTask(Protocol):
         """A source topic is read no further than to what the group has committed, and that was this."""
 
     def restore(self, changelog: TopicPartition, records: Sequence[RawRecord]) -> None: ...
+    @property
+    def awaits_disk(self) -> bool:
+        """True while the disk has to catch up before more is restored."""
+
     def store_of(self, changelog: TopicPartition) -> str: ...
     def flush_restored(self) -> None:
         """Bring to the disk what was restored. Any thread may."""
@@ -85,6 +89,12 @@ class ChangelogInWork:
     def remaining_records(self) -> int:
         """Records that an active still has to replay, as far as known."""
         return 0 if self.end is None or not self.task.is_active else max(0, self.end - max(0, self.position or 0))
+
+    def begin(self) -> None:
+        """Learn where to start."""
+        self.position = self.task.restore_position(self.partition)
+        if self.end == 0 and self.position == BEGINNING:
+            self.position = 0
 
     def unanswered(self, reason: str, now_ms: int, timeout_ms: int) -> TimeoutExceededError | None:
         """Nobody says what has to be known of it. An error when that has lasted for so long that its task fails; a copy

@@ -28,7 +28,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailableError, OffsetOutOfRangeError, StreamsError, TaskCorruptedError
 from streams_py.member.events import Progress
-from streams_py.ports import BEGINNING, Admin, Clock, RawRecord, RecordConsumer
+from streams_py.ports import Admin, Clock, RawRecord, RecordConsumer
 from streams_py.runtime.restore.batches import by_partition
 from streams_py.runtime.restore.changelog import ChangelogInWork, RestorableTask
 from streams_py.runtime.restore.ends import ChangelogEnd, ask_ends
@@ -43,14 +43,14 @@ _log = logging.getLogger(__name__)
 _RECORDS_MAX = 500
 """Records taken per poll. Fewer than the 700 objects after which Python's collector runs: it would look at each of
 them, for 0.4 us of 2 us per record. And neither a removal nor a running task waits long for so few."""
-
 _POLLS_MAX = 8
 """So often in a row, while they come back full: what else belongs to a round costs as much as 50 records."""
 _POSITIONS_MS = 50
 """While records keep coming, the consumer is asked so often where it stands: ends can lie behind invisible records."""
-
 _POLL_MAX_MS = 20
 """Longest wait for records: a task that is added in the meantime waits as long."""
+_DISK_PAUSE_MS = 2
+"""Pause for a disk that has to catch up: without the interpreter's lock, and nobody else waits for this thread."""
 
 _IDENTITY_MS = 300_000
 """So often it is looked whether topics are still the same: one that was created anew and has grown past our position
@@ -294,6 +294,11 @@ class StateUpdater:
     def _poll(self, consumer: RecordConsumer) -> bool:
         """Replay what is there; True when there may be more. A call each time: records that a variable of the loop
         still holds while the next ones come would be too many for :data:`_RECORDS_MAX`."""
+        with self._lock:
+            tasks = list(self._tasks.values())
+        if any(task.awaits_disk for task in tasks):  # without the lock
+            self._clock.sleep_ms(_DISK_PAUSE_MS)
+            return False
         records = consumer.poll(_RECORDS_MAX, min(self._poll_ms, _POLL_MAX_MS))
         with self._lock:
             return self._apply(records, consumer)
@@ -377,7 +382,8 @@ class StateUpdater:
                 if changelog.is_unknown:
                     continue  # added a moment ago; the next round asks for it
                 if changelog.position is None:
-                    self._start(changelog)
+                    changelog.begin()
+                    self._news.started(changelog)
                 idle = changelog.is_done or (actives and not changelog.task.is_active)
                 if idle:
                     changelog.registered = False
@@ -387,12 +393,6 @@ class StateUpdater:
             restored = self._note_ends()
         consumer.assign(positions)
         return restored
-
-    def _start(self, changelog: ChangelogInWork) -> None:
-        changelog.position = changelog.task.restore_position(changelog.partition)
-        if changelog.end == 0 and changelog.position == BEGINNING:
-            changelog.position = 0
-        self._news.started(changelog)
 
     def _apply(self, records: Sequence[RawRecord], consumer: RecordConsumer) -> bool:
         """True when there may be more, and no changelog has ended: the consumer is to hear of that."""

@@ -90,6 +90,10 @@ class TaskStores(Protocol):
         """Apply records of a changelog, in offset order. ``in_bulk``: they need not be on the disk before
         :meth:`flush_restored`."""
 
+    @property
+    def awaits_disk(self) -> bool:
+        """True while the disk has to catch up before more is restored in bulk."""
+
     def flush_restored(self) -> None:
         """Bring to the disk what was restored in bulk. Any thread may."""
 
@@ -218,6 +222,11 @@ class Task:
         """Apply records of a changelog, in offset order."""
         self.stores.restore(changelog, records, in_bulk=self.is_active)
         self.replayed_records += len(records)
+
+    @property
+    def awaits_disk(self) -> bool:
+        """True while the disk has to catch up before more is restored."""
+        return self.stores.awaits_disk
 
     def flush_restored(self) -> None:
         """Bring to the disk what was restored. Any thread may."""

@@ -15,11 +15,25 @@ from typing import Any, Final
 
 import rocksdict
 
-__all__ = ["RocksMemory", "database_options", "remedy_for", "shared_rocks_memory"]
+__all__ = [
+    "BUFFERS_WAITING_MAX",
+    "LEVEL_0_FILES_MAX",
+    "RocksMemory",
+    "database_options",
+    "remedy_for",
+    "shared_rocks_memory",
+]
 
 _WRITE_BUFFER_BYTES: Final = 8 << 20
 """Per store. Half of Kafka's: a counter that is overwritten leaves a version per write in the buffer, and reading and
 writing get slower as it outgrows the processor's cache (10,000 counters: 2.9 us per get and put, 3.8 with 16 MB)."""
+_LOADING_BUFFER_BYTES: Final = 32 << 20
+"""Per store that is loaded: fewer files, which are merged less often. All together stay within their limit."""
+_BUFFERS_MAX: Final = 4
+BUFFERS_WAITING_MAX: Final = _BUFFERS_MAX - 2
+LEVEL_0_FILES_MAX: Final = 16
+"""So many full buffers and files may wait for RocksDB's own threads. From 3 and 20 on it slows writers down, then stops
+them, and rocksdict holds the interpreter's lock meanwhile."""
 _LOG_BYTES_MAX: Final = 64 << 20
 """Of a database's write-ahead log: what has to be read again when the task opens after a crash."""
 _KEPT_ENTRIES: Final = 262_144
@@ -62,8 +76,9 @@ def shared_rocks_memory() -> RocksMemory:
     return RocksMemory()
 
 
-def database_options(memory: RocksMemory) -> Any:
-    """Options of a database and of its column families."""
+def database_options(memory: RocksMemory, *, loading: bool = False) -> Any:
+    """Options of a database and of its column families. ``loading``: for many writes that nobody reads yet: what is
+    written is only lined up, and sorted by the threads that bring it to the disk."""
     table = rocksdict.BlockBasedOptions()
     table.set_block_cache(memory.block_cache)
     table.set_cache_index_and_filter_blocks(True)
@@ -75,9 +90,12 @@ def database_options(memory: RocksMemory) -> Any:
     options.set_block_based_table_factory(table)
     options.set_compression_type(rocksdict.DBCompressionType.lz4())
     options.set_write_buffer_manager(memory.write_buffers)
-    options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
+    options.set_write_buffer_size(_LOADING_BUFFER_BYTES if loading else _WRITE_BUFFER_BYTES)
+    options.set_allow_concurrent_memtable_write(False)  # there is one writer
+    if loading:
+        options.set_memtable_factory(rocksdict.MemtableFactory.vector())
     # With RocksDB's 2 whoever fills a buffer waits for the one before it to be flushed: restoring would, all the time.
-    options.set_max_write_buffer_number(4)
+    options.set_max_write_buffer_number(_BUFFERS_MAX)
     # Data and positions reach the files together, also when the machine loses its power and the log its end.
     options.set_atomic_flush(True)
     options.set_max_total_wal_size(_LOG_BYTES_MAX)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import repeat, takewhile
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -14,7 +15,7 @@ from streams_py.errors import StateError, StateStoreMigratedError
 from streams_py.state.bytes_store import overlaid
 from streams_py.state.disk.bundles import bundle_key, is_worth_it, packed
 from streams_py.state.disk.layer import SMALL_BYTES, Layer
-from streams_py.state.disk.options import remedy_for
+from streams_py.state.disk.options import BUFFERS_WAITING_MAX, LEVEL_0_FILES_MAX, remedy_for
 from streams_py.state.store_figures import PROPERTIES
 
 if TYPE_CHECKING:
@@ -62,9 +63,11 @@ class _Held:
     what was bundled is in the family before it leaves ``written``.
     """
 
-    __slots__ = ("bundled_bytes", "bundles", "lately", "layer", "waiting", "was_scanned", "written")
+    __slots__ = ("bundled_bytes", "bundles", "lately", "layer", "load", "waiting", "was_scanned", "written")
 
     def __init__(self) -> None:
+        self.load: Callable[[bytes], Any]
+        """Reads the family."""
         self.use(Layer())
         self.keep(Layer())
         self.bundles = self.bundled_bytes = 0
@@ -91,12 +94,9 @@ class RocksBytes:
         self._scanning = Lock()  # scans are opened by any thread
         self._held = _Held()
         self._memory = database.memory
-        self._bind(self._attempt(lambda: database.family(name)))
+        self.use_family()
         self._memory.note_opened()
-
-    def _bind(self, family: Any) -> None:
-        self._family = family
-        held, load = self._held, family.get
+        held = self._held
 
         def read(key: bytes) -> bytes | None:
             data: Any = held.waiting.get(key, _MISSING)
@@ -104,7 +104,7 @@ class RocksBytes:
                 data = held.written.get(key, _MISSING)
                 if data is _MISSING:
                     floor = held.layer.floor
-                    data = load(key) if floor is None or key >= floor else None
+                    data = held.load(key) if floor is None or key >= floor else None
             return data  # type: ignore[no-any-return]  # bytes or None, whatever it came from
 
         def write(key: bytes, data: bytes) -> None:
@@ -118,6 +118,18 @@ class RocksBytes:
         self.read: Callable[[bytes], bytes | None] = read
         self.write: Callable[[bytes, bytes], None] = write
         self.remove: Callable[[bytes], object] = remove
+
+    def use_family(self) -> None:
+        """Use the column family of the database as it is open now."""
+        self._bind(self._attempt(lambda: self._database.family(self.name)))
+
+    def _bind(self, family: Any) -> None:
+        self._family = family
+        self._held.load = self._load if self._database.is_loading else family.get
+
+    def _load(self, key: bytes) -> Any:
+        self._database.is_read = True
+        return self._family.get(key)
 
     def write_batch(self, keys: Sequence[bytes], datas: Iterable[bytes | None], *, removes: bool = True) -> None:
         held = self._held
@@ -138,6 +150,7 @@ class RocksBytes:
             batch.set_default_column_family(None)
 
     def scan(self, first: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+        self._database.is_read = True
         layer = self._held.layer  # before the snapshot: what is committed in between is in both, and not in neither
         above = self._above(layer, first, end, reverse=reverse)
         floor = layer.floor
@@ -149,6 +162,7 @@ class RocksBytes:
         return scan
 
     def collect(self, first: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
+        self._database.is_read = True
         layer = self._held.layer
         above = self._above(layer, first, end, reverse=False)
         floor = layer.floor
@@ -190,7 +204,7 @@ class RocksBytes:
         self.drop_layer()
         if next(self.scan(None, None), None) is None:
             return  # dropping and creating a column family takes tens of milliseconds
-        self._let_go()
+        self.let_go()
         self._bind(self._attempt(lambda: self._database.empty_family(self.name)))
 
     def close(self) -> None:
@@ -199,14 +213,15 @@ class RocksBytes:
             self._memory.note_closed()
             self._held.use(Layer(_Closed()))
             self._held.keep(Layer(_Closed()))  # what is bundled is nowhere else: a reader must not miss it and go on
-            self._let_go()
+            self.let_go()
 
-    def _let_go(self) -> None:
+    def let_go(self) -> None:
         """Close the handle and the scans: one that stays open would keep the files open."""
         with self._scanning:
             for scan in list(self._scans):
                 scan.end()
-            self._family.close()
+            with suppress(rocksdict.DbClosedError):  # no other one could be opened after it
+                self._family.close()
 
     def properties(self) -> Mapping[str, float]:
         """What RocksDB says of the store (:data:`PROPERTIES`), and the scans that are open. Any thread may ask; empty
@@ -218,6 +233,17 @@ class RocksBytes:
         except Exception:  # rocksdict says in several ways that a store is being emptied or closed
             return {}
         return {"num-open-iterators": scans} | {name: of for name, of in found.items() if of is not None}
+
+    @property
+    def is_behind(self) -> bool:
+        """True while so much waits for the disk that RocksDB would soon make writers wait. Any thread may ask."""
+        try:
+            with self._scanning:
+                buffers = self._family.property_int_value("rocksdb.num-immutable-mem-table")
+                files = self._family.property_value("rocksdb.num-files-at-level0")
+        except Exception:  # it is being emptied or closed
+            return False
+        return buffers >= BUFFERS_WAITING_MAX or int(files) >= LEVEL_0_FILES_MAX
 
     # -- for the database --------------------------------------------------------------------------------------
 

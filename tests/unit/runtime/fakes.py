@@ -195,6 +195,7 @@ class FakeTask:
         self.limits: dict[TopicPartition, int] = {}
         self.error: Exception | None = None
         self.flush_error: Exception | None = None
+        self.awaits_disk = False
 
     def is_of(self, changelog: TopicPartition, topic_id: str | None) -> bool:
         return topic_id is None or self.topic_ids.setdefault(changelog.topic, topic_id) == topic_id

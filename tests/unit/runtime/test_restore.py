@@ -367,6 +367,21 @@ def test_what_was_restored_is_flushed_once_at_the_end(log: FakeLog) -> None:
     assert task.flushed_after == [9_003]
 
 
+def test_nothing_is_polled_while_a_disk_has_to_catch_up(log: FakeLog) -> None:
+    log.write(LOG, 9)
+    updater, task = Stepped(log), active(LOG)
+    task.awaits_disk = True
+    updater.add(task)
+    before_ms = updater.clock.monotonic_ms()
+    updater.turn(5)
+    assert task.restored == []
+    assert updater.clock.monotonic_ms() > before_ms
+    task.awaits_disk = False
+    updater.turn(5)
+    assert updater.drain_restored() == [task]
+    assert len(task.restored) == 9
+
+
 def test_only_the_task_fails_when_it_cannot_be_flushed(log: FakeLog) -> None:
     log.write(LOG, 1)
     log.write(OTHER, 1)

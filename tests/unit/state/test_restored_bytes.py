@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -11,6 +14,7 @@ from typing import Any
 import pytest
 
 from streams_protocol.types import TopicPartition
+from streams_py.errors import StateError, StateStoreMigratedError
 from streams_py.state.disk.database import RocksBytes, RocksMemory, TaskDatabase
 
 MEMORY = RocksMemory(block_cache_bytes=1 << 20, write_buffer_bytes=1 << 20)
@@ -119,6 +123,113 @@ def test_commit_makes_sure_of_what_was_restored_past_the_log(tmp_path: Path) -> 
     database.commit({TopicPartition("s", 0): 10})
     assert found(as_after_a_crash(database, tmp_path / "b")) == {(10, 10), (10, 9)}
     database.close()
+
+
+def load(database: TaskDatabase, first: int, count: int = 5) -> None:
+    """Restore numbers in bulk."""
+    keys = [b"%d" % number for number in range(first, first + count)]
+    database.restore(partial(database.store("s").write_batch, keys, keys), {LOG: first + count - 1}, unlogged=True)
+
+
+def test_bulk_is_loaded_into_a_database_for_writing_until_it_is_committed(tmp_path: Path) -> None:
+    database = TaskDatabase(str(tmp_path / "a"), ["s", "t"], memory=MEMORY)
+    store, other = database.store("s"), database.store("t")
+    other.write(b"x", b"1")
+    database.commit({})
+    load(database, 0)
+    assert database.is_loading
+    load(database, 5)
+    database.settle()
+    assert database.is_loading
+    store.write(b"9", b"processed")
+    database.commit({LOG: 10})
+    assert not database.is_loading
+    assert (store.read(b"1"), store.read(b"9"), other.read(b"x")) == (b"1", b"processed", b"1")
+    assert len(list(store.scan(None, None))) == 10
+    database.close()
+    again = TaskDatabase(str(tmp_path / "a"), ["s"], memory=MEMORY)
+    assert again.positions() == {LOG: 10}
+    assert again.store("s").read(b"9") == b"processed"
+    again.close()
+
+
+def test_what_is_loaded_is_read_as_ever_and_then_no_longer_loaded_for_writing(tmp_path: Path) -> None:
+    database = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
+    store = database.store("s")
+    read = store.read  # somebody keeps it
+    load(database, 0)
+    assert read(b"3") == b"3"
+    load(database, 5)
+    assert not database.is_loading
+    load(database, 10)
+    assert not database.is_loading
+    assert (read(b"3"), read(b"12")) == (b"3", b"12")
+    database.end_loading()
+    load(database, 15)
+    assert database.is_loading
+    assert [data for _, data in store.scan(b"15", b"16")] == [b"15"]
+    load(database, 20)
+    assert not database.is_loading
+    database.close()
+
+
+def test_store_whose_restoration_reads_is_not_loaded_for_writing(tmp_path: Path) -> None:
+    database = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
+    store = database.store("s")
+    for number in range(3):
+        database.restore(lambda: list(store.scan(None, None)), {LOG: number}, unlogged=number > 0)
+    assert not database.is_loading
+    database.close()
+
+
+def test_scan_that_is_open_when_loading_begins_ends_with_an_error(tmp_path: Path) -> None:
+    database = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
+    store = database.store("s")
+    load(database, 0)
+    scan = store.scan(None, None)
+    database.end_loading()
+    with pytest.raises(StateStoreMigratedError):
+        next(scan)
+    database.close()
+
+
+def test_loading_waits_for_the_disk(tmp_path: Path) -> None:
+    """More than RocksDB lets wait is never written; one megabyte for all buffers is soon full."""
+    database = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
+    waited = 0
+    for first in range(0, 200_000, 500):
+        while database.is_behind:
+            waited += 1
+            time.sleep(0.001)
+        load(database, first, 500)
+    assert waited
+    assert database.store("s").properties()["num-immutable-mem-table"] <= 3
+    database.end_loading()
+    assert not database.is_behind
+    assert database.store("s").approximate_count() == 200_000
+    database.close()
+    assert not database.is_behind
+
+
+def test_database_that_cannot_be_opened_again_says_so_and_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
+    store = database.store("s")
+    load(database, 0)
+
+    def refuse(wanted: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(database, "_open", refuse)
+    with pytest.raises(StateError, match="raise the limit of open files"):
+        database.end_loading()
+    with pytest.raises(Exception, match="closed"):
+        store.read(b"1")
+    database.close()
+    again = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
+    assert again.store("s").read(b"1") == b"1"
+    again.close()
 
 
 def test_restored_records_win_over_earlier_writes(store: RocksBytes) -> None:

@@ -86,6 +86,8 @@ class FakeStores:
             store.content[key.decode()] = int.from_bytes(value, "big")
             self.changelog_offsets[changelog] = record.offset()
 
+    awaits_disk = False
+
     def flush_restored(self) -> None:
         self.calls.append("flush restored")
 

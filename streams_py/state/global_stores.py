@@ -142,8 +142,9 @@ class GlobalStores:
         """False: nothing is restored in bulk."""
         return False
 
-    def flush_restored(self) -> None:
-        """Nothing is restored in bulk."""
+    def flush_restored(self) -> bool:
+        """True: nothing is restored in bulk."""
+        return True
 
     def store_of(self, changelog: TopicPartition) -> str:
         """Name of the store that a topic fills."""

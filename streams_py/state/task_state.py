@@ -53,7 +53,7 @@ _CHECKPOINT_EVERY_RECORDS = 10_000
 _CHECKPOINT_EVERY_S = 10.0
 """Without being enforced, a checkpoint is written when positions moved by more records than this in sum (as in Kafka),
 and not more often."""
-_LOGGED_RECORDS = 50_000
+_LOGGED_RECORDS = 20_000
 """So many records are restored through the write-ahead log: that costs less than the flush that is needed without."""
 _logger = logging.getLogger(__name__)
 
@@ -382,10 +382,9 @@ class TaskState:
         """True while the disk has to catch up before more is restored in bulk."""
         return self._database is not None and self._database.is_behind
 
-    def flush_restored(self) -> None:
-        """Bring to the disk what was restored in bulk. Any thread may."""
-        if (database := self._database) is not None:
-            database.settle()
+    def flush_restored(self) -> bool:
+        """Bring to the disk what was restored in bulk; to be asked again until it is True. Any thread may."""
+        return self._database is None or self._database.settle_aside()
 
     # -- committing --------------------------------------------------------------------------------------------
 

@@ -48,8 +48,8 @@ class RestorableTask(Protocol):
         """True while the disk has to catch up before more is restored."""
 
     def store_of(self, changelog: TopicPartition) -> str: ...
-    def flush_restored(self) -> None:
-        """Bring to the disk what was restored. Any thread may."""
+    def flush_restored(self) -> bool:
+        """Bring to the disk what was restored; to be asked again until it is True. Any thread may."""
 
     def checkpoint(self, *, enforce: bool) -> None: ...
 

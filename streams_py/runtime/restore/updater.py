@@ -41,8 +41,8 @@ __all__ = ["StateUpdater"]
 _log = logging.getLogger(__name__)
 
 _RECORDS_MAX = 500
-"""Records taken per poll. Fewer than the 700 objects after which Python's collector runs: it would look at each of
-them, for 0.4 us of 2 us per record. And neither a removal nor a running task waits long for so few."""
+"""Taken per poll. Fewer than the 700 objects after which Python's collector runs: it would look at each of them, for
+0.4 us. And neither a removal nor a running task waits long for so few."""
 _POLLS_MAX = 8
 """So often in a row, while they come back full: what else belongs to a round costs as much as 50 records."""
 _POSITIONS_MS = 50
@@ -51,7 +51,6 @@ _POLL_MAX_MS = 20
 """Longest wait for records: a task that is added in the meantime waits as long."""
 _DISK_PAUSE_MS = 2
 """Pause for a disk that has to catch up: without the interpreter's lock, and nobody else waits for this thread."""
-
 _IDENTITY_MS = 300_000
 """So often it is looked whether topics are still the same: one that was created anew and has grown past our position
 is read on in."""
@@ -294,9 +293,7 @@ class StateUpdater:
     def _poll(self, consumer: RecordConsumer) -> bool:
         """Replay what is there; True when there may be more. A call each time: records that a variable of the loop
         still holds while the next ones come would be too many for :data:`_RECORDS_MAX`."""
-        with self._lock:
-            tasks = list(self._tasks.values())
-        if any(task.awaits_disk for task in tasks):  # without the lock
+        if any(task.awaits_disk for task in self.tasks()):
             self._clock.sleep_ms(_DISK_PAUSE_MS)
             return False
         records = consumer.poll(_RECORDS_MAX, min(self._poll_ms, _POLL_MAX_MS))
@@ -304,17 +301,19 @@ class StateUpdater:
             return self._apply(records, consumer)
 
     def _hand_over(self, restored: Collection[RestorableTask]) -> None:
-        """Tell what there is to tell, and give restored tasks back."""
+        """Tell what there is to tell, and give restored tasks back, those that are on the disk."""
+        flushed = []
         for task in restored:
             try:
-                task.flush_restored()  # without the lock: nobody is to wait for the disk
+                if task.flush_restored():  # without the lock: nobody is to wait for the disk
+                    flushed.append(task)
             except Exception as error:
                 with self._lock:
                     if self._tasks.get(task.id) is task:
                         self._fail(task, error)
         self._news.tell()
         with self._lock:
-            self._finish(restored)
+            self._finish(flushed)
 
     def _back_off(self, error: BrokerUnavailableError) -> None:
         """Wait before the next round: longer each time, and warning less often."""

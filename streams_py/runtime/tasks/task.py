@@ -94,8 +94,8 @@ class TaskStores(Protocol):
     def awaits_disk(self) -> bool:
         """True while the disk has to catch up before more is restored in bulk."""
 
-    def flush_restored(self) -> None:
-        """Bring to the disk what was restored in bulk. Any thread may."""
+    def flush_restored(self) -> bool:
+        """Bring to the disk what was restored in bulk; to be asked again until it is True. Any thread may."""
 
     def store_of(self, changelog: TopicPartition) -> str: ...
     def flush_caches(self, order: Iterable[str]) -> None:
@@ -228,9 +228,9 @@ class Task:
         """True while the disk has to catch up before more is restored."""
         return self.stores.awaits_disk
 
-    def flush_restored(self) -> None:
-        """Bring to the disk what was restored. Any thread may."""
-        self.stores.flush_restored()
+    def flush_restored(self) -> bool:
+        """Bring to the disk what was restored; to be asked again until it is True. Any thread may."""
+        return self.stores.flush_restored()
 
     def store_of(self, changelog: TopicPartition) -> str:
         """Name of the store that a changelog belongs to."""

@@ -26,6 +26,7 @@ from streams_py.errors import StateError
 from streams_py.state.checkpoint import DATABASE_DIRECTORY
 from streams_py.state.disk.bundles import BUNDLE, name_of, unpacked
 from streams_py.state.disk.options import RocksMemory, database_options, remedy_for, shared_rocks_memory
+from streams_py.state.disk.settling import Settling
 from streams_py.state.disk.store import RocksBytes, put_or_delete
 
 __all__ = ["RocksMemory", "TaskDatabase"]
@@ -33,6 +34,8 @@ __all__ = ["RocksMemory", "TaskDatabase"]
 _POSITIONS: Final = "*positions"
 """No store is called like this: names have no asterisk."""
 _OFFSET = struct.Struct(">q")
+_LOOK_BYTES: Final = 256 << 10
+"""So much is loaded between two looks whether the disk takes it."""
 _TOPICS: Final = b"\1"
 """Keys of positions begin here: what else the family has begins with a zero, as no topic does."""
 _LAYOUT: Final = b"\0layout "
@@ -58,6 +61,9 @@ class TaskDatabase:
         self.is_read = False
         """Something in files was read since the last time that records were restored."""
         self._may_load = True
+        self._loaded_bytes = 0
+        """Since somebody looked whether the disk takes it."""
+        self._settling: Settling | None = None
         self._stores: dict[str, RocksBytes] = {}
         self.restoring: Any = None
         """The batch that is being filled by :meth:`restore`."""
@@ -187,6 +193,7 @@ class TaskDatabase:
         if not unlogged:
             self._write(batch, positions)
             return
+        self._loaded_bytes += batch.size_in_bytes()
         options: Any = rocksdict.WriteOptions()
         options.disable_wal = True
         self._write(batch, positions, options)
@@ -201,7 +208,12 @@ class TaskDatabase:
     @property
     def is_behind(self) -> bool:
         """True while what is loaded waits for the disk: whoever loads has to pause. Any thread may ask."""
-        return self.is_loading and any(store.is_behind for store in list(self._stores.values()))
+        if not self.is_loading or self._loaded_bytes < _LOOK_BYTES:
+            return False
+        if any(store.is_behind for store in list(self._stores.values())):
+            return True
+        self._loaded_bytes = 0
+        return False
 
     def end_loading(self) -> None:
         """Have it open for reading and writing again. For the thread that owns it."""
@@ -224,6 +236,19 @@ class TaskDatabase:
             self._is_closed = False
             for store in self._stores.values():
                 store.use_family()
+
+    def settle_aside(self) -> bool:
+        """Bring what is not in the log to the disk, on a thread of its own; to be asked again until it is True. For one
+        thread, whichever."""
+        if self._settling is None:
+            if self.is_logged:
+                return True
+            self._settling = Settling(self.settle)
+            self._settling.start()
+        if self._settling.is_alive():
+            return False
+        settling, self._settling = self._settling, None
+        return settling.outcome()
 
     def settle(self) -> None:
         """Bring what is not in the log to the disk. Any thread may; :meth:`close` waits for it."""

@@ -27,13 +27,16 @@ __all__ = [
 _WRITE_BUFFER_BYTES: Final = 8 << 20
 """Per store. Half of Kafka's: a counter that is overwritten leaves a version per write in the buffer, and reading and
 writing get slower as it outgrows the processor's cache (10,000 counters: 2.9 us per get and put, 3.8 with 16 MB)."""
-_LOADING_BUFFER_BYTES: Final = 32 << 20
-"""Per store that is loaded: fewer files, which are merged less often. All together stay within their limit."""
 _BUFFERS_MAX: Final = 4
+_FLUSHES: Final = min(4, os.cpu_count() or 1)
+"""So many buffers of the process are brought to the disk at a time. RocksDB's one thread takes about as many entries as
+one stream thread restores."""
 BUFFERS_WAITING_MAX: Final = _BUFFERS_MAX - 2
 LEVEL_0_FILES_MAX: Final = 16
 """So many full buffers and files may wait for RocksDB's own threads. From 3 and 20 on it slows writers down, then stops
 them, and rocksdict holds the interpreter's lock meanwhile."""
+_LEVEL_0_FILES_MERGED: Final = 12
+"""While a store is loaded. Else RocksDB's 4: most loads end before that."""
 _LOG_BYTES_MAX: Final = 64 << 20
 """Of a database's write-ahead log: what has to be read again when the task opens after a crash."""
 _KEPT_ENTRIES: Final = 262_144
@@ -50,6 +53,7 @@ class RocksMemory:
         self.block_cache = rocksdict.Cache(block_cache_bytes)
         # allow_stall=False: beyond the limit the database being written flushes; writers are never blocked.
         self.write_buffers = rocksdict.WriteBufferManager(write_buffer_bytes, False)
+        rocksdict.Env().set_high_priority_background_threads(_FLUSHES)  # of the process
         self._open_stores = 0
         self._counting = Lock()
 
@@ -90,10 +94,11 @@ def database_options(memory: RocksMemory, *, loading: bool = False) -> Any:
     options.set_block_based_table_factory(table)
     options.set_compression_type(rocksdict.DBCompressionType.lz4())
     options.set_write_buffer_manager(memory.write_buffers)
-    options.set_write_buffer_size(_LOADING_BUFFER_BYTES if loading else _WRITE_BUFFER_BYTES)
+    options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
     options.set_allow_concurrent_memtable_write(False)  # there is one writer
     if loading:
         options.set_memtable_factory(rocksdict.MemtableFactory.vector())
+        options.set_level_zero_file_num_compaction_trigger(_LEVEL_0_FILES_MERGED)
     # With RocksDB's 2 whoever fills a buffer waits for the one before it to be flushed: restoring would, all the time.
     options.set_max_write_buffer_number(_BUFFERS_MAX)
     # Data and positions reach the files together, also when the machine loses its power and the log its end.

@@ -196,6 +196,7 @@ class FakeTask:
         self.error: Exception | None = None
         self.flush_error: Exception | None = None
         self.awaits_disk = False
+        self.is_flushed = True
 
     def is_of(self, changelog: TopicPartition, topic_id: str | None) -> bool:
         return topic_id is None or self.topic_ids.setdefault(changelog.topic, topic_id) == topic_id
@@ -211,10 +212,11 @@ class FakeTask:
             raise self.error
         self.restored += [(changelog, record.offset()) for record in records]
 
-    def flush_restored(self) -> None:
+    def flush_restored(self) -> bool:
         self.flushed_after.append(len(self.restored))
         if self.flush_error is not None:
             raise self.flush_error
+        return self.is_flushed
 
     def store_of(self, changelog: TopicPartition) -> str:
         return f"store of {changelog.topic}"

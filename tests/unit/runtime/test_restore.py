@@ -367,6 +367,23 @@ def test_what_was_restored_is_flushed_once_at_the_end(log: FakeLog) -> None:
     assert task.flushed_after == [9_003]
 
 
+def test_others_are_restored_while_a_task_comes_to_the_disk(log: FakeLog) -> None:
+    log.write(LOG, 3)
+    updater, slow = Stepped(log), active(LOG)
+    slow.is_flushed = False
+    updater.add(slow)
+    updater.turn(3)
+    assert updater.drain_restored() == []
+    log.write(OTHER, 5)
+    other = FakeTask(TaskId(2, 0), [OTHER], is_active=True)
+    updater.add(other)
+    updater.turn(3)
+    assert updater.drain_restored() == [other]
+    slow.is_flushed = True
+    updater.turn()
+    assert updater.drain_restored() == [slow]
+
+
 def test_nothing_is_polled_while_a_disk_has_to_catch_up(log: FakeLog) -> None:
     log.write(LOG, 9)
     updater, task = Stepped(log), active(LOG)

@@ -64,7 +64,7 @@ def content(state: TaskState, store: str) -> dict[str, int]:
 
 
 RESTORER = """
-import os, signal, sys
+import os, signal, sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from test_crash_steps import CHANGELOGS, LOGGED, REPLAYED, changelog, opened
@@ -89,7 +89,8 @@ def step_by_step(self, action):
     return attempt(self, action)
 
 TaskDatabase._attempt = step_by_step
-state.flush_restored()
+while not state.flush_restored():
+    time.sleep(0.001)
 die()
 """
 

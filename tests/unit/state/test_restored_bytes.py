@@ -211,6 +211,39 @@ def test_loading_waits_for_the_disk(tmp_path: Path) -> None:
     assert not database.is_behind
 
 
+def settled(database: TaskDatabase) -> int:
+    """How often it had to be asked."""
+    waited = 0
+    while not database.settle_aside():
+        waited += 1
+        time.sleep(0.001)
+    return waited
+
+
+def test_database_settles_beside_other_work(tmp_path: Path) -> None:
+    database = TaskDatabase(str(tmp_path / "a"), ["s"], memory=MEMORY)
+    assert not settled(database)
+    load(database, 0)
+    assert settled(database)
+    crashed = as_after_a_crash(database, tmp_path / "b")
+    assert crashed.positions() == {LOG: 4}
+    crashed.close()
+    database.close()
+    assert database.settle_aside()
+
+
+def test_what_fails_while_it_settles_is_said_to_who_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
+    load(database, 0)
+    monkeypatch.setattr(database.store("s"), "flush", lambda: 1 / 0)
+    with pytest.raises(StateError, match="division by zero"):
+        settled(database)
+    monkeypatch.undo()
+    settled(database)
+    assert database.is_logged
+    database.close()
+
+
 def test_database_that_cannot_be_opened_again_says_so_and_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from streams_protocol.types import TaskId, TopicPartition
@@ -60,11 +62,12 @@ def test_checkpoint_claims_what_was_restored_in_bulk_only_when_it_is_on_the_disk
     assert state.restore_position(DISK) == 6
     state.checkpoint(enforce=True)
     assert read_checkpoint(directory.task_path(TASK))[DISK] == 4
-    state.flush_restored()
+    while not state.flush_restored():
+        time.sleep(0.001)
     state.checkpoint(enforce=True)
     assert read_checkpoint(directory.task_path(TASK))[DISK] == 5
     state.close()
-    state.flush_restored()  # the updater may be late
+    assert state.flush_restored()  # the updater may be late
     again = opened(directory)
     assert again.restore_position(DISK) == 6
     again.close()

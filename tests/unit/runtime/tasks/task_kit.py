@@ -88,8 +88,9 @@ class FakeStores:
 
     awaits_disk = False
 
-    def flush_restored(self) -> None:
+    def flush_restored(self) -> bool:
         self.calls.append("flush restored")
+        return True
 
     def store_of(self, changelog: TopicPartition) -> str:
         return next(name for name, topic in self._topics.items() if topic == changelog.topic)

@@ -60,6 +60,8 @@ class TaskDatabase:
         """Open for many writes that nobody reads yet."""
         self.is_read = False
         """Something in files was read since the last time that records were restored."""
+        self.is_shuffled = False
+        """The keys that were restored last came in no order."""
         self._may_load = True
         self._loaded_bytes = 0
         """Since somebody looked whether the disk takes it."""
@@ -180,8 +182,9 @@ class TaskDatabase:
 
         ``unlogged``: past the write-ahead log, which would be half of what the disk has to write. Column families are
         flushed together, so what a crash leaves is still a committed state with its positions, but an older one. And
-        into a database that is open for loading until :meth:`end_loading` or the next commit, unless it is read
-        meanwhile: each read would have to sort what lies in memory."""
+        into a database that is open for loading until :meth:`end_loading` or the next commit, unless keys come in
+        order, which RocksDB takes quickly anyway, or it is read meanwhile: each read would have to sort what lies in
+        memory."""
         if unlogged:
             self._choose_loading()
         self.is_read = False
@@ -202,13 +205,14 @@ class TaskDatabase:
         if self.is_loading and self.is_read:
             self._may_load = False
             self._reopen(loading=False)
-        elif not self.is_loading and self._may_load and not self.is_read:
+        elif not self.is_loading and self._may_load and self.is_shuffled and not self.is_read:
             self._reopen(loading=True)
 
     @property
     def is_behind(self) -> bool:
-        """True while what is loaded waits for the disk: whoever loads has to pause. Any thread may ask."""
-        if not self.is_loading or self._loaded_bytes < _LOOK_BYTES:
+        """True while what is restored past the log waits for the disk: whoever restores has to pause. Any thread may
+        ask."""
+        if self.is_logged or self._loaded_bytes < _LOOK_BYTES:
             return False
         if any(store.is_behind for store in list(self._stores.values())):
             return True

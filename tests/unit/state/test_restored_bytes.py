@@ -125,56 +125,77 @@ def test_commit_makes_sure_of_what_was_restored_past_the_log(tmp_path: Path) -> 
     database.close()
 
 
-def load(database: TaskDatabase, first: int, count: int = 5) -> None:
+def load(database: TaskDatabase, first: int, count: int = 5, *, logged: bool = False, in_order: bool = False) -> None:
     """Restore numbers in bulk."""
-    keys = [b"%d" % number for number in range(first, first + count)]
-    database.restore(partial(database.store("s").write_batch, keys, keys), {LOG: first + count - 1}, unlogged=True)
+    keys = [b"%06d" % number for number in range(first, first + count)]
+    keys = keys if in_order else keys[::-1]
+    load = partial(database.store("s").write_batch, keys, keys)
+    database.restore(load, {LOG: first + count - 1}, unlogged=not logged)
+
+
+def restoring(folder: Path, *, in_order: bool = False) -> TaskDatabase:
+    """Five numbers went through the log, the next ones do not."""
+    database = TaskDatabase(str(folder), ["s", "t"], memory=MEMORY)
+    load(database, 0, logged=True, in_order=in_order)
+    return database
 
 
 def test_bulk_is_loaded_into_a_database_for_writing_until_it_is_committed(tmp_path: Path) -> None:
-    database = TaskDatabase(str(tmp_path / "a"), ["s", "t"], memory=MEMORY)
+    database = restoring(tmp_path / "a")
     store, other = database.store("s"), database.store("t")
     other.write(b"x", b"1")
     database.commit({})
-    load(database, 0)
-    assert database.is_loading
     load(database, 5)
+    assert database.is_loading
+    load(database, 10)
     database.settle()
     assert database.is_loading
     store.write(b"9", b"processed")
-    database.commit({LOG: 10})
+    database.commit({LOG: 15})
     assert not database.is_loading
-    assert (store.read(b"1"), store.read(b"9"), other.read(b"x")) == (b"1", b"processed", b"1")
-    assert len(list(store.scan(None, None))) == 10
+    assert (store.read(b"000001"), store.read(b"9"), other.read(b"x")) == (b"000001", b"processed", b"1")
+    assert len(list(store.scan(None, None))) == 16
     database.close()
     again = TaskDatabase(str(tmp_path / "a"), ["s"], memory=MEMORY)
-    assert again.positions() == {LOG: 10}
+    assert again.positions() == {LOG: 15}
     assert again.store("s").read(b"9") == b"processed"
     again.close()
 
 
-def test_what_is_loaded_is_read_as_ever_and_then_no_longer_loaded_for_writing(tmp_path: Path) -> None:
-    database = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
-    store = database.store("s")
-    read = store.read  # somebody keeps it
-    load(database, 0)
-    assert read(b"3") == b"3"
-    load(database, 5)
+def test_keys_in_order_need_no_database_for_writing(tmp_path: Path) -> None:
+    database = restoring(tmp_path, in_order=True)
+    load(database, 5, in_order=True)
     assert not database.is_loading
     load(database, 10)
-    assert not database.is_loading
-    assert (read(b"3"), read(b"12")) == (b"3", b"12")
-    database.end_loading()
     load(database, 15)
     assert database.is_loading
-    assert [data for _, data in store.scan(b"15", b"16")] == [b"15"]
-    load(database, 20)
+    assert len(list(database.store("s").scan(None, None))) == 20
+    database.close()
+
+
+def test_what_is_loaded_is_read_as_ever_and_then_no_longer_loaded_for_writing(tmp_path: Path) -> None:
+    database = restoring(tmp_path)
+    store = database.store("s")
+    read = store.read  # somebody keeps it
+    load(database, 5)
+    assert read(b"000003") == b"000003"
+    load(database, 10)
+    assert not database.is_loading
+    load(database, 15)
+    assert not database.is_loading
+    assert (read(b"000003"), read(b"000012")) == (b"000003", b"000012")
+    database.end_loading()
+    load(database, 20)  # it was read
+    load(database, 25)
+    assert database.is_loading
+    assert [data for _, data in store.scan(b"000015", b"000016")] == [b"000015"]
+    load(database, 30)
     assert not database.is_loading
     database.close()
 
 
 def test_store_whose_restoration_reads_is_not_loaded_for_writing(tmp_path: Path) -> None:
-    database = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
+    database = restoring(tmp_path)
     store = database.store("s")
     for number in range(3):
         database.restore(lambda: list(store.scan(None, None)), {LOG: number}, unlogged=number > 0)
@@ -182,10 +203,11 @@ def test_store_whose_restoration_reads_is_not_loaded_for_writing(tmp_path: Path)
     database.close()
 
 
-def test_scan_that_is_open_when_loading_begins_ends_with_an_error(tmp_path: Path) -> None:
-    database = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
+def test_scan_that_is_open_when_loading_ends_ends_with_an_error(tmp_path: Path) -> None:
+    database = restoring(tmp_path)
     store = database.store("s")
-    load(database, 0)
+    load(database, 5)
+    assert database.is_loading
     scan = store.scan(None, None)
     database.end_loading()
     with pytest.raises(StateStoreMigratedError):
@@ -193,20 +215,23 @@ def test_scan_that_is_open_when_loading_begins_ends_with_an_error(tmp_path: Path
     database.close()
 
 
-def test_loading_waits_for_the_disk(tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_order", [False, True])
+def test_restoring_waits_for_the_disk(in_order: bool, tmp_path: Path) -> None:
     """More than RocksDB lets wait is never written; one megabyte for all buffers is soon full."""
-    database = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
+    database = restoring(tmp_path, in_order=in_order)
     waited = 0
-    for first in range(0, 200_000, 500):
+    for first in range(5, 200_000, 500):
         while database.is_behind:
             waited += 1
             time.sleep(0.001)
-        load(database, first, 500)
+        load(database, first, 500, in_order=in_order)
+    assert database.is_loading != in_order
     assert waited
     assert database.store("s").properties()["num-immutable-mem-table"] <= 3
     database.end_loading()
+    database.settle()
     assert not database.is_behind
-    assert database.store("s").approximate_count() == 200_000
+    assert database.store("s").approximate_count() == 200_005
     database.close()
     assert not database.is_behind
 
@@ -221,20 +246,20 @@ def settled(database: TaskDatabase) -> int:
 
 
 def test_database_settles_beside_other_work(tmp_path: Path) -> None:
-    database = TaskDatabase(str(tmp_path / "a"), ["s"], memory=MEMORY)
+    database = restoring(tmp_path / "a")
     assert not settled(database)
-    load(database, 0)
+    load(database, 5)
     assert settled(database)
     crashed = as_after_a_crash(database, tmp_path / "b")
-    assert crashed.positions() == {LOG: 4}
+    assert crashed.positions() == {LOG: 9}
     crashed.close()
     database.close()
     assert database.settle_aside()
 
 
 def test_what_fails_while_it_settles_is_said_to_who_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    database = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
-    load(database, 0)
+    database = restoring(tmp_path)
+    load(database, 5)
     monkeypatch.setattr(database.store("s"), "flush", lambda: 1 / 0)
     with pytest.raises(StateError, match="division by zero"):
         settled(database)
@@ -247,9 +272,10 @@ def test_what_fails_while_it_settles_is_said_to_who_asks(tmp_path: Path, monkeyp
 def test_database_that_cannot_be_opened_again_says_so_and_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    database = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
+    database = restoring(tmp_path)
     store = database.store("s")
-    load(database, 0)
+    load(database, 5)
+    assert database.is_loading
 
     def refuse(wanted: object) -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -258,10 +284,10 @@ def test_database_that_cannot_be_opened_again_says_so_and_is_closed(
     with pytest.raises(StateError, match="raise the limit of open files"):
         database.end_loading()
     with pytest.raises(Exception, match="closed"):
-        store.read(b"1")
+        store.read(b"000001")
     database.close()
     again = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
-    assert again.store("s").read(b"1") == b"1"
+    assert again.store("s").read(b"000001") == b"000001"
     again.close()
 
 

@@ -20,6 +20,7 @@ from benchmarks.inspecting import inspect_rows
 from benchmarks.join_growth import growth_rows
 from benchmarks.reading import reading_rows
 from benchmarks.recovery import recovery_rows
+from benchmarks.restoring import restore_rows
 from benchmarks.simulated import simulator_rows
 from benchmarks.snapshots import snapshot_rows
 from benchmarks.spark_backtest import backtest_rows
@@ -134,8 +135,8 @@ def memory(runs: int, tick: Tick) -> Iterator[Row]:
 def local_rows(name: str, runs: int, tick: Tick, *, beside_jvm: bool = True) -> Iterator[Row]:
     """The rows of one of LOCAL, as they are measured; what failed becomes a row that says so."""
     measure: Callable[[int, Tick], Iterator[Row]] = LOCAL[name]
-    if measure is assignor_rows and not beside_jvm:
-        measure = partial(assignor_rows, beside_jvm=False)
+    if measure in (assignor_rows, restore_rows) and not beside_jvm:
+        measure = partial(measure, beside_jvm=False)
     try:
         yield from measure(runs, tick)
     except (BenchmarkError, subprocess.TimeoutExpired) as error:
@@ -167,6 +168,7 @@ LOCAL: dict[str, Callable[[int, Tick], Iterator[Row]]] = {
     "inspect": inspect_rows,
     "snapshots": snapshot_rows,
     "recovery": recovery_rows,
+    "restore": restore_rows,
     "assignors": assignor_rows,
     "simulator": simulator_rows,
     "connect": connect_rows,

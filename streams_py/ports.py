@@ -465,7 +465,12 @@ class Membership(Protocol):
         future."""
 
     def group_metadata(self) -> GroupMetadata | None:
-        """None while this is no member: no generation, no member id, or heartbeats silent."""
+        """Of the last rebalance that has come to its end. None while this is no member: no generation, no member id, or
+        heartbeats silent."""
+
+    def forming(self) -> GroupMetadata | None:
+        """Of the generation that the broker named last: in the middle of a rebalance that is already the one being
+        formed. None without one."""
 
     def is_member(self) -> bool:
         """True while nobody else can own what this member owns. False as soon as the clock says that the group may have

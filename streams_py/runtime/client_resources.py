@@ -25,7 +25,7 @@ from streams_py.leader.leader import GroupLeader
 from streams_py.leader.settings import LeaderSettings
 from streams_py.member.member import Member
 from streams_py.member.settings import MemberSettings
-from streams_py.ports import Admin, Clients, Clock, GroupMetadata, Membership, TransactionalProducer
+from streams_py.ports import Admin, Clients, Clock, Membership, TransactionalProducer
 from streams_py.runtime.event_loop import Background, EventLoop
 from streams_py.runtime.freed_memory import FreedMemory
 from streams_py.runtime.group_processes import GroupProcesses
@@ -469,9 +469,8 @@ class ClientResources:
 
 
 def _forming(thread: StreamThread) -> tuple[int, str] | None:
-    """Generation and member id while the thread's member leads, if its membership can tell."""
-    forming = None if thread.loop is None else getattr(thread.loop.parts.membership, "forming", None)
-    metadata: GroupMetadata | None = None if forming is None else forming()
+    """Generation and member id while the thread's member leads."""
+    metadata = None if thread.loop is None else thread.loop.parts.membership.forming()
     return None if metadata is None else (metadata.generation, metadata.member_id)
 
 

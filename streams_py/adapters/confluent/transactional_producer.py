@@ -76,9 +76,7 @@ _FENCED: Final = frozenset(
 _TRANSACTION_ABORTABLE: Final = 120
 _SPOILED: Final = frozenset({KafkaError._STATE, KafkaError.INVALID_TXN_STATE, _TRANSACTION_ABORTABLE})
 """A record met a transaction that had failed before."""
-_NO_MEMBER: Final = frozenset(
-    {KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.FENCED_INSTANCE_ID}
-)
+_NO_MEMBER: Final = frozenset({KafkaError.UNKNOWN_MEMBER_ID, KafkaError.FENCED_INSTANCE_ID})
 
 
 class ConfluentTransactionalProducer(ConfluentProducer):
@@ -250,6 +248,9 @@ class ConfluentTransactionalProducer(ConfluentProducer):
             return TaskMigratedError(f"{text} (another producer took its place, or the transaction took too long)")
         if error.code() in _NO_MEMBER:
             return TaskMigratedError(f"{text} (this member has lost its place in the group)")
+        if error.code() == KafkaError.ILLEGAL_GENERATION:
+            # The next one began while the commit was on its way. Whether this member is in it, its heartbeats tell.
+            return TaskCorruptedError(f"{text}; all tasks of the thread go back to the last commit", {})
         if self._dropped is not None:
             return StreamsError(
                 f"{text}; a record that the broker refuses spoils its transaction, so no exception handler can let it "

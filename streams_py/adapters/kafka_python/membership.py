@@ -197,8 +197,9 @@ class KafkaPythonMembership:
         return None if coordinator is None else coordinator.membership()
 
     def forming(self) -> GroupMetadata | None:
-        """Who this member is in the generation that its JoinGroup answer named: inside ``assign`` that is the one being
-        formed, which :meth:`group_metadata` does not know yet. None while it has none."""
+        """Who this member is in the generation that its last JoinGroup answer named: inside ``assign``, and until the
+        assignment has come, that is the one being formed, which :meth:`group_metadata` does not know yet. None while it
+        has none."""
         coordinator = self._coordinator
         return None if coordinator is None else coordinator.forming()
 

@@ -4,6 +4,12 @@ At-least-once means that an input offset is committed only after everything made
 flush of the thread's producer and one commit request serve all tasks. Under exactly-once the offsets go into the
 transaction of the thread's producer, and its commit is that of all tasks.
 
+*In a rebalance.* A broker takes offsets in a transaction from a member of the generation that the group is in, also
+while it forms the next one (KIP-447); that one begins when the last member has joined. A commit that is on its way at
+this very moment is refused. So a short rebalance is waited for; but the broker aborts a transaction after
+``transaction.timeout.ms``, and a member that is slow to join holds the group up for ``max.poll.interval.ms``. In one
+that takes long transactions are committed now and then.
+
 A transaction holds all effects of a record, or none. So none may be under way in an asynchronous call when it is
 committed: tasks with such calls drain first, and the thread goes on with the others meanwhile.
 """
@@ -78,9 +84,10 @@ class Committer:
     """Commits the tasks of one stream thread.
 
     ``gives_up`` says that a shutdown's time is over; ``check_sends`` raises what became of refused records, after
-    asking the production exception handler; True when that had records written instead. No rebalance begins within
-    ``before_rebalance``, which raises BrokerUnavailableError when one has begun. A transaction waits for asynchronous
-    calls for ``calls_max_ms``. What is committed goes to ``known_commits``.
+    asking the production exception handler; True when that had records written instead. This member does not join again
+    within ``before_rebalance``, which raises BrokerUnavailableError when a rebalance has begun, unless it is told that
+    one may have. A transaction waits for asynchronous calls for ``calls_max_ms``. What is committed goes to
+    ``known_commits``.
     """
 
     def __init__(
@@ -92,7 +99,7 @@ class Committer:
         task_timeout_ms: int,
         gives_up: Callable[[], bool],
         check_sends: Callable[[], bool],
-        before_rebalance: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
+        before_rebalance: Callable[[bool], AbstractContextManager[object]] = contextlib.nullcontext,
         transactions: TransactionalProducer | None = None,
         calls_max_ms: int = 0,
         known_commits: KnownCommits | None = None,
@@ -160,8 +167,9 @@ class Committer:
             return
         if not offsets and not self._transactions.in_transaction:
             return
-        member = self._membership.group_metadata()
-        if member is None:  # a broker would take what it is sent without a generation
+        member = self._membership.forming()
+        if member is None or self._membership.group_metadata() is None:
+            # A broker would take what it is sent without a generation.
             raise TaskMigratedError("a transaction cannot be committed: this is no member of the group any more")
         self._transactions.commit_transaction(offsets, member, timeout_ms)
 
@@ -207,8 +215,9 @@ class Committer:
             if waited % 10_000 == 0:
                 _log.warning("%d records still wait for the broker's acknowledgement after %d s", left, waited // 1000)
 
-    def commit(self, tasks: Collection[Committable]) -> int:
+    def commit(self, tasks: Collection[Committable], *, in_rebalance: bool = False) -> int:
         """Commit those of ``tasks`` (for a transaction: all that are running) that need it; how many they were.
+        ``in_rebalance``: a transaction, although the group rebalances.
 
         A broker that does not answer, or takes no more records, is not an error until that has lasted for
         ``task.timeout.ms``: -1 then, and the next call tries again; as it does with :data:`WAITS`. Raises
@@ -219,7 +228,7 @@ class Committer:
             if self._transactions is not None and self._drains(tasks, needing):
                 return WAITS
             offsets = self.prepare(tasks)
-            with self._before_rebalance():
+            with self._before_rebalance(in_rebalance):
                 self.commit_prepared(offsets, timeout_ms=_COMMIT_TIMEOUT_MS)
         except BrokerUnavailableError as error:
             self._note_failure(error)

@@ -137,15 +137,15 @@ class Rebalance:
 
     @property
     def in_progress(self) -> bool:
-        """True from building a subscription until the tasks of the answer are in place: no commits meanwhile."""
+        """True from building a subscription until the tasks of the answer are in place."""
         return self._in_progress
 
     @contextlib.contextmanager
-    def held_up(self) -> Iterator[None]:
-        """Within this no rebalance begins: a commit that is under way when this member joins again is one of an old
-        generation when it arrives, and would be refused. BrokerUnavailableError when one has begun."""
+    def held_up(self, may_have_begun: bool) -> Iterator[None]:
+        """Within this member does not join again: a commit that is under way then is one of an old generation when it
+        arrives, and would be refused. BrokerUnavailableError when a rebalance has begun, unless it may have."""
         with self._joining:
-            if self._in_progress:
+            if self._in_progress and not may_have_begun:
                 raise BrokerUnavailableError("the group is rebalancing")
             yield
 

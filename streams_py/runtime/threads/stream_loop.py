@@ -5,7 +5,7 @@ membership's polling thread, the state updater, and what the clients run inside.
 they post to its inbox or hand finished tasks over.
 
 Running tasks keep running while others restore and while the group rebalances. Nothing is committed during a rebalance,
-except what is being revoked.
+except what is being revoked, and transactions that the broker would abort before its end.
 """
 
 from __future__ import annotations
@@ -255,12 +255,17 @@ class StreamLoop:
 
     def _commit_if_due(self) -> int:
         """Commit by interval or on request; how many tasks, -1 while a rebalance forbids it."""
-        if self.parts.rebalance.in_progress:
+        in_rebalance = self.parts.rebalance.in_progress
+        if in_rebalance and not (self._committer.is_transactional and self.parts.membership.is_member()):
             return -1
         now = self._clock.monotonic_ms()
         running = self.parts.table.running()
-        due = now - self._last_commit_ms > self._settings.commit_interval_ms
-        due = due or self._uncommitted_bytes() > self._settings.uncommitted_max_bytes or not self._flush_room()
+        settings = self._settings
+        interval_ms = settings.rebalance_commit_interval_ms if in_rebalance else settings.commit_interval_ms
+        due = now - self._last_commit_ms > interval_ms
+        due = due or self._uncommitted_bytes() > settings.uncommitted_max_bytes or not self._flush_room()
+        if in_rebalance and not due:
+            return -1
         if now < self._next_commit_try_ms:
             return 0
         if not (due or any(task.commit_requested for task in running)):
@@ -269,7 +274,7 @@ class StreamLoop:
                 return 0
             if not self._committer.is_transactional:
                 running = drained
-        committed = self._committer.commit(running)
+        committed = self._committer.commit(running, in_rebalance=in_rebalance)
         if committed < 0 and committed != WAITS:
             self._next_commit_try_ms = self._clock.monotonic_ms() + _COMMIT_BACKOFF_MS
         if committed > 0:

@@ -34,6 +34,9 @@ class LoopSettings:
     max_poll_records: int
     max_poll_interval_ms: int
     commit_interval_ms: int
+    rebalance_commit_interval_ms: int
+    """The same for transactions in a rebalance that takes long: a part of ``transaction.timeout.ms``, so that little is
+    committed in one that is short."""
     log_summary_interval_ms: int
     repartition_purge_interval_ms: int
     task_timeout_ms: int
@@ -56,6 +59,7 @@ class LoopSettings:
             max_poll_records=_consumer_number(config, "max.poll.records", _MAX_POLL_RECORDS),
             max_poll_interval_ms=max_poll_interval_ms,
             commit_interval_ms=config.commit_interval_ms,
+            rebalance_commit_interval_ms=max(config.commit_interval_ms, config.transaction_timeout_ms // 10),
             log_summary_interval_ms=config.log_summary_interval_ms,
             repartition_purge_interval_ms=config.repartition_purge_interval_ms,
             task_timeout_ms=config.task_timeout_ms,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
@@ -16,6 +17,8 @@ from streams_py.config import StreamsConfig
 from streams_py.errors import TaskCorruptedError, TaskMigratedError
 from streams_py.ports import GroupMetadata, OffsetAndMetadata
 from streams_py.testing.broker import Broker
+from tests.broker.adapters.conftest import FakeThread
+from tests.broker.adapters.conftest import Group as MemberGroup
 from tests.waiting import until
 
 pytestmark = pytest.mark.broker
@@ -62,7 +65,7 @@ class Group:
             self.producer.produce(self.topic, b"v", b"k", 0, None, -1, None)
             try:
                 self.producer.commit_transaction(positions, member._replace(**changes), 20_000)
-            except TaskMigratedError:
+            except TaskCorruptedError:
                 if self.member == member:
                     raise
                 self.producer.reset()
@@ -112,11 +115,21 @@ def test_text_beside_an_offset_arrives_without_anything_added(joined: Callable[.
     assert one.committed(0)[:2] == (8, "größer")
 
 
-@pytest.mark.parametrize("change", [{"generation": 99}, {"member_id": "somebody"}, {"instance_id": "unknown"}], ids=str)
-def test_stranger_commits_nothing(joined: Callable[..., Group], change: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("change", "error", "text"),
+    [
+        ({"member_id": "somebody"}, TaskMigratedError, "lost its place"),
+        ({"instance_id": "unknown"}, TaskMigratedError, "lost its place"),
+        ({"generation": 99}, TaskCorruptedError, "go back to the last commit"),
+    ],
+    ids=str,
+)
+def test_stranger_commits_nothing(
+    joined: Callable[..., Group], change: dict[str, Any], error: type[Exception], text: str
+) -> None:
     one = joined()
     one.commit({0: OffsetAndMetadata(5)})
-    with pytest.raises(TaskMigratedError, match="lost its place"):
+    with pytest.raises(error, match=text):
         one.commit({0: OffsetAndMetadata(6)}, **change)
     one.producer.reset()
     assert one.committed(0).offset == 5
@@ -128,3 +141,60 @@ def test_more_text_than_the_broker_takes_sends_all_tasks_back_to_the_last_commit
         one.commit({0: OffsetAndMetadata(5, "x" * 10_000)})
     one.producer.reset()
     assert one.committed(0) is None
+
+
+def test_offsets_of_a_member_are_taken_throughout_a_rebalance_in_the_generation_that_is_being_formed(
+    kafka_broker: Broker, group: MemberGroup, gate: threading.Event
+) -> None:
+    leader_thread, follower_thread = FakeThread(group.partitions), FakeThread(group.partitions)
+    leader, _ = group.join(leader_thread, name="l", session_timeout_ms=60_000)
+    group.wait_settled(leader_thread)
+    group.join(follower_thread, name="f", session_timeout_ms=60_000)
+    group.wait_settled(leader_thread, follower_thread)
+    before = leader.group_metadata()
+    assert before is not None
+
+    slow_to_join, slow_to_assign, assigning = threading.Event(), gate, threading.Event()
+
+    def wait_with_the_join() -> bytes:
+        slow_to_join.wait(60)
+        return b"again"
+
+    def wait_with_the_assignment() -> None:
+        assigning.set()
+        slow_to_assign.wait(60)
+
+    follower_thread.user_data = wait_with_the_join
+    leader_thread.before_assign = wait_with_the_assignment
+    asked = follower_thread.joins
+    config = StreamsConfig.of(
+        {
+            "application.id": group.id,
+            "bootstrap.servers": kafka_broker.bootstrap,
+            "processing.guarantee": "exactly_once_v2",
+        }
+    )
+    clients = ConfluentClients(config)
+    producer = clients.transactional_producer("thread", f"{group.id}-id")
+    try:
+        leader.request_rejoin("the broker waits for the other one now")
+        until(lambda: follower_thread.joins > asked, "the follower is asked to join again")
+        assert leader.forming() == before
+        producer.commit_transaction({group.partitions[0]: OffsetAndMetadata(11)}, before, 20_000)
+
+        slow_to_join.set()
+        until(assigning.is_set, "everybody has joined, and the leader assigns")
+        forming = leader.forming()
+        assert forming == before._replace(generation=before.generation + 1)
+        assert leader.group_metadata() == before
+        producer.commit_transaction({group.partitions[0]: OffsetAndMetadata(12)}, forming, 20_000)
+        with pytest.raises(TaskCorruptedError, match="go back to the last commit"):
+            producer.commit_transaction({group.partitions[0]: OffsetAndMetadata(13)}, before, 20_000)
+        slow_to_assign.set()
+        until(lambda: leader.group_metadata() == forming, "the end of the rebalance")
+        found = leader.committed([group.partitions[0]], timeout_ms=20_000).result(30)
+        assert found[group.partitions[0]].offset == 12  # type: ignore[union-attr]
+    finally:
+        slow_to_join.set()
+        producer.close()
+        clients.close()

@@ -14,7 +14,13 @@ from typing import Any, TypeVar
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py import serdes
 from streams_py.config import StreamsConfig
-from streams_py.errors import BrokerUnavailableError, IllegalStateError, OffsetOutOfRangeError, TaskMigratedError
+from streams_py.errors import (
+    BrokerUnavailableError,
+    IllegalStateError,
+    OffsetOutOfRangeError,
+    TaskCorruptedError,
+    TaskMigratedError,
+)
 from streams_py.ports import (
     BEGINNING,
     END,
@@ -254,7 +260,7 @@ class WorldTransactions(WorldProducer):
         self._world.diary.append(("transaction", {p: at.offset for p, at in offsets.items()}, member.generation))
         self.at("commit")
         if offsets and self._world.group_generation not in (None, member.generation):
-            raise TaskMigratedError("the member has an old generation")
+            raise TaskCorruptedError("the member has an old generation", {})
         for record in self._waiting:
             self._produce(*record)
         self._waiting = []

@@ -26,6 +26,8 @@ class WorldMembership:
         self.listener = listener
         self.owned: Parts = frozenset()
         self.generation = 0
+        self.joins = False
+        """True: JoinGroup is answered, so the next generation is known; its assignment is not."""
         self.topics: frozenset[str] = frozenset()
         self.commit_error: Exception | None = None
         self.problem: Exception | None = None
@@ -82,6 +84,7 @@ class WorldMembership:
 
     def _adopt(self, wanted: Parts, user_data: bytes) -> None:
         self.generation += 1
+        self.joins = False
         self._world.group_generation = None
         before = self.owned
         if before - wanted:
@@ -153,6 +156,10 @@ class WorldMembership:
 
     def group_metadata(self) -> GroupMetadata | None:
         return GroupMetadata("app", self.generation, "me", None) if self.generation else None
+
+    def forming(self) -> GroupMetadata | None:
+        known = self.group_metadata()
+        return None if known is None else known._replace(generation=self.generation + self.joins)
 
     def check(self) -> None:
         if self.problem is not None:

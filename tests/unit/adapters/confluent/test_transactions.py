@@ -152,7 +152,7 @@ def test_client_that_cannot_go_on_is_replaced_however_the_binding_says_it(
         (error(KafkaError._FATAL), TaskMigratedError),
         (error(KafkaError.INVALID_PRODUCER_EPOCH), TaskMigratedError),
         (SystemError("lost"), TaskMigratedError),
-        (error(KafkaError.ILLEGAL_GENERATION, abort=True), TaskMigratedError),
+        (error(KafkaError.ILLEGAL_GENERATION, abort=True), TaskCorruptedError),
         (error(KafkaError.UNKNOWN_MEMBER_ID, abort=True), TaskMigratedError),
         (error(KafkaError.FENCED_INSTANCE_ID, abort=True), TaskMigratedError),
         (error(KafkaError._MSG_TIMED_OUT, abort=True), TaskCorruptedError),

@@ -1,0 +1,149 @@
+"""Rebalances that take longer than a transaction may: a member that is slow to join holds the whole group up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.runtime.world import Steps, World, counting, task, tp
+
+BOTH = {task("0_0"): [tp("in-0")], task("0_1"): [tp("in-1")]}
+TIMEOUT_MS = 20_000
+
+
+@pytest.fixture
+def world() -> World:
+    return World(**{"in": 2, "out": 2, "app_counts_changelog": 2})
+
+
+def steps_of(world: World, folder: Path, **config: str) -> Steps:
+    exactly_once = {"processing_guarantee": "exactly_once_v2", "producer_transaction_timeout_ms": str(TIMEOUT_MS)}
+    return Steps(world, counting(), folder, statestore_cache_max_bytes=0, **{**exactly_once, **config})
+
+
+def wait_in_rebalance(steps: Steps, duration_ms: int) -> None:
+    """The thread goes on turning, a record comes every tenth of a second, and the group waits for somebody."""
+    for _ in range(duration_ms // 100):
+        steps.world.write("in", b"x")
+        steps.world.clock.sleep_ms(100)
+        steps.turn()
+
+
+def transactions(world: World) -> list[tuple[int, int]]:
+    """What was committed: the offset, and in which generation."""
+    return [(entry[1][tp("in-0")], entry[2]) for entry in world.diary if entry[0] == "transaction"]
+
+
+def counted(world: World) -> list[int]:
+    return [int.from_bytes(record.value() or b"", "big") for record in world.records(tp("out-0"))]
+
+
+def test_no_transaction_lasts_for_its_time_out_however_long_a_rebalance_takes(world: World, tmp_path: Path) -> None:
+    steps = steps_of(world, tmp_path)
+    steps.run(BOTH)
+    steps.membership.join()
+    wait_in_rebalance(steps, 3 * TIMEOUT_MS)
+    committed = [offset for offset, _ in transactions(world)]
+    steps_between = [after - before for before, after in zip([0, *committed], committed, strict=False)]
+    assert max(steps_between) * 100 <= TIMEOUT_MS // 2  # a record came every tenth of a second
+    assert len(world.records(tp("in-0"))) - committed[-1] <= TIMEOUT_MS // 200
+    assert steps.parts.rebalance.in_progress
+    assert world.names().count("initialize") == 1
+    steps.membership.finish(BOTH)
+    wait_in_rebalance(steps, 2_000)
+    steps.close()
+    assert counted(world) == list(range(1, len(world.records(tp("in-0"))) + 1))
+
+
+def test_short_rebalance_commits_nothing(world: World, tmp_path: Path) -> None:
+    """A commit that is on its way when the next generation begins is refused."""
+    steps = steps_of(world, tmp_path)
+    steps.run(BOTH)
+    steps.membership.join()
+    wait_in_rebalance(steps, 1_500)
+    assert transactions(world) == []
+    steps.close()
+
+
+def test_transaction_in_a_rebalance_has_the_generation_that_is_being_formed(world: World, tmp_path: Path) -> None:
+    steps = steps_of(world, tmp_path)
+    steps.run(BOTH)
+    before = steps.membership.generation
+    steps.membership.join()
+    wait_in_rebalance(steps, TIMEOUT_MS)
+    assert {generation for _, generation in transactions(world)} == {before}
+    world.diary.clear()
+    steps.membership.joins = True  # everybody has joined; the leader takes its time
+    world.group_generation = before + 1
+    wait_in_rebalance(steps, TIMEOUT_MS)
+    assert {generation for _, generation in transactions(world)} == {before + 1}
+    steps.close()
+
+
+def test_commit_that_is_overtaken_by_the_next_generation_takes_tasks_back_and_keeps_the_membership(
+    world: World, tmp_path: Path
+) -> None:
+    steps = steps_of(world, tmp_path)
+    steps.run(BOTH)
+    world.write("in", b"x")
+    steps.membership.join()
+
+    def begins(step: str) -> None:
+        if step == "commit" and not steps.membership.joins:
+            steps.membership.joins = True
+            world.group_generation = steps.membership.generation + 1
+
+    steps.producer.at = begins  # type: ignore[attr-defined]  # transactional ones have it
+    wait_in_rebalance(steps, TIMEOUT_MS)
+    assert world.names().count("initialize") == 2
+    assert ("join as a new member",) not in world.diary
+    steps.membership.finish(BOTH)
+    wait_in_rebalance(steps, 2_000)
+    steps.close()
+    assert counted(world) == list(range(1, len(world.records(tp("in-0"))) + 1))
+
+
+def test_last_commit_has_the_generation_that_is_being_formed_when_a_rebalance_does_not_end(
+    world: World, tmp_path: Path
+) -> None:
+    steps = steps_of(world, tmp_path)
+    steps.run(BOTH)
+    world.write("in", b"x")
+    steps.turn()
+    steps.membership.join()
+    steps.membership.joins = True
+    world.group_generation = steps.membership.generation + 1
+    steps.close()
+    assert transactions(world) == [(1, steps.membership.generation + 1)]
+    assert world.committed[tp("in-0")].offset == 1
+
+
+def test_member_that_may_be_none_commits_nothing_in_a_rebalance(world: World, tmp_path: Path) -> None:
+    """And does not count the time against ``task.timeout.ms``."""
+    steps = steps_of(world, tmp_path, task_timeout_ms="10000")
+    steps.run(BOTH)
+    world.write("in", b"x")
+    steps.turn()
+    steps.membership.join()
+    steps.membership.counted = False
+    wait_in_rebalance(steps, 2 * TIMEOUT_MS)
+    assert transactions(world) == []
+    steps.membership.lose()
+    steps.turn()
+    steps.membership.counted = True
+    steps.run(BOTH)
+    wait_in_rebalance(steps, 2_000)
+    steps.close()
+    assert counted(world) == list(range(1, len(world.records(tp("in-0"))) + 1))
+
+
+def test_offsets_alone_wait_for_the_end_of_a_rebalance(world: World, tmp_path: Path) -> None:
+    steps = steps_of(world, tmp_path, processing_guarantee="at_least_once")
+    steps.run(BOTH)
+    steps.membership.join()
+    wait_in_rebalance(steps, 2 * TIMEOUT_MS)
+    assert "commit" not in world.names()
+    steps.membership.finish(BOTH)
+    steps.close()
+    assert world.committed[tp("in-0")].offset == len(world.records(tp("in-0")))

@@ -220,8 +220,9 @@ class ClientResources:
 
     @property
     def global_stores(self) -> Mapping[str, Store | CustomStateStore]:
-        """The open global stores by name."""
-        return {} if self._global_thread is None else self._global_thread.stores.stores
+        """The global stores by name; none while they are being filled."""
+        thread = self._global_thread
+        return {} if thread is None or not thread.is_filled else thread.stores.stores
 
     def start_global_thread(self, on_error: Callable[[Exception], None]) -> bool:
         """Fill the global stores, if there are any; raises what makes that impossible, and is False when it was given

@@ -164,7 +164,8 @@ class GlobalStores:
     @property
     def stores(self) -> Mapping[str, Store | CustomStateStore]:
         """The open stores by name."""
-        return {name: self.store(name) for name in list(self._stores)}
+        opened = self._stores.copy()  # they may be closed meanwhile
+        return {name: store.store if isinstance(store, OwnStore) else store for name, store in opened.items()}
 
     def open(self) -> None:
         """Open all stores and learn their positions. LockError while the cluster has not said who it is."""

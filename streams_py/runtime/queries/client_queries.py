@@ -110,8 +110,8 @@ class ClientQueries:
         ``partitions``: only these; each of them has a result. ``bound``: only partitions that have processed their
         input up to these offsets answer, such as ``result.position`` of an earlier query; standbys cannot tell, and
         do not. ``require_active``: only running actives answer, without regard to the bound. Any thread may ask, and
-        waits for nobody. Raises StreamsNotStartedError, UnknownStateStoreError, or InvalidStateStoreError when the
-        client does not run.
+        waits for nobody. Raises StreamsNotStartedError, UnknownStateStoreError, InvalidStateStoreError when the client
+        does not run, or StateStoreNotAvailableError (``retriable``) for a global store that is being filled.
         """
         return query_store(
             store,
@@ -120,6 +120,7 @@ class ClientQueries:
             self._current_threads(),
             self._instance.store_names,
             self._instance.global_stores,
+            is_global=self._instance.hosts.is_global(store),
             partitions=partitions,
             bound=bound,
             require_active=require_active,

@@ -9,6 +9,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.errors import (
     InvalidStateStoreError,
     StateStoreMigratedError,
+    StateStoreNotAvailableError,
     StreamsNotStartedError,
     UnknownStateStoreError,
 )
@@ -40,6 +41,7 @@ def query_store(
     known: Sequence[str],
     global_stores: Mapping[str, Any],
     *,
+    is_global: bool,
     partitions: Collection[int] | None,
     bound: Position | None,
     require_active: bool,
@@ -51,8 +53,12 @@ def query_store(
         raise UnknownStateStoreError(f"no store is called {name!r}; there are: {', '.join(known) or 'none'}")
     if not state().is_running_or_rebalancing:
         raise InvalidStateStoreError(f"store {name} cannot be read while the client is {state().value}")
-    if name in global_stores:
-        everywhere = global_stores[name]
+    if is_global:
+        everywhere = global_stores.get(name)
+        if everywhere is None:
+            raise StateStoreNotAvailableError(
+                f"global store {name} is not available: it is being filled, or was closed"
+            )
         return StateQueryResult({}, answer_of(query, name, everywhere, lambda: [everywhere]))
     results: dict[int, QueryResult[R]] = {}
     for task in _tasks_with(name, threads):

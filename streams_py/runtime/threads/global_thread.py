@@ -2,8 +2,8 @@
 
 One per client, if its topology has global stores. It reads all partitions of their topics, without a group. Starting
 the client waits until every store has reached the end its topics had at that moment: records of global tables are
-written as they are, others go through the user's processor. After that it follows the topics. When it fails the client
-ends in ERROR; nobody replaces it.
+written as they are, others go through the user's processor. Until then nobody else reads them. After that it follows
+the topics, also partitions that they are given later. When it fails the client ends in ERROR; nobody replaces it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ _STOP_MS = 5_000
 """How long a close waits for the thread to end."""
 _IDENTITY_MS = 300_000
 """So often it is looked whether topics are still the same: one that was created anew and has grown past our position
-is read on in."""
+is read on in, and nobody tells of new partitions."""
+_OPEN_TRANSACTION_MS = 5_000
+"""A partition that can be read no further than this long before its end has an open transaction; a replica that is
+behind its leader looks the same for a moment."""
 _TASK_ID = TaskId(-1, -1)
 """Kafka Streams' id of what is no task of a group."""
 
@@ -119,6 +122,7 @@ class GlobalThread:
         self._on_error = on_error
         self._stopping = threading.Event()
         self._ready = threading.Event()
+        self._is_filled = False
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -130,6 +134,11 @@ class GlobalThread:
         if self._error is not None:
             raise self._error
         return not self._stopping.is_set()
+
+    @property
+    def is_filled(self) -> bool:
+        """True while the stores have all that was in their topics at the start. Thread-safe."""
+        return self._is_filled
 
     def give_up(self) -> None:
         """Ask the thread to end; does not wait, and may be called by a signal's handler."""
@@ -178,6 +187,7 @@ class GlobalThread:
             self.stores.use_topics(_ids(described))
             ends = self._retried(lambda: self._ends(partitions))
             self._fill(consumer, task, ends)
+            self._is_filled = not self._stopping.is_set()
             self._ready.set()
             self._follow(consumer, task, partitions)
             self.stores.checkpoint(enforce=True)
@@ -189,6 +199,7 @@ class GlobalThread:
                 "filled from the beginning at the next start"
             ) from error
         finally:
+            self._is_filled = False
             consumer.close()
             self.stores.close(wipe=wipe)
 
@@ -261,22 +272,38 @@ class GlobalThread:
         ends: Mapping[TopicPartition, int],
         apply: Callable[[TopicPartition, Sequence[RawRecord]], None],
     ) -> None:
-        """Read partitions from where the stores are up to ``ends``."""
+        """Read partitions from where the stores are up to ``ends``, or to a transaction that stays open: nobody knows
+        for how long, and what comes after its beginning is read when it has ended."""
         starts = {partition: self.stores.restore_position(partition) for partition in ends}
         open_ends = {p: end for p, end in ends.items() if end > 0 and max(starts[p], 0) < end}
         self.stores.note_positions({p: max(starts[p], 0) for p in ends.keys() - open_ends.keys()})
         consumer.assign({partition: starts[partition] for partition in open_ends})
+        held_up_ms: dict[TopicPartition, int] = {}
         while open_ends and not self._stopping.is_set():
             for partition, records in by_partition(consumer.poll(_RECORDS_MAX, self._poll_ms)).items():
                 apply(partition, records)
                 if self._stopping.is_set():
                     return  # perhaps not all of them were applied: they are read again
                 self.stores.note_positions({partition: records[-1].offset() + 1})
-            for partition in list(open_ends):
+            now_ms = self._clock.monotonic_ms()
+            for partition, end in list(open_ends.items()):
                 position = consumer.position(partition)
-                if position is not None and position >= open_ends[partition]:
-                    del open_ends[partition]
-                    self.stores.note_positions({partition: position})
+                if position is None or (position < end and consumer.lag(partition) != 0):
+                    held_up_ms.pop(partition, None)
+                    continue
+                if position < end:
+                    if now_ms - held_up_ms.setdefault(partition, now_ms) < _OPEN_TRANSACTION_MS:
+                        continue
+                    _log.warning(
+                        "%s: %s goes on in a transaction that is not committed: its global store has what comes before "
+                        "offset %d now, and the rest up to %d when the transaction has ended",
+                        self.name,
+                        partition,
+                        position,
+                        end,
+                    )
+                del open_ends[partition]
+                self.stores.note_positions({partition: position})
         consumer.assign({})
 
     def _follow(self, consumer: RecordConsumer, task: ActiveTask, partitions: Sequence[TopicPartition]) -> None:
@@ -286,11 +313,14 @@ class GlobalThread:
         next_look_ms = self._clock.monotonic_ms() + _IDENTITY_MS
         read: dict[TopicPartition, int] = {}
         while not self._stopping.is_set():
-            for partition, records in by_partition(consumer.poll(_RECORDS_MAX, self._poll_ms)).items():
-                task.add_records(partition, records)
-                read[partition] = records[-1].offset() + 1
+            if task.buffered_records:  # they wait for something that is away, are in no store yet, and may be many
+                self._clock.sleep_ms(self._retry_backoff_ms)
+            else:
+                for partition, records in by_partition(consumer.poll(_RECORDS_MAX, self._poll_ms)).items():
+                    task.add_records(partition, records)
+                    read[partition] = records[-1].offset() + 1
             _process_all(task)
-            if read and not task.buffered_records:  # else they wait for something that is away, and are in no store yet
+            if read and not task.buffered_records:
                 self.stores.note_positions(read)
                 read = {}
             now_ms = self._clock.monotonic_ms()
@@ -299,22 +329,32 @@ class GlobalThread:
                 self.stores.checkpoint(enforce=False)
             if now_ms >= next_look_ms:
                 next_look_ms = now_ms + _IDENTITY_MS
-                self._check_topics()
+                added = self._new_partitions(partitions)
+                if added:
+                    partitions = [*partitions, *added]
+                    task.update_input_partitions(partitions)
+                    consumer.assign(dict.fromkeys(partitions) | dict.fromkeys(added, 0))
 
-    def _check_topics(self) -> None:
-        """Raise StreamsError when a topic was created anew. Others read the stores, so that they are emptied only when
-        nobody does: at the next start."""
+    def _new_partitions(self, known: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """Partitions that topics have been given. StreamsError when a topic was created anew: others read the stores,
+        so that they are emptied only when nobody does, at the next start."""
         try:
             described = self._described()
         except (BrokerUnavailableError, MissingSourceTopicError) as error:
             _log.debug("%s: it is not known whether its topics are still the same: %s", self.name, error)
-            return
+            return []
         others = self.stores.created_anew(_ids(described))
         if others:
             raise StreamsError(
                 f"{self.name}: topic {', '.join(sorted(others))} was deleted and created anew since its global store "
                 "was filled from it; the store is emptied, and filled from what the topic has then, at the next start"
             )
+        added = sorted(
+            {TopicPartition(topic, info.partition) for topic, infos in described for info in infos} - {*known}
+        )
+        if added:
+            _log.info("%s: reading new partitions: %s", self.name, ", ".join(map(str, added)))
+        return added
 
 
 def _ids(described: Sequence[tuple[str, Sequence[PartitionInfo]]]) -> dict[str, str | None]:

@@ -56,6 +56,7 @@ class Client:
 
     def ask(self, query: Query[Any], store: str = "counts", **options: Any) -> StateQueryResult[Any]:
         choice: dict[str, Any] = {"partitions": None, "bound": None, "require_active": False, **options}
+        choice["is_global"] = False
         names, threads = self.steps.instance.store_names, [self.steps.thread]
         return query_store(store, query, lambda: self.state, threads, names, {}, **choice)
 
@@ -325,7 +326,7 @@ def test_global_store_answers_once() -> None:
     with TopologyTestDriver(builder.build()) as driver:
         driver.input_topic("g", key=STRING, value=INT64).send("k", 7)
         stores = {"everywhere": driver.store("everywhere")}
-        choice: dict[str, Any] = {"partitions": None, "bound": None, "require_active": False}
+        choice: dict[str, Any] = {"is_global": True, "partitions": None, "bound": None, "require_active": False}
         found = query_store("everywhere", KeyQuery("k"), lambda: State.RUNNING, [], ["everywhere"], stores, **choice)
         assert found.only is not None
         assert (found.only.value, found.only is found.global_result, found.partitions) == (7, True, {})

@@ -54,6 +54,8 @@ class World:
         self.clock = ManualClock(1_000_000)
         self.topics = {name.replace("_", "-"): count for name, count in topics.items()}
         self.starts: dict[TopicPartition, int] = {}
+        self.open_from: dict[TopicPartition, int] = {}
+        """Where an open transaction begins: nobody reads on."""
         self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self.diary: list[tuple[Any, ...]] = []
         self.away = False
@@ -182,7 +184,7 @@ class WorldConsumer:
         for partition, at in sorted(self.positions.items()):
             if partition in self.paused or self._world.away:
                 continue
-            batch = self._world.records(partition)[at : at + max_records - len(found)]
+            batch = self._readable(partition)[at : at + max_records - len(found)]
             self.positions[partition] = at + len(batch)
             found += batch
         return found
@@ -192,7 +194,10 @@ class WorldConsumer:
 
     def lag(self, partition: TopicPartition) -> int | None:
         at = self.positions.get(partition)
-        return None if at is None else len(self._world.records(partition)) - at
+        return None if at is None else len(self._readable(partition)) - at
+
+    def _readable(self, partition: TopicPartition) -> list[MemoryRecord]:
+        return self._world.records(partition)[: self._world.open_from.get(partition)]
 
     def close(self) -> None:
         self._world.open_clients.discard(self)

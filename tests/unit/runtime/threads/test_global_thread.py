@@ -10,19 +10,26 @@ from typing import Any
 import pytest
 
 from streams_protocol.types import TopicPartition
-from streams_py.errors import BrokerUnavailableError, MissingSourceTopicError, StreamsError, TimeoutExceededError
+from streams_py.errors import (
+    BrokerUnavailableError,
+    MissingSourceTopicError,
+    StateStoreNotAvailableError,
+    StreamsError,
+    TimeoutExceededError,
+)
 from streams_py.runtime.kafka_streams import KafkaStreams
 from streams_py.runtime.states import State, ThreadState
 from streams_py.runtime.threads import global_thread
 from streams_py.runtime.threads.global_thread import GlobalThread
 from streams_py.serdes import STRING
 from streams_py.state.checkpoint import read_checkpoint
+from streams_py.state.typed_queries import KeyQuery
 from streams_py.testing.memory_clients import MemoryRecord
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.processor import Processor, Record
 from streams_py.topology.stores import key_value_store
 from streams_py.topology.topology import Topology
-from tests.unit.runtime.world import World
+from tests.unit.runtime.world import World, WorldConsumer
 from tests.waiting import PATIENCE_S, until
 
 
@@ -333,3 +340,70 @@ def test_records_without_key_are_in_no_global_table_and_poison_is_the_handlers_a
         until(lambda: view.get("z"), "the record behind the poison")
         assert f"{view.get('a')} {view.get('b')}" == found
         assert view.get("q") is None
+
+
+# -- half a topic --------------------------------------------------------------------------------------------------
+
+
+def test_global_store_is_read_by_nobody_before_it_is_filled(
+    world: World, tmp_path: Path, waiting: type[Waiting]
+) -> None:
+    """An absent key would be called absent although it is only still to come."""
+    world.write("g", b"three", key=b"c")
+    streams = client(world, custom(waiting), tmp_path, **{"task.timeout.ms": 600_000})
+    starting = threading.Thread(target=streams.start)
+    starting.start()
+    until(lambda: waiting.tries, "the record to be tried")
+    with pytest.raises(StateStoreNotAvailableError, match="still being filled"):
+        streams.store("names")
+    with pytest.raises(StateStoreNotAvailableError, match="is being filled"):
+        streams.query("names", KeyQuery("c"))
+    waiting.is_away = False
+    starting.join(PATIENCE_S)
+    assert streams.store("names").get("c") == "THREE"
+    found = streams.query("names", KeyQuery("c")).only
+    assert found is not None
+    assert found.value == "THREE"
+    assert streams.close()
+
+
+def test_no_more_records_are_taken_in_while_one_waits_for_what_is_away(
+    world: World, tmp_path: Path, waiting: type[Waiting]
+) -> None:
+    with client(world, custom(waiting), tmp_path, **{"task.timeout.ms": 600_000}) as streams:
+        world.write("g", b"three", key=b"c")
+        until(lambda: waiting.tries, "the record to be tried")
+        world.write("g", *[b"%d" % number for number in range(50_000)], key=b"d")
+        tries = waiting.tries
+        until(lambda: waiting.tries > tries + 2, "the record to be tried again")
+        (consumer,) = (one for one in world.open_clients if isinstance(one, WorldConsumer))
+        assert consumer.position(TopicPartition("g", 0)) == 2
+        waiting.is_away = False
+        until(lambda: streams.store("names").get("d") == "49999", "the rest")
+
+
+def test_new_partitions_of_a_topic_are_read(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(global_thread, "_IDENTITY_MS", 20)
+    with client(world, table(), tmp_path) as streams:
+        world.topics["g"] = 3
+        world.write("g", b"three", key=b"c", partition=2)
+        world.write("g", b"four", key=b"a")
+        view = streams.store("names")
+        until(lambda: view.get("c") == "three", "the record in the new partition")
+        assert [view.get(key) for key in "ab"] == ["four", "two"]
+        world.write("g", b"five", key=b"c", partition=2)
+        until(lambda: view.get("c") == "five", "the next one")
+
+
+def test_start_does_not_wait_for_the_end_of_a_transaction(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(global_thread, "_OPEN_TRANSACTION_MS", 0)
+    world.write("g", b"three", b"four", key=b"c")
+    world.open_from[TopicPartition("g", 0)] = 1
+    with client(world, table(), tmp_path) as streams:
+        view = streams.store("names")
+        assert [view.get(key) for key in "abc"] == ["one", "two", None]
+        assert "g-0 goes on in a transaction that is not committed" in caplog.text
+        del world.open_from[TopicPartition("g", 0)]
+        until(lambda: view.get("c") == "four", "what was committed")

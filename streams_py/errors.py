@@ -309,8 +309,8 @@ class StateStoreMigratedError(InvalidStateStoreError):
 
 
 class StateStoreNotAvailableError(InvalidStateStoreError):
-    """No task with this store can be read here now: they are elsewhere, or still restoring. Ask again later, or
-    another instance."""
+    """No task with this store can be read here now: they are elsewhere, or still restoring; or a global store is being
+    filled. Ask again later, or another instance."""
 
     retriable: ClassVar[bool] = True
 

@@ -7,11 +7,10 @@ loopback, names of others in ``Host`` are refused, because a web page may point 
 from __future__ import annotations
 
 import contextlib
-import json
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import Any
 
-from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -20,14 +19,17 @@ from starlette.routing import Route
 
 from streams_py.errors import BrokerUnavailableError, InvalidStateStoreError, StreamsError, UnknownStateStoreError
 from streams_py.http_hosts import refused_name
-from streams_py.query.errors import BadQueryError, QueryError
-from streams_py.query.keys import to_json
+from streams_py.query.errors import UNKNOWN_STORE, BadQueryError, NotHereNowError, QueryError
+from streams_py.query.keys import json_text
 from streams_py.query.reading import Query, key_of, kind_of
 from streams_py.query.routing import HOP_HEADER, Router
 from streams_py.runtime.kafka_streams import KafkaStreams
+from streams_py.runtime.queries.hosts import KeyQueryMetadata
 from streams_py.state.queries import QueryableStoreType
 
 __all__ = ["query_app"]
+
+_log = logging.getLogger(__name__)
 
 _RETRY_AFTER_S = 1
 _PATHS = {
@@ -55,6 +57,9 @@ def query_app(streams: KafkaStreams, router: Router, *, hosts: Collection[str] |
                 return await handler(request)
             except StreamsError as error:
                 return _refused(error)
+            except Exception as error:  # of a serde, or of a store of the application's own
+                _log.warning("%s could not be answered", request.scope["path"], exc_info=True)
+                return _refused(QueryError(f"{type(error).__name__}: {error}"))
 
         return Route(path, guarded, methods=["GET"])
 
@@ -94,11 +99,20 @@ class _Api:
             if there is not kind:
                 raise BadQueryError(f"store {store!r} is read under /stores/{store}/{_PATHS[there]}")
             query = Query(store, kind, key, _options(request))
-            passed_on = HOP_HEADER in request.headers
+            passed_on = self._is_passed_on(request)
             status, body = await self._router.answer(query, request.scope["path"], passed_on=passed_on)
             return _json(body, status)
 
         return handler
+
+    def _is_passed_on(self, request: Request) -> bool:
+        """Whether another instance asks. NotHereNowError when it takes this one for one of another application, whose
+        address this was."""
+        meant = request.headers.get(HOP_HEADER)
+        own = self._streams.store_hosts.application_id
+        if meant not in (None, own):
+            raise NotHereNowError(f"this is an instance of {own}, not of {meant!r:.300}")
+        return meant is not None
 
     async def metadata(self, request: Request) -> Response:
         """Every instance, or those that have a store."""
@@ -124,8 +138,12 @@ class _Api:
         """Where a key is."""
         store = request.path_params["store"]
         query = Query(store, kind_of(self._streams, store), None, _options(request))
-        key = key_of(self._streams, query, request.path_params["key"])
-        found = self._streams.query_metadata_for_key(store, key)
+
+        def look_up() -> KeyQueryMetadata:
+            key = key_of(self._streams, query, request.path_params["key"])
+            return self._streams.query_metadata_for_key(store, key)
+
+        found = await self._router.read(look_up, f"looking up a key of store {store!r}")
         return _json(
             {
                 "active": str(found.active_host) if found.is_available else None,
@@ -136,7 +154,9 @@ class _Api:
 
     async def lags(self, request: Request) -> Response:
         """How far the copies here are behind."""
-        found = await to_thread.run_sync(self._streams.all_local_store_partition_lags)
+        found = await self._router.ask_brokers(
+            self._streams.all_local_store_partition_lags, "asking the brokers where changelogs end"
+        )
         return _json(
             {
                 store: {
@@ -165,9 +185,9 @@ def _check(request: Request, hosts: Collection[str] | None) -> None:
 
 def _json(body: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     try:
-        text = json.dumps(body, default=to_json, allow_nan=True)
-    except (TypeError, ValueError, RecursionError) as error:
-        return _refused(QueryError(f"what is stored cannot be written as JSON: {error}"))
+        text = json_text(body)
+    except QueryError as error:
+        return _refused(error)
     return Response(text, status, headers, "application/json")
 
 
@@ -175,7 +195,7 @@ def _refused(error: StreamsError) -> Response:
     if isinstance(error, QueryError):
         status, code = error.status, error.code
     elif isinstance(error, UnknownStateStoreError):
-        status, code = 404, "unknown_store"
+        status, code = 404, UNKNOWN_STORE
     elif isinstance(error, BrokerUnavailableError):
         status, code = 503, "not_available"
     else:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from streams_py.errors import StreamsError
 
-__all__ = ["AbsentKeyError", "BadQueryError", "NotHereNowError", "OwnerAnswerError", "OwnerTimeoutError", "QueryError"]
+__all__ = [
+    "STATUS_OF",
+    "UNKNOWN_STORE",
+    "AbsentKeyError",
+    "BadQueryError",
+    "NotHereNowError",
+    "OwnerAnswerError",
+    "OwnerTimeoutError",
+    "QueryError",
+]
+
+UNKNOWN_STORE: Final = "unknown_store"
 
 
 class QueryError(StreamsError):
@@ -51,3 +62,13 @@ class OwnerAnswerError(QueryError):
 
     status: ClassVar[int] = 502
     code: ClassVar[str] = "owner_failed"
+
+
+STATUS_OF: Final = {
+    UNKNOWN_STORE: 404,
+    **{
+        error.code: error.status
+        for error in (QueryError, BadQueryError, AbsentKeyError, NotHereNowError, OwnerTimeoutError, OwnerAnswerError)
+    },
+}
+"""The status that each word of an answer comes with."""

@@ -10,10 +10,11 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from streams_py.query.errors import BadQueryError
+from streams_py.errors import BrokerUnavailableError
+from streams_py.query.errors import BadQueryError, QueryError
 from streams_py.serdes import Serde
 
-__all__ = ["key_from", "key_text_bytes", "to_json"]
+__all__ = ["json_text", "key_from", "key_text_bytes"]
 
 
 def _from_base64(text: str) -> bytes:
@@ -52,6 +53,8 @@ def key_from(text: str, named: str | None, serde: Serde[Any], topic: str) -> Any
         if name == "bytes" and serde.name != "bytes":
             key = serde.deserializer(topic, is_key=True)(key)
         serde.serializer(topic, is_key=True)(key)  # said now and by name, not by the store
+    except BrokerUnavailableError:  # a registry is away: nothing is wrong with the key
+        raise
     except Exception as error:
         raise BadQueryError(f"{text!r:.100} is no key of {name}: {error}") from error
     return key
@@ -67,7 +70,15 @@ def key_text_bytes(text: str, named: str | None) -> bytes:
         raise BadQueryError(f"{text!r:.100} is not base64: {error}") from error
 
 
-def to_json(value: Any) -> Any:
+def json_text(body: Mapping[str, Any]) -> str:
+    """An answer, or a part of one, as it is sent. QueryError when something in it cannot be written."""
+    try:
+        return json.dumps(body, default=_to_json, allow_nan=True)
+    except Exception as error:  # also what a model of the application raises
+        raise QueryError(f"what is stored cannot be written as JSON: {error}") from error
+
+
+def _to_json(value: Any) -> Any:
     """For ``json.dumps``: bytes as base64, data classes and models as objects, what is left as text."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return base64.urlsafe_b64encode(value).decode("ascii")

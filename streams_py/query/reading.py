@@ -1,21 +1,33 @@
-"""A query, and its answer from the stores of this instance. Blocks: called on worker threads."""
+"""A query, and its answer from the stores of this instance. Blocks, and runs serdes of the application, which may ask
+a registry: called on worker threads."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from streams_py.errors import InvalidStateStoreError
 from streams_py.query.errors import AbsentKeyError, BadQueryError, NotHereNowError, OwnerTimeoutError
-from streams_py.query.keys import key_from, key_text_bytes
+from streams_py.query.keys import json_text, key_from, key_text_bytes
 from streams_py.runtime.kafka_streams import KafkaStreams
 from streams_py.state.queries import QueryableStoreType
 from streams_py.topology.stores import StoreKind
 
-__all__ = ["ENTRIES_MAX", "Query", "answer_here", "kind_of"]
+__all__ = [
+    "ANSWER_BYTES_MAX",
+    "ENTRIES_MAX",
+    "Found",
+    "Query",
+    "answer_here",
+    "check_size",
+    "key_of",
+    "kind_of",
+    "partition_of",
+]
 
+ANSWER_BYTES_MAX: Final = 32 << 20
 ENTRIES_MAX: Final = 10_000
 _ENTRIES: Final = 1_000
 _TIME_MAX_MS: Final = 2**63 - 1
@@ -89,7 +101,23 @@ def key_of(streams: KafkaStreams, query: Query, text: str) -> Any:
     return key_from(text, query.options.get("key_serde"), hosts.key_serde(query.store), hosts.changelog(query.store))
 
 
-def answer_here(streams: KafkaStreams, query: Query, partition: int | None, deadline_s: float) -> dict[str, Any]:
+def partition_of(streams: KafkaStreams, query: Query) -> int:
+    """The partition that the query's key is in. NotHereNowError while nobody knows how many there are."""
+    key = key_of(streams, query, query.key or "")
+    partition = streams.query_metadata_for_key(query.store, key).partition
+    if partition < 0:
+        raise NotHereNowError(f"nobody has said yet where store {query.store!r} is")
+    return partition
+
+
+class Found(NamedTuple):
+    """The body of an answer, and how large its entries are together, as JSON."""
+
+    body: dict[str, Any]
+    size_bytes: int = 0
+
+
+def answer_here(streams: KafkaStreams, query: Query, partition: int | None, deadline_s: float) -> Found:
     """The answer from one partition on this instance (None: of a global store). NotHereNowError when it is not here, or
     moves; AbsentKeyError; OwnerTimeoutError when ``deadline_s`` (of ``time.monotonic``) is over."""
     try:
@@ -106,7 +134,7 @@ def answer_here(streams: KafkaStreams, query: Query, partition: int | None, dead
         raise
 
 
-def _read(streams: KafkaStreams, query: Query, view: Any, partition: int | None, deadline_s: float) -> dict[str, Any]:
+def _read(streams: KafkaStreams, query: Query, view: Any, partition: int | None, deadline_s: float) -> Found:
     reverse = query.flag("reverse")
     first, last = query.number("from", 0), query.number("to", _TIME_MAX_MS)
     key = None if query.key is None else key_of(streams, query, query.key)
@@ -155,18 +183,17 @@ def _windowed(windowed: Any, value: Any) -> dict[str, Any]:
     return {"key": windowed.key, "start": windowed.start, "end": windowed.end, "value": value}
 
 
-def _one(query: Query, partition: int | None, key: Any, value: Any) -> dict[str, Any]:
+def _one(query: Query, partition: int | None, key: Any, value: Any) -> Found:
     if value is None:
         raise AbsentKeyError(f"store {query.store!r} has no key {query.key!r:.200}")
-    return {"key": key, "value": value, "partition": partition}
+    return Found({"key": key, "value": value, "partition": partition})
 
 
-def _many(
-    query: Query, partition: int | None, entries: Iterable[dict[str, Any] | None], deadline_s: float
-) -> dict[str, Any]:
+def _many(query: Query, partition: int | None, entries: Iterable[dict[str, Any] | None], deadline_s: float) -> Found:
     """The first of the entries; None stands for one that is not wanted, and took time all the same."""
     found: list[dict[str, Any]] = []
     limit = query.limit
+    size = 0
     for number, entry in enumerate(entries):
         if number % 256 == 0 and time.monotonic() > deadline_s:
             raise OwnerTimeoutError(
@@ -175,6 +202,17 @@ def _many(
         if entry is None:
             continue
         if len(found) == limit:
-            return {"entries": found, "complete": False}
+            return Found({"entries": found, "complete": False}, size)
         found.append(entry if partition is None else {**entry, "partition": partition})
-    return {"entries": found, "complete": True}
+        size += len(json_text(found[-1]))
+        check_size(query, size)
+    return Found({"entries": found, "complete": True}, size)
+
+
+def check_size(query: Query, size_bytes: int) -> None:
+    """BadQueryError when the entries of an answer are so large together."""
+    if size_bytes > ANSWER_BYTES_MAX:
+        raise BadQueryError(
+            f"the entries of store {query.store!r} that are asked for have more than {ANSWER_BYTES_MAX} bytes; ask for "
+            "less with limit="
+        )

@@ -3,6 +3,10 @@
 Where partitions are is what the leader said last, so during a rebalance an instance may be asked that does not have
 the partition yet, or any more. It never passes the question on: a query takes one hop at most, and two instances that
 disagree cannot play one back and forth. It answers 503, and the caller asks again.
+
+An address may have another user by now: another application's service, which may have a store of the same name, or
+something that is no query service at all. So the question says whose instance it is meant for, and what answers in
+other words is not passed on.
 """
 
 from __future__ import annotations
@@ -10,26 +14,45 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import httpx
-from anyio import to_thread
 
 from streams_protocol.types import HostInfo
-from streams_py.query.errors import BadQueryError, NotHereNowError, OwnerAnswerError, OwnerTimeoutError, QueryError
-from streams_py.query.reading import Query, answer_here, key_of
+from streams_py.query.errors import (
+    STATUS_OF,
+    BadQueryError,
+    NotHereNowError,
+    OwnerAnswerError,
+    OwnerTimeoutError,
+    QueryError,
+)
+from streams_py.query.reading import ANSWER_BYTES_MAX, Query, answer_here, check_size, partition_of
+from streams_py.query.workers import Workers
 from streams_py.runtime.kafka_streams import KafkaStreams
 
 __all__ = ["HOP_HEADER", "Answer", "Router"]
 
 HOP_HEADER: Final = "Streams-Query-Hop"
-ANSWER_BYTES_MAX: Final = 32 << 20
+"""In a question that one instance asks another: the application that it is meant for."""
 _PARTITIONS_AT_ONCE: Final = 8
+_READERS, _ASKERS = 16, 2
+_BESIDE_ENTRIES_BYTES: Final = 1_000
+
+T = TypeVar("T")
 
 Answer = tuple[int, Mapping[str, Any]]
 """Status and body."""
+
+
+class _Part(NamedTuple):
+    """The answer of one partition, and how large its entries are together."""
+
+    status: int
+    body: Mapping[str, Any]
+    size_bytes: int
 
 
 class Router:
@@ -40,12 +63,23 @@ class Router:
     ) -> None:
         self._streams = streams
         self._timeout_s = timeout_s
+        self._readers, self._askers = Workers(_READERS), Workers(_ASKERS)
         # No proxies from the environment: instances reach each other.
         self._client = httpx.AsyncClient(transport=transport, trust_env=False, timeout=timeout_s)
 
     async def close(self) -> None:
         """Close the connections to other instances."""
+        self._readers.close()
+        self._askers.close()
         await self._client.aclose()
+
+    async def read(self, call: Callable[[], T], what: str) -> T:
+        """Something that only this instance is asked for. OwnerTimeoutError."""
+        return await self._readers.run(call, what, time.monotonic() + self._timeout_s)
+
+    async def ask_brokers(self, call: Callable[[], T], what: str) -> T:
+        """Something that brokers are asked for, who may be away: queries do not wait behind it. OwnerTimeoutError."""
+        return await self._askers.run(call, what, time.monotonic() + self._timeout_s)
 
     async def answer(self, query: Query, path: str, *, passed_on: bool) -> Answer:
         """The answer; ``passed_on``: the query comes from another instance, so nobody else is asked.
@@ -53,68 +87,83 @@ class Router:
         QueryError, or InvalidStateStoreError when the question does not fit the store.
         """
         deadline_s = time.monotonic() + self._timeout_s
-        hosts = self._streams.store_hosts
-        if hosts.is_global(query.store):
-            return 200, await self._here(query, None, deadline_s)
-        partition = query.partition
-        if partition is None and query.key is not None:
-            found = self._streams.query_metadata_for_key(query.store, key_of(self._streams, query, query.key))
-            partition = found.partition
-            if partition < 0:
-                raise NotHereNowError(f"nobody has said yet where store {query.store!r} is")
-        if partition is not None:
-            return await self._one(query, partition, path, deadline_s, passed_on=passed_on)
-        if passed_on:
-            raise BadQueryError("a query that is passed on names its partition")
-        return await self._all(query, path, deadline_s)
+        if self._streams.store_hosts.is_global(query.store):
+            what = f"reading store {query.store!r}"
+            found = await self._readers.run(
+                lambda: answer_here(self._streams, query, None, deadline_s), what, deadline_s
+            )
+            return 200, found.body
+        if query.partition is None and query.key is None:
+            if passed_on:
+                raise BadQueryError("a query that is passed on names its partition")
+            return await self._all(query, path, deadline_s)
+        part = await self._one(query, query.partition, path, deadline_s, passed_on=passed_on)
+        return part.status, part.body
 
     async def _all(self, query: Query, path: str, deadline_s: float) -> Answer:
         counts = self._streams.store_hosts.partition_counts(query.store)
         if not counts:
             raise NotHereNowError(f"nobody has said yet where store {query.store!r} is")
-        room = asyncio.Semaphore(_PARTITIONS_AT_ONCE)
-
-        async def one(partition: int) -> Answer:
-            async with room:
-                return await self._one(query, partition, path, deadline_s, passed_on=False)
-
-        answers = await asyncio.gather(*map(one, range(max(counts.values()))))
-        for status, body in answers:
-            if status != 200:
-                return status, body
-        entries = [entry for _, body in answers for entry in body["entries"]]
-        complete = len(entries) <= query.limit and all(body["complete"] for _, body in answers)
+        every = range(max(counts.values()))
+        entries: list[Any] = []
+        complete, size_bytes = True, 0
+        for first in range(0, len(every), _PARTITIONS_AT_ONCE):
+            some = every[first : first + _PARTITIONS_AT_ONCE]
+            parts = await asyncio.gather(
+                *(self._one(query, partition, path, deadline_s, passed_on=False) for partition in some)
+            )
+            for part in parts:
+                if part.status != 200:
+                    return part.status, part.body
+                if "entries" not in part.body:
+                    raise OwnerAnswerError(f"a partition of store {query.store!r} was answered without entries")
+                entries += part.body["entries"]
+                complete = complete and part.body["complete"]
+                size_bytes += part.size_bytes
+                check_size(query, size_bytes)
+            if len(entries) > query.limit:
+                complete = False
+                break
         return 200, {"entries": entries[: query.limit], "complete": complete}
 
-    async def _one(self, query: Query, partition: int, path: str, deadline_s: float, *, passed_on: bool) -> Answer:
+    async def _one(self, query: Query, asked: int | None, path: str, deadline_s: float, *, passed_on: bool) -> _Part:
+        """The answer of one partition; ``asked`` None: of that of the key."""
+        what = f"reading store {query.store!r}"
+        partition, here = await self._readers.run(lambda: self._try_here(query, asked, deadline_s), what, deadline_s)
+        if isinstance(here, _Part):
+            return here
+        if passed_on:
+            raise here
         hosts = self._streams.store_hosts
         place = hosts.of_partition(query.store, partition)
         owners = [place.active_host] if place.is_available else []
         if query.flag("stale"):
             owners += sorted(place.standby_hosts)
-        problem: QueryError = NotHereNowError(
-            f"no instance is known to have partition {partition} of store {query.store!r} now"
-        )
-        try:
-            return 200, await self._here(query, partition, deadline_s)
-        except NotHereNowError as error:
-            if passed_on:
-                raise
-            problem = error if hosts.own in owners else problem
+        problem: QueryError = here
+        if hosts.own not in owners:
+            problem = NotHereNowError(
+                f"no instance is known to have partition {partition} of store {query.store!r} now"
+            )
         others = [host for host in owners if host != hosts.own]
-        for asked, host in enumerate(others):
+        for number, host in enumerate(others):
             now_s = time.monotonic()
-            until_s = now_s + (deadline_s - now_s) / (len(others) - asked)  # one that hangs leaves time for the others
+            until_s = now_s + (deadline_s - now_s) / (len(others) - number)  # one that hangs leaves time for the others
             try:
                 return await self._at(host, query, partition, path, until_s)
             except (NotHereNowError, OwnerTimeoutError) as error:
                 problem = error
         raise problem
 
-    async def _here(self, query: Query, partition: int | None, deadline_s: float) -> dict[str, Any]:
-        return await to_thread.run_sync(answer_here, self._streams, query, partition, deadline_s)
+    def _try_here(self, query: Query, asked: int | None, deadline_s: float) -> tuple[int, _Part | NotHereNowError]:
+        """On a thread of its own: the partition, and its answer from this instance, or why there is none."""
+        partition = partition_of(self._streams, query) if asked is None else asked
+        try:
+            found = answer_here(self._streams, query, partition, deadline_s)
+        except NotHereNowError as error:
+            return partition, error
+        return partition, _Part(200, found.body, found.size_bytes)
 
-    async def _at(self, host: HostInfo, query: Query, partition: int, path: str, deadline_s: float) -> Answer:
+    async def _at(self, host: HostInfo, query: Query, partition: int, path: str, deadline_s: float) -> _Part:
         name = f"[{host.host}]" if ":" in host.host else host.host
         wanted = f"partition {partition} of store {query.store!r} at {host}"
         left_s = deadline_s - time.monotonic()
@@ -125,7 +174,7 @@ class Router:
                     "GET",
                     f"http://{name}:{host.port}{_quoted(path)}",
                     params={**query.options, "partition": str(partition)},
-                    headers={HOP_HEADER: "1"},
+                    headers={HOP_HEADER: self._streams.store_hosts.application_id},
                 ) as answer,
             ):
                 content = await _bounded(answer)
@@ -135,13 +184,19 @@ class Router:
             raise NotHereNowError(f"{wanted}: {str(error) or type(error).__name__}") from None
         try:
             body = json.loads(content)
-        except ValueError:
+        except (ValueError, RecursionError):
             body = None
-        if not isinstance(body, dict) or (answer.status_code == 200 and not _is_answer(body)):
+        if answer.status_code == 200 and _is_answer(body):
+            return _Part(200, body, len(content))
+        if not _is_refusal(answer.status_code, body):
             raise OwnerAnswerError(f"{wanted}: what answers there is no query service (status {answer.status_code})")
-        if answer.status_code == 503:
-            raise NotHereNowError(str(body.get("message", wanted)))
-        return answer.status_code, body
+        match answer.status_code:
+            case NotHereNowError.status:
+                raise NotHereNowError(body["message"])
+            case OwnerTimeoutError.status:
+                raise OwnerTimeoutError(body["message"])
+            case status:
+                return _Part(status, body, 0)
 
 
 def _quoted(path: str) -> str:
@@ -153,12 +208,22 @@ async def _bounded(answer: httpx.Response) -> bytes:
     content = bytearray()
     async for chunk in answer.aiter_bytes():
         content += chunk
-        if len(content) > ANSWER_BYTES_MAX:
+        if len(content) > ANSWER_BYTES_MAX + _BESIDE_ENTRIES_BYTES:
             raise OwnerAnswerError(f"{answer.url.host} answered with more than {ANSWER_BYTES_MAX} bytes; use limit=")
     return bytes(content)
 
 
-def _is_answer(body: Mapping[str, Any]) -> bool:
+def _is_answer(body: Any) -> bool:
+    if not isinstance(body, dict):
+        return False
     if "entries" in body:
         return isinstance(body["entries"], list) and isinstance(body.get("complete"), bool)
     return "value" in body
+
+
+def _is_refusal(status: int, body: Any) -> bool:
+    """Whether a query service says why it does not answer: anybody's 404 is no absent key."""
+    if not isinstance(body, dict):
+        return False
+    word, message = body.get("error"), body.get("message")
+    return isinstance(word, str) and isinstance(message, str) and STATUS_OF.get(word) == status

@@ -144,7 +144,7 @@ def test_absent_key_is_told_from_unknown_stores_and_wrong_questions(pair: tuple[
 def test_question_that_was_passed_on_is_not_passed_on_again(pair: tuple[Instance, Instance]) -> None:
     first, second = pair
     theirs = next(key for key in KEYS if second.owns(key))
-    answer = first.http.get(f"/stores/counts/keys/{theirs}", headers={HOP_HEADER: "1"})
+    answer = first.http.get(f"/stores/counts/keys/{theirs}", headers={HOP_HEADER: "queries"})
     assert (answer.status_code, answer.json()["error"], answer.headers["retry-after"]) == (503, "not_available", "1")
 
 
@@ -152,7 +152,7 @@ def test_standby_answers_when_stale_values_will_do(pair: tuple[Instance, Instanc
     first, second = pair
     theirs = next(key for key in KEYS if second.owns(key))
     path = f"/stores/counts/keys/{theirs}?stale=true"
-    until(lambda: first.get(path, **{HOP_HEADER: "1"})[0] == 200, "the standby to have it")
+    until(lambda: first.get(path, **{HOP_HEADER: "queries"})[0] == 200, "the standby to have it")
 
 
 def test_names_of_others_and_bodies_are_refused(pair: tuple[Instance, Instance]) -> None:

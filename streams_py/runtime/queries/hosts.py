@@ -82,6 +82,11 @@ class StoreHosts:
         self._shown: tuple[HostView, dict[str, _Places]] = (HostView(), {})
 
     @property
+    def application_id(self) -> str:
+        """The application whose stores these are."""
+        return self._application_id
+
+    @property
     def own(self) -> HostInfo | None:
         """This client's ``application.server``."""
         return self._own

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streams_py import State, Windowed
-from streams_py.query.errors import OwnerTimeoutError
+from streams_py.query.errors import BadQueryError, OwnerTimeoutError
 from streams_py.query.reading import Query, answer_here
 from streams_py.state.queries import QueryableStoreType
 
@@ -32,7 +32,7 @@ class Sessions:
 def read(view: Sessions, within_s: float, **options: str) -> dict[str, Any]:
     streams: Any = SimpleNamespace(store=lambda *_, **__: view, state=State.RUNNING)
     query = Query("visits", QueryableStoreType.SESSION, None, {"from": "40", **options})
-    return answer_here(streams, query, 0, time.monotonic() + within_s)
+    return answer_here(streams, query, 0, time.monotonic() + within_s).body
 
 
 def test_sessions_of_another_time_take_time_too() -> None:
@@ -44,3 +44,11 @@ def test_as_many_as_are_asked_for_are_read() -> None:
     found = read(Sessions(unwanted=500), 60, limit="2")
     assert [entry["value"] for entry in found["entries"]] == [501, 502]
     assert not found["complete"]
+
+
+def test_entries_are_no_larger_together_than_an_answer_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten thousand entries of a megabyte each would be the end of the process."""
+    monkeypatch.setattr("streams_py.query.reading.ANSWER_BYTES_MAX", 10_000)
+    with pytest.raises(BadQueryError, match="more than 10000 bytes; ask for less with limit="):
+        read(Sessions(unwanted=0), 60, limit="1000")
+    assert len(read(Sessions(unwanted=0), 60, limit="100")["entries"]) == 100

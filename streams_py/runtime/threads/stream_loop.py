@@ -39,7 +39,8 @@ _TURN_MAX_MS = 100
 """How long records may take before it is looked whether a commit is due. What is quick may have become slow: as many
 records as before could outlast a transaction, again and again."""
 _REBALANCE_GRACE_MS = 10_000
-"""How long a shutdown waits for a rebalance to end: offsets cannot be committed meanwhile."""
+"""How long a shutdown waits for a rebalance to end: offsets cannot be committed meanwhile; transactions can, if they
+have to be."""
 _LAST_COMMIT_TIMEOUT_MS = 10_000
 _LAST_CALLS_MS = 2_000
 """How long a shutdown waits for asynchronous calls to end before it cancels them."""
@@ -337,7 +338,10 @@ class StreamLoop:
     def await_rebalance(self) -> None:
         """Let a rebalance in progress end, so that offsets can be committed; raises what went wrong in it."""
         rebalance = self.parts.rebalance
-        limit = self._clock.monotonic_ms() + _REBALANCE_GRACE_MS
+        grace_ms = _REBALANCE_GRACE_MS
+        if self._committer.is_transactional:
+            grace_ms = min(grace_ms, self._settings.rebalance_commit_interval_ms)
+        limit = self._clock.monotonic_ms() + grace_ms
         while rebalance.in_progress and self._clock.monotonic_ms() < limit and not self._control.out_of_time():
             self._inbox.serve(self.moves)
             self._clock.sleep_ms(_BUSY_POLL_MS)

@@ -114,7 +114,9 @@ def test_last_commit_has_the_generation_that_is_being_formed_when_a_rebalance_do
     steps.membership.join()
     steps.membership.joins = True
     world.group_generation = steps.membership.generation + 1
+    began_ms = world.clock.monotonic_ms()
     steps.close()
+    assert world.clock.monotonic_ms() - began_ms <= TIMEOUT_MS // 5
     assert transactions(world) == [(1, steps.membership.generation + 1)]
     assert world.committed[tp("in-0")].offset == 1
 

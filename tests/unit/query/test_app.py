@@ -101,6 +101,14 @@ def test_reads_that_hang_end_in_time_and_so_do_those_that_wait_behind_them(
     assert not hanging.entered.acquire(timeout=0.2)  # those that had not begun never begin
 
 
+def test_process_ends_although_a_read_hangs(streams: Streams, hanging: Hanging) -> None:
+    streams.values = hanging
+    before = set(threading.enumerate())
+    assert ask(streams, "/stores/counts/keys/k", timeout_s=0.1)[0].status_code == 504
+    left = set(threading.enumerate()) - before
+    assert [thread.daemon for thread in left] == [True]
+
+
 def test_queries_do_not_wait_behind_questions_to_brokers_that_are_away(streams: Streams) -> None:
     leave, asking = threading.Event(), threading.Semaphore(0)
 
@@ -140,12 +148,13 @@ def test_registry_that_is_away_is_no_wrong_key(streams: Streams) -> None:
 
 
 @pytest.mark.parametrize("path", ["/stores/counts/keys/k", "/stores/counts/keys"])
-def test_store_that_raises_is_an_answer_too(streams: Streams, path: str) -> None:
+@pytest.mark.parametrize("error", [ZeroDivisionError("division by zero"), SystemExit("division by zero")], ids=str)
+def test_store_that_raises_is_an_answer_too(streams: Streams, path: str, error: BaseException) -> None:
     def fails(*_: object) -> Any:
-        raise ZeroDivisionError("division by zero")
+        raise error
 
     streams.values = SimpleNamespace(get=fails, range=fails)
     streams.store_hosts.partition_counts = lambda store: {"in": 1}
     (answer,) = ask(streams, path)
-    expected = {"error": "failed", "message": "ZeroDivisionError: division by zero"}
+    expected = {"error": "failed", "message": f"{type(error).__name__}: division by zero"}
     assert (answer.status_code, answer.json()) == (500, expected)

@@ -47,6 +47,7 @@ __all__ = ["GlobalNodes", "GlobalThread", "ProducerOnDemand"]
 _log = logging.getLogger("streams_py")
 
 _RECORDS_MAX = 1_000
+_FLUSH_STEP_MS = 1_000
 _STOP_MS = 5_000
 """How long a close waits for the thread to end."""
 _IDENTITY_MS = 300_000
@@ -82,6 +83,11 @@ class ProducerOnDemand:
         if self._made is None:
             self._made = self._make()
         return getattr(self._made, name)
+
+    @property
+    def made(self) -> RecordProducer | None:
+        """The producer, if it was ever asked for anything."""
+        return self._made
 
     def close(self) -> None:
         """Close it, if it was ever made."""
@@ -253,7 +259,7 @@ class GlobalThread:
 
     def _fill(self, consumer: RecordConsumer, task: ActiveTask, ends: Mapping[TopicPartition, int]) -> None:
         tables = {p: end for p, end in ends.items() if p.topic in self._nodes.table_topics}
-        self._read_to(consumer, tables, self.stores.restore)
+        self._read_to(consumer, tables, self.stores.restore, task)
         task.complete_restoration({})
         others = {p: end for p, end in ends.items() if p.topic not in self._nodes.table_topics}
 
@@ -264,13 +270,14 @@ class GlobalThread:
                 self._clock.sleep_ms(self._retry_backoff_ms)
                 _process_all(task)
 
-        self._read_to(consumer, others, process)
+        self._read_to(consumer, others, process, task)
 
     def _read_to(
         self,
         consumer: RecordConsumer,
         ends: Mapping[TopicPartition, int],
         apply: Callable[[TopicPartition, Sequence[RawRecord]], None],
+        task: ActiveTask,
     ) -> None:
         """Read partitions from where the stores are up to ``ends``, or to a transaction that stays open: nobody knows
         for how long, and what comes after its beginning is read when it has ended."""
@@ -282,7 +289,7 @@ class GlobalThread:
         while open_ends and not self._stopping.is_set():
             for partition, records in by_partition(consumer.poll(_RECORDS_MAX, self._poll_ms)).items():
                 apply(partition, records)
-                if self._stopping.is_set():
+                if self._stopping.is_set() or not self._is_acknowledged(task):
                     return  # perhaps not all of them were applied: they are read again
                 self.stores.note_positions({partition: records[-1].offset() + 1})
             now_ms = self._clock.monotonic_ms()
@@ -306,6 +313,18 @@ class GlobalThread:
                 self.stores.note_positions({partition: position})
         consumer.assign({})
 
+    def _is_acknowledged(self, task: ActiveTask) -> bool:
+        """True when the dead letters of all records so far are written, which are in no store; False when the thread is
+        told to end before that. Raises what became of them otherwise, after asking the production exception handler."""
+        producer = self.producer.made
+        if producer is None:
+            return True
+        while not self._stopping.is_set():
+            is_flushed = not producer.flush(_FLUSH_STEP_MS)
+            if not task.check_sends() and is_flushed:
+                return True
+        return False
+
     def _follow(self, consumer: RecordConsumer, task: ActiveTask, partitions: Sequence[TopicPartition]) -> None:
         starts = {partition: self.stores.restore_position(partition) for partition in partitions}
         consumer.assign({p: 0 if start == BEGINNING else start for p, start in starts.items()})
@@ -320,7 +339,7 @@ class GlobalThread:
                     task.add_records(partition, records)
                     read[partition] = records[-1].offset() + 1
             _process_all(task)
-            if read and not task.buffered_records:
+            if read and not task.buffered_records and self._is_acknowledged(task):
                 self.stores.note_positions(read)
                 read = {}
             now_ms = self._clock.monotonic_ms()

@@ -17,8 +17,10 @@ from streams_py.errors import (
     StreamsError,
     TimeoutExceededError,
 )
+from streams_py.ports import BEGINNING
 from streams_py.runtime.kafka_streams import KafkaStreams
 from streams_py.runtime.states import State, ThreadState
+from streams_py.runtime.tasks.error_handling.handlers import DeadLetterQueue
 from streams_py.runtime.threads import global_thread
 from streams_py.runtime.threads.global_thread import GlobalThread
 from streams_py.serdes import STRING
@@ -29,7 +31,7 @@ from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.processor import Processor, Record
 from streams_py.topology.stores import key_value_store
 from streams_py.topology.topology import Topology
-from tests.unit.runtime.world import World, WorldConsumer
+from tests.unit.runtime.world import World, WorldConsumer, WorldProducer
 from tests.waiting import PATIENCE_S, until
 
 
@@ -340,6 +342,43 @@ def test_records_without_key_are_in_no_global_table_and_poison_is_the_handlers_a
         until(lambda: view.get("z"), "the record behind the poison")
         assert f"{view.get('a')} {view.get('b')}" == found
         assert view.get("q") is None
+
+
+# -- dead letters --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_filling", [True, False])
+def test_record_counts_as_read_when_its_dead_letter_is_written(
+    world: World, tmp_path: Path, is_filling: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else nobody has it when the process is killed in between."""
+    unacknowledged, asked = threading.Event(), threading.Event()
+    unacknowledged.set()
+
+    def flush(self: WorldProducer, timeout_ms: int) -> int:
+        asked.set()
+        return int(unacknowledged.is_set())
+
+    monkeypatch.setattr(WorldProducer, "flush", flush)
+    world.topics["dead"] = 1
+    partition = TopicPartition("g", 0)
+    handler = {"deserialization.exception.handler": DeadLetterQueue("dead")}
+    streams = client(world, custom(), tmp_path, **handler)
+    if is_filling:
+        world.log.produce("g", b"\xff", b"p", 0, None, 1, None)
+    starting = threading.Thread(target=streams.start)
+    starting.start()
+    if not is_filling:
+        starting.join(PATIENCE_S)
+        world.log.produce("g", b"\xff", b"p", 0, None, 1, None)
+    assert asked.wait(PATIENCE_S)
+    stores = streams._instance._global_thread.stores  # type: ignore[union-attr]
+    assert stores.restore_position(partition) == (BEGINNING if is_filling else 1)
+    unacknowledged.clear()
+    until(lambda: stores.restore_position(partition) == 2, "the record to count as read")
+    starting.join(PATIENCE_S)
+    assert [record.key() for record in world.records(TopicPartition("dead", 0))] == [b"p"]
+    assert streams.close()
 
 
 # -- half a topic --------------------------------------------------------------------------------------------------

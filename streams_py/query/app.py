@@ -32,6 +32,8 @@ __all__ = ["query_app"]
 _log = logging.getLogger(__name__)
 
 _RETRY_AFTER_S = 1
+_HEADERS = {"Cache-Control": "no-store"}
+"""Of every answer: it is as of now, whatever is between the service and who asks."""
 _PATHS = {
     QueryableStoreType.KEY_VALUE: "keys",
     QueryableStoreType.WINDOW: "windows",
@@ -188,7 +190,7 @@ def _json(body: Mapping[str, Any], status: int = 200, headers: Mapping[str, str]
         text = json_text(body)
     except QueryError as error:
         return _refused(error)
-    return Response(text, status, headers, "application/json")
+    return Response(text, status, {**_HEADERS, **(headers or {})}, "application/json")
 
 
 def _refused(error: StreamsError) -> Response:

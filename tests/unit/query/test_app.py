@@ -158,3 +158,9 @@ def test_store_that_raises_is_an_answer_too(streams: Streams, path: str, error: 
     (answer,) = ask(streams, path)
     expected = {"error": "failed", "message": f"{type(error).__name__}: division by zero"}
     assert (answer.status_code, answer.json()) == (500, expected)
+
+
+@pytest.mark.parametrize("path", ["/stores/counts/keys/k", "/stores/counts/keys/k?partitoin=1", "/nowhere"])
+def test_nobody_on_the_way_keeps_an_answer(streams: Streams, path: str) -> None:
+    (answer,) = ask(streams, path)
+    assert answer.headers["cache-control"] == "no-store"

@@ -10,9 +10,13 @@ import ipaddress
 import os
 import socket
 from collections.abc import Collection
+from typing import Final
 from urllib.parse import urlsplit
 
-__all__ = ["is_loopback", "listen", "refused_name"]
+__all__ = ["HTTP_PARSER", "is_loopback", "listen", "refused_name"]
+
+HTTP_PARSER: Final = "h11"
+"""For uvicorn, which takes httptools where that is installed: it takes addresses and headers of any length in."""
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -9,7 +9,7 @@ from typing import Self
 import uvicorn
 
 from streams_py.errors import ConfigError
-from streams_py.http_hosts import is_loopback, listen
+from streams_py.http_hosts import HTTP_PARSER, is_loopback, listen
 from streams_py.query.app import query_app
 from streams_py.query.routing import Router
 from streams_py.runtime.kafka_streams import KafkaStreams
@@ -55,7 +55,13 @@ class QueryService:
         app = query_app(streams, Router(streams, timeout_s=timeout_s), hosts=names)
         self._server = uvicorn.Server(
             uvicorn.Config(
-                app, log_config=None, access_log=False, lifespan="on", ws="none", timeout_graceful_shutdown=_STOP_S
+                app,
+                log_config=None,
+                access_log=False,
+                lifespan="on",
+                ws="none",
+                http=HTTP_PARSER,
+                timeout_graceful_shutdown=_STOP_S,
             )
         )
         self._thread = threading.Thread(target=self._serve, name=f"query-service-{self.port}", daemon=True)

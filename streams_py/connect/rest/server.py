@@ -9,7 +9,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from streams_py.errors import ConfigError
-from streams_py.http_hosts import listen
+from streams_py.http_hosts import HTTP_PARSER, listen
 
 __all__ = ["LOOPBACK", "RestServer"]
 
@@ -39,7 +39,13 @@ class RestServer:
     def start(self, app: Starlette) -> None:
         """Connections are accepted already; they are answered from now on."""
         config = uvicorn.Config(
-            app, log_config=None, access_log=False, lifespan="on", ws="none", timeout_graceful_shutdown=_STOP_S
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="on",
+            ws="none",
+            http=HTTP_PARSER,
+            timeout_graceful_shutdown=_STOP_S,
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(

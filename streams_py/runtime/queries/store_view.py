@@ -61,7 +61,7 @@ def store_view(
                 f"partition {partition} of store {name} is not on this client now: it is elsewhere, or still restoring"
             )
         raise StateStoreNotAvailableError(
-            f"store {name} is not available here: its tasks are elsewhere, or it is still being filled"
+            f"store {name} is not available here: its tasks are elsewhere, or still restoring, or it is being filled"
         )
 
     def unchanged() -> list[Store]:

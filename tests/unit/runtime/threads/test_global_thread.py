@@ -393,7 +393,7 @@ def test_global_store_is_read_by_nobody_before_it_is_filled(
     starting = threading.Thread(target=streams.start)
     starting.start()
     until(lambda: waiting.tries, "the record to be tried")
-    with pytest.raises(StateStoreNotAvailableError, match="still being filled"):
+    with pytest.raises(StateStoreNotAvailableError, match="it is being filled"):
         streams.store("names")
     with pytest.raises(StateStoreNotAvailableError, match="is being filled"):
         streams.query("names", KeyQuery("c"))

@@ -453,10 +453,7 @@ class Membership(Protocol):
     def start(self) -> None: ...
     def subscribe(self, topics: frozenset[str], pattern: str | None = None) -> None: ...
     def request_rejoin(self, reason: str) -> None: ...
-
-    def rejoin_as_new_member(self) -> None:
-        """Unsubscribe and subscribe again, after tasks were found migrated."""
-
+    def rejoin_as_new_member(self) -> None: ...  # unsubscribe and subscribe again, after tasks were found migrated
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, timeout_ms: int) -> None:
         """Commit; raises TaskMigratedError when not a member any more, BrokerUnavailableError on time-out."""
 
@@ -465,12 +462,10 @@ class Membership(Protocol):
         future."""
 
     def group_metadata(self) -> GroupMetadata | None:
-        """Of the last rebalance that has come to its end. None while this is no member: no generation, no member id, or
-        heartbeats silent."""
+        """None while this is no member: no generation, no member id, or heartbeats silent."""
 
     def forming(self) -> GroupMetadata | None:
-        """Of the generation that the broker named last: in the middle of a rebalance that is already the one being
-        formed. None without one."""
+        """Of the generation that the broker named last: in a rebalance, of the one being formed. None without one."""
 
     def is_member(self) -> bool:
         """True while nobody else can own what this member owns. False as soon as the clock says that the group may have

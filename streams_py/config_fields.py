@@ -157,7 +157,8 @@ class ConfigFields(BaseModel):
     Change it: down when the topics of a pattern have to be found sooner."""
     metrics_recording_level: Literal["INFO", "DEBUG", "TRACE"] = "INFO"
     """How much is measured.
-    Change it: to ``DEBUG`` for how many records each task and each node has processed."""
+    Change it: to ``DEBUG`` for how many records each task and each node has processed; with ``TRACE`` stores also say
+    how old records are when they are put."""
     num_standby_replicas: Annotated[Int, Field(ge=0, le=INT32_MAX)] = 0
     """How many further instances keep a copy of each task's state.
     Change it: to 1 or more when an instance's end must not mean minutes of restoring. Each costs disk and network."""

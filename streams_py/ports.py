@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
@@ -127,6 +128,8 @@ class RecordProducer(Protocol):
     produce: Callable[..., None]
     """produce(topic, value, key, partition, on_delivery, timestamp_ms, headers); partition -1 = murmur2 of the key,
     timestamp -1 = now. Raises ProductionError for an earlier failed send."""
+    blocked: AbstractContextManager[None]
+    """Entered while ``produce`` or ``partitions_for`` waits for a broker. Set by whoever wants to know."""
 
     def direct(self, topic: str, partition: int = -1) -> DirectSend | None:
         """A way past ``produce`` to a topic (to one partition of it when it is tracked); None when there is none."""
@@ -152,12 +155,10 @@ class RecordProducer(Protocol):
 
     def halt(self, reason: str) -> None:
         """From now on every send raises TaskMigratedError with this reason, until :meth:`reset`. Thread-safe, and
-        returns at once: the thread that sends may be in the middle of a record that it took up when it still owned
-        it."""
+        returns at once: the thread that sends may be in the middle of a record that it owned when it took it up."""
 
     def hold(self, reason: str | None) -> None:
-        """From now on every send raises BrokerUnavailableError with this reason, until there is none (None) any more.
-        Thread-safe, and returns at once."""
+        """As :meth:`halt`, but with BrokerUnavailableError, and until there is no reason (None) any more."""
 
     def partitions_for(self, topic: str) -> int:
         """Partition count of a topic; BrokerUnavailableError when it cannot be learnt in time."""
@@ -168,7 +169,6 @@ class RecordProducer(Protocol):
 class TransactionalProducer(RecordProducer, Protocol):
     """Writes records that become visible with :meth:`commit_transaction`, or never. The first record begins the
     transaction. ``reset`` leaves it to the broker, and starts over.
-
     Every call may raise TaskMigratedError (another producer has taken its place), or TaskCorruptedError that names no
     task: all tasks that write with it go back to the last commit, and it is to be reset."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 from streams_protocol.types import TopicPartition
@@ -87,6 +88,7 @@ class HistoryProducer:
         self._folds = folds
         self.columns: dict[str, Columns] = {}
         self._sends: dict[str, DirectSend] = {}
+        self.blocked: AbstractContextManager[None] = nullcontext()
         self.produce = self._produce
 
     def _produce(

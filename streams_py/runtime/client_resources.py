@@ -341,6 +341,7 @@ class ClientResources:
         transactions, settle = self._transactions(thread, updater)
         producer = transactions or self._clients.producer(thread.name)
         opened.callback(producer.close)
+        producer.blocked = thread.control.blocked
         cache = self._caches[thread] = RecordCache(self._cache_bytes, clock.monotonic_ms)
         background = Background(self._event_loop)
         factory = ThreadTasks(

@@ -22,6 +22,7 @@ __all__ = ["At", "Measured", "Metrics", "ThreadFigures", "client_metrics", "meas
 Metrics = dict[str, dict[str, float | str]]
 _CLIENT: Final = "stream-metrics"
 _DISTRIBUTION: Final = "kafka-streams-py"
+_NS_PER_MS: Final = 1_000_000
 
 
 class Measured(NamedTuple):
@@ -111,10 +112,12 @@ def measure(figures: ThreadFigures) -> Iterator[Measured]:
                 yield from _each("stream-task-metrics", of_task, of_active)
 
 
-def _of_thread(thread: StreamThread, seconds: float) -> Mapping[str, float]:
+def _of_thread(thread: StreamThread, seconds: float) -> Mapping[str, float | str]:
     control = thread.control
     table = None if thread.loop is None else thread.loop.parts.table
+    created, closed = (0, 0) if table is None else (table.created_tasks, table.closed_tasks)
     return {
+        "state": thread.state.value,
         **control.process_latency.figures("process", seconds),
         "process-total": control.processed_records,
         "process-rate": control.processed_records / seconds,
@@ -125,8 +128,11 @@ def _of_thread(thread: StreamThread, seconds: float) -> Mapping[str, float]:
         "poll-records-max": control.poll_records.max_ms,
         "process-records-avg": control.process_records.average_ms,
         "process-records-max": control.process_records.max_ms,
-        "task-created-total": 0 if table is None else table.created_tasks,
-        "task-closed-total": 0 if table is None else table.closed_tasks,
+        "blocked-time-ns-total": control.blocked.total_ms * _NS_PER_MS,
+        "task-created-total": created,
+        "task-created-rate": created / seconds,
+        "task-closed-total": closed,
+        "task-closed-rate": closed / seconds,
         "thread-start-time": thread.started_ms,
         "task-assignor-error-total": thread.reported_errors,
     }
@@ -173,6 +179,8 @@ def _of_active(task: ActiveTask, tags: Mapping[str, str], at: At) -> Iterator[Me
         figures["process-latency-avg"] = task.process_latency.average_ms
         figures["process-latency-max"] = task.process_latency.max_ms
         figures["process-ratio"] = task.process_latency.total_ms / 1000 / seconds
+        of_punctuation = task.punctuate_latency.figures("punctuate", seconds)
+        figures.update({name: value for name, value in of_punctuation.items() if name != "punctuate-ratio"})
         figures.update(task.figures.of_task(bound, seconds, at.now_ms))
         caches = list(task.stores.cache_figures())
         figures["cache-size-bytes-total"] = sum(size for _, size, _ in caches)

@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 from streams_py.state.bytes_store import after_prefix
 from streams_py.state.codec import StoreCodec
+from streams_py.state.open_iterators import ListsIterators
 
 __all__ = ["KeyValueOperations"]
 
@@ -19,7 +20,7 @@ S = TypeVar("S")
 _logger = logging.getLogger(__name__)
 
 
-class KeyValueOperations(ABC, Generic[K, V, S]):
+class KeyValueOperations(ListsIterators, ABC, Generic[K, V, S]):
     """Reads by range and writes by need. ``S`` is what the store holds per key: V, or V with its timestamp."""
 
     codec: StoreCodec[K, V]
@@ -53,15 +54,15 @@ class KeyValueOperations(ABC, Generic[K, V, S]):
 
     def all(self) -> Iterator[tuple[K, S]]:
         """Every entry, in byte order of the keys."""
-        return self._with_keys(self.scan(None, None, reverse=False))
+        return self._listed(self._with_keys(self.scan(None, None, reverse=False)))
 
     def reverse_all(self) -> Iterator[tuple[K, S]]:
         """Every entry, backwards."""
-        return self._with_keys(self.scan(None, None, reverse=True))
+        return self._listed(self._with_keys(self.scan(None, None, reverse=True)))
 
     def prefix_scan(self, prefix: bytes) -> Iterator[tuple[K, S]]:
         """Entries whose serialized key starts with ``prefix``."""
-        return self._with_keys(self.scan(prefix, after_prefix(prefix), reverse=False))
+        return self._listed(self._with_keys(self.scan(prefix, after_prefix(prefix), reverse=False)))
 
     def _between(self, first: K | None, last: K | None, *, reverse: bool) -> Iterator[tuple[K, S]]:
         low = None if first is None else self.key_bytes(first)
@@ -73,7 +74,7 @@ class KeyValueOperations(ABC, Generic[K, V, S]):
                 self.name,
             )
             end = low
-        return self._with_keys(self.scan(low, end, reverse=reverse))
+        return self._listed(self._with_keys(self.scan(low, end, reverse=reverse)))
 
     def _with_keys(self, entries: Iterator[tuple[bytes, S]]) -> Iterator[tuple[K, S]]:
         decode_key = self.codec.decode_key

@@ -3,7 +3,7 @@
 Names are Kafka Streams' (group ``stream-state-metrics``, times in ns). Without DEBUG nothing is measured, and RocksDB
 is asked only when somebody looks. With it, the methods of a store are replaced by ones that take the time. One method
 of a store may call another one of it: that is one call, of the outer one's kind. An aggregation reads and writes in one
-step, which counts as ``put``. A scan counts when it is opened.
+step, which counts as ``put``. A scan counts when it is opened; how long it was open is a figure of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from streams_py.state.caching.cached import CachedStore
+from streams_py.state.open_iterators import ListsIterators
 from streams_py.state.suppression.buffer import SuppressionBuffer
+from streams_py.topology.node_figures import latency_figures
+from streams_py.topology.nodes import RecordContext
 from streams_py.topology.sampled import Extent, Sampled
 from streams_py.topology.stores import StoreBuilder, StoreKind
 
@@ -38,10 +41,12 @@ _METHODS: Final[Mapping[str, str]] = {
     "prefix_scan": "prefix-scan",
     "fetch": "fetch",
     "fetch_between": "fetch",
+    "between": "fetch",
     "fetch_keys": "fetch",
     "fetch_all": "fetch",
     "fetch_session": "fetch",
     "find_sessions": "fetch",
+    "sessions": "fetch",
     "sessions_ended": "fetch",
     "flush_cache": "flush",
     "restore": "restore",
@@ -53,6 +58,10 @@ OPERATIONS: Final = tuple(dict.fromkeys(_METHODS.values()))
 
 _MS: Final = 1_000_000
 """In ns."""
+
+_PUTS: Final = ("put", "put_value", "put_if_absent")
+"""Methods after which it is said how old the record in process is; so does an aggregation. Not ``put_all``, as in Kafka
+Streams."""
 
 _READS: Final = ("get", "get_parts")
 """Methods that count for the hit ratio of a cache; so does an aggregation, which reads before it writes."""
@@ -97,11 +106,21 @@ class StoreUse(NamedTuple):
 
 
 class StoreFigures:
-    """How one store is used, over its whole life in a task. Any thread may use the store and read this."""
+    """How one store is used, over its whole life in a task. Any thread may use the store and read this.
 
-    def __init__(self, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
+    ``now_ms``: the wall clock, when it is to be measured how old records are that are put. ``record``: the one in
+    process.
+    """
+
+    def __init__(
+        self, now_ns: Callable[[], int] = time.perf_counter_ns, *, now_ms: Callable[[], int] | None = None
+    ) -> None:
         self._now_ns = now_ns
-        self._lock = threading.Lock()
+        self._now_ms = now_ms
+        self.record = RecordContext()
+        self._lock = threading.RLock()  # an iterator may be ended by the garbage collector, in the middle of anything
+        self._scans = StoreUse()
+        self._ages = Sampled()
         self._inside = threading.local()
         self._uses: dict[str, StoreUse] = {}
         self._reads = self._missed = self._loads = 0
@@ -115,21 +134,28 @@ class StoreFigures:
             call = getattr(store, method, None)
             if call is not None:
                 call = self._counting(store, call) if method in _READS else call
-                setattr(store, method, self._timed(call, operation))
+                setattr(store, method, self._timed(call, operation, is_put=method in _PUTS))
         updater = getattr(store, "updater", None)
         if updater is not None:
-            store.updater = lambda *arguments: self._timed(self._counting(store, updater(*arguments)), "put")
+            store.updater = lambda *arguments: self._timed(
+                self._counting(store, updater(*arguments)), "put", is_put=True
+            )
+        if isinstance(store, ListsIterators) and store.iterators is not None:
+            store.iterators.measure(self._now_ns, self._add_scan)
         if isinstance(store, CachedStore):
             self._watch_cache(store)
         if isinstance(store, SuppressionBuffer):
             store.put = self._measuring(store, store.put)  # type: ignore[method-assign]
 
-    def _timed(self, call: Callable[..., Any], operation: str) -> Callable[..., Any]:
+    def _timed(self, call: Callable[..., Any], operation: str, *, is_put: bool) -> Callable[..., Any]:
         inside, now_ns = self._inside, self._now_ns
+        inner = call
+        if is_put and self._now_ms is not None:
+            call = self._noting_age(call, self._now_ms)
 
         def timed(*arguments: Any, **options: Any) -> Any:
             if getattr(inside, "is_true", False):
-                return call(*arguments, **options)
+                return inner(*arguments, **options)
             inside.is_true = True
             began_ns = now_ns()
             try:
@@ -139,6 +165,20 @@ class StoreFigures:
                 self._add(operation, now_ns() - began_ns)
 
         return timed
+
+    def _noting_age(self, put: Callable[..., Any], now_ms: Callable[[], int]) -> Callable[..., Any]:
+        def put_and_note(*arguments: Any, **options: Any) -> Any:
+            result = put(*arguments, **options)
+            if self.record.timestamp >= 0:  # not before the first record
+                put_ms = now_ms()
+                self._ages.add(put_ms - self.record.timestamp, put_ms)
+            return result
+
+        return put_and_note
+
+    def _add_scan(self, took_ns: int) -> None:
+        with self._lock:
+            self._scans = self._scans.with_one(took_ns)
 
     def _add(self, operation: str, took_ns: int) -> None:
         with self._lock:
@@ -191,9 +231,15 @@ class StoreFigures:
         return None if self._cached is None else sum(entry[1] for entry in list(self._cached._entries.values()))
 
     def figures(self, seconds: float) -> Iterator[tuple[str, float]]:
-        """Rate and latencies of each operation that was used, over so many seconds."""
+        """Rate and latencies of each operation that was used, over so many seconds; how long iterators were open, and
+        how old records were."""
         with self._lock:
-            uses = dict(self._uses)
+            uses, scans = dict(self._uses), self._scans
+        if scans.calls:
+            yield "iterator-duration-avg", scans.total / scans.calls
+            yield "iterator-duration-max", scans.longest
+        if self._now_ms is not None:
+            yield from latency_figures(self._ages, self._now_ms())
         for operation in OPERATIONS:
             use = uses.get(operation)
             if use is not None:

@@ -35,9 +35,10 @@ from streams_py.state.checkpoint import write_checkpoint
 from streams_py.state.custom.own_store import OwnStore, own_store
 from streams_py.state.directory import StateDirectory
 from streams_py.state.key_value import ChangeLog, with_headers
+from streams_py.state.measured_stores import MeasuredStores, Measuring
 from streams_py.state.open import Store, StoreDefaults, changelog_topic, is_persistent, open_store
 from streams_py.state.snapshots.snapshots import Snapshots
-from streams_py.state.store_figures import StoreFigures, state_tag
+from streams_py.state.store_figures import state_tag
 from streams_py.state.suppression.buffer import SuppressionBuffer
 from streams_py.state.windowed.entries import WindowedEntries
 from streams_py.topology.custom_stores import CustomStateStore, CustomStore
@@ -76,7 +77,7 @@ class TaskState:
         defaults: StoreDefaults | None = None,
         cache: RecordCache | None = None,
         snapshots: Snapshots | None = None,
-        measures_stores: bool = False,
+        measuring: Measuring | None = None,
     ) -> None:
         self.task_id = task_id
         self._builders = {builder.name: builder for builder in builders}
@@ -87,7 +88,7 @@ class TaskState:
         self._cache = cache
         self._snapshots = snapshots
         self._stores: dict[str, Store] = {}
-        self._measured = {name: StoreFigures() for name in self._builders} if measures_stores else {}
+        self._measured = MeasuredStores(self._builders, measuring)
         self._own: dict[str, CustomStore] = {}
         self._database: TaskDatabase | None = None
         self._is_open = False
@@ -156,20 +157,17 @@ class TaskState:
     def store_figures(self, seconds: float) -> Iterator[tuple[str, str, Mapping[str, float]]]:
         """Kafka's tag, name and figures of each open store; those of use are over so many seconds. Thread-safe."""
         database = self._database
-        for name in list(self._stores):
+        for name, store in list(self._stores.items()):
             builder = self._builders[name]
             on_disk = database is not None and is_persistent(builder, self._defaults)
             figures = dict(database.properties(name)) if database is not None and on_disk else {}
-            if name in self._measured:
-                figures.update(self._measured[name].figures(seconds))
+            figures.update(self._measured.figures_of(name, store, seconds))
             yield state_tag(builder, persistent=on_disk), name, figures
 
     def cache_figures(self) -> Iterator[tuple[str, float, Mapping[str, float]]]:
         """Of each cached store that is measured: its name, the bytes in its cache, and Kafka's figures of the share of
         reads that it answered. Thread-safe."""
-        for name, figures in self._measured.items():
-            if name in self._stores and figures.cached_bytes is not None:
-                yield name, figures.cached_bytes, figures.hit_ratios
+        return self._measured.of_caches(self._stores)
 
     # -- opening and closing -----------------------------------------------------------------------------------
 
@@ -227,8 +225,7 @@ class TaskState:
                 task_id=self.task_id,
                 directory=self._own_directory(name),
             )
-            if name in self._measured:
-                self._measured[name].watch(self._stores[name])
+            self._measured.watch(name, self._stores[name])
             own = own_store(self._stores[name])
             if own is not None:
                 self._own[name] = own
@@ -286,6 +283,7 @@ class TaskState:
         if self._database is not None and changelog_writer is not None:
             self._database.end_loading()
         self._topics.change_writer()
+        self._measured.attach(record)
         for name, store in self._stores.items():
             builder = self._builders[name]
             log = None

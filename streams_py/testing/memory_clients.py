@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import BrokerUnavailableError, ProductionError, TaskMigratedError
@@ -132,6 +133,7 @@ class MemoryProducer:
         self._held: str | None = None
         self._keyless = 0
         self.produce: Callable[..., None] = self._produce
+        self.blocked: AbstractContextManager[None] = nullcontext()
 
     def _produce(
         self,

@@ -140,6 +140,7 @@ class ConfluentProducer:
         self._partition_counts: dict[str, tuple[int, float]] = {}
         self._is_out_of_step = False
         self._renewed_at_s = -float("inf")
+        self.blocked: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         self._open(reports_all=False)
 
     def _open(self, *, reports_all: bool) -> None:
@@ -208,7 +209,8 @@ class ConfluentProducer:
                 on_delivery = untracked if reports is None else reports[partition]
             if timestamp_ms <= 0:
                 if timestamp_ms != _NOW:
-                    self._send_at_epoch(topic, value, key, partition, timestamp_ms, headers)
+                    with self.blocked:
+                        self._send_at_epoch(topic, value, key, partition, timestamp_ms, headers)
                     return
                 timestamp_ms = 0
             try:
@@ -230,7 +232,8 @@ class ConfluentProducer:
         deadline_s = time.monotonic() + self._max_block_ms / 1000
         while True:
             # Returns as soon as a report has been served, i.e. when there may be room: no busy loop.
-            self.poll(100)
+            with self.blocked:
+                self.poll(100)
             self.check()
             self._check_barriers()
             try:
@@ -448,7 +451,8 @@ class ConfluentProducer:
         now_s = time.monotonic()
         if known is not None and now_s < known[1]:
             return known[0]
-        count = self._count_partitions(topic, now_s + self._max_block_ms / 1000)
+        with self.blocked:
+            count = self._count_partitions(topic, now_s + self._max_block_ms / 1000)
         self._partition_counts[topic] = (count, now_s + _PARTITION_COUNT_AGE_MAX_S)
         return count
 

@@ -296,7 +296,8 @@ class ConfluentTransactionalProducer(ConfluentProducer):
 
         def produce_in_transaction(topic: str, *record: Any) -> None:
             if not self.in_transaction:
-                self._begin()
+                with self.blocked:
+                    self._begin()
             produce(topic, *record)
 
         return produce_in_transaction

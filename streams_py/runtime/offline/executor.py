@@ -92,6 +92,7 @@ class TaskExecutor:
                 persistent=surroundings.directory.is_persistent,
             ),
             cache=surroundings.cache,
+            measuring=settings.measuring(surroundings.clock),
         )
         self.task = ActiveTask(
             task_id,

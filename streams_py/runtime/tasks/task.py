@@ -152,6 +152,7 @@ class Task:
         self._phase = TaskPhase.CREATED
         self._limits: dict[TopicPartition, int] = {}
         self.process_latency = Latency()
+        self.punctuate_latency = Latency()
         self.replayed_records = 0
         """From changelogs, as this kind of task."""
 

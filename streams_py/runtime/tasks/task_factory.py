@@ -90,7 +90,7 @@ class ThreadTasks:
             defaults=self.defaults,
             cache=self.cache,
             snapshots=self.snapshots,
-            measures_stores=self.settings.is_measured,
+            measuring=self.settings.measuring(self.clock),
         )
 
     def _subtopology(self, task_id: TaskId) -> Subtopology:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from streams_py.ports import Clock
 from streams_py.runtime.tasks.configured import resolve_extractor
 from streams_py.runtime.tasks.error_handling.handlers import (
     Handler,
@@ -14,6 +15,7 @@ from streams_py.runtime.tasks.error_handling.handlers import (
     resolve_handler,
 )
 from streams_py.serdes import Serde, resolve_serde
+from streams_py.state.measured_stores import Measuring
 from streams_py.topology.nodes import InPlaceChecks, TimestampExtractor
 
 __all__ = ["TaskSettings"]
@@ -83,6 +85,12 @@ class TaskSettings:
     is_measured: bool = False
     """``metrics.recording.level`` is above INFO: nodes, records and the use of stores are measured. Then no nodes are
     fused."""
+    is_traced: bool = False
+    """It is TRACE: also how old records are that are put into stores."""
+
+    def measuring(self, clock: Clock) -> Measuring:
+        """What is to be measured of stores."""
+        return Measuring(now_ms=clock.now_ms, uses=self.is_measured, ages=self.is_traced)
 
     @classmethod
     def from_config(cls, config: _Config) -> TaskSettings:
@@ -105,6 +113,7 @@ class TaskSettings:
             app_configs=config.app,
             upgrade_from=config.upgrade_from,
             is_measured=config.metrics_recording_level != "INFO",
+            is_traced=config.metrics_recording_level == "TRACE",
         )
 
 

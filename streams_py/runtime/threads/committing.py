@@ -46,6 +46,7 @@ IN_DOUBT = (
 WAITS = -2
 """Instead of a number of committed tasks: asynchronous calls are still under way. Try again when some have ended."""
 
+_UNNOTED = contextlib.nullcontext()
 _FLUSH_STEP_MS = 1_000
 _SETTLE_MS = 10_000
 _WORRY_AFTER_MS = 5_000
@@ -87,7 +88,7 @@ class Committer:
     asking the production exception handler; True when that had records written instead. This member does not join again
     within ``before_rebalance``, which raises BrokerUnavailableError when a rebalance has begun, unless it is told that
     one may have. A transaction waits for asynchronous calls for ``calls_max_ms``. What is committed goes to
-    ``known_commits``.
+    ``known_commits``, and how long it waits for Kafka to ``blocked``.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class Committer:
         transactions: TransactionalProducer | None = None,
         calls_max_ms: int = 0,
         known_commits: KnownCommits | None = None,
+        blocked: AbstractContextManager[None] = _UNNOTED,
     ) -> None:
         self._producer = producer
         self._transactions = transactions
@@ -115,6 +117,7 @@ class Committer:
         self._failing_since_ms: int | None = None
         self._calls_max_ms = calls_max_ms
         self._known_commits = known_commits or KnownCommits()
+        self._blocked = blocked
         self._waiting_since_ms = 0  # for asynchronous calls, if at all
 
     def prepare(self, tasks: Collection[Committable], *, calls_ms: int = 0) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -163,7 +166,8 @@ class Committer:
         this is no member, BrokerUnavailableError when there is no answer; a transaction has TaskCorruptedError then."""
         if self._transactions is None:
             if offsets:
-                self._membership.commit(offsets, timeout_ms=timeout_ms)
+                with self._blocked:
+                    self._membership.commit(offsets, timeout_ms=timeout_ms)
             return
         if not offsets and not self._transactions.in_transaction:
             return
@@ -171,7 +175,8 @@ class Committer:
         if member is None or self._membership.group_metadata() is None:
             # A broker would take what it is sent without a generation.
             raise TaskMigratedError("a transaction cannot be committed: this is no member of the group any more")
-        self._transactions.commit_transaction(offsets, member, timeout_ms)
+        with self._blocked:
+            self._transactions.commit_transaction(offsets, member, timeout_ms)
 
     @property
     def is_transactional(self) -> bool:
@@ -199,13 +204,17 @@ class Committer:
         """Before tasks start over: let what they have sent arrive, or fail, for some seconds at most. A changelog
         record that arrives after their restoration has learnt the end would be missing in the store for ever."""
         with contextlib.suppress(StreamsError):  # what was refused does not arrive either
-            left = self._producer.flush(_SETTLE_MS)
+            left = self._flush_producer(_SETTLE_MS)
             if left:
                 _log.warning("%d records are still on their way after %d s", left, _SETTLE_MS // 1000)
 
+    def _flush_producer(self, timeout_ms: int) -> int:
+        with self._blocked:
+            return self._producer.flush(timeout_ms)
+
     def _wait_for_acknowledgements(self) -> None:
         waited = 0
-        while left := self._producer.flush(_FLUSH_STEP_MS):
+        while left := self._flush_producer(_FLUSH_STEP_MS):
             waited += _FLUSH_STEP_MS
             self._check_sends()
             if self._gives_up():

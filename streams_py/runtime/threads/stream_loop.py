@@ -86,6 +86,7 @@ class StreamLoop:
             transactions=parts.transactions,
             calls_max_ms=settings.calls_max_ms,
             known_commits=parts.known_commits,
+            blocked=control.blocked,
         )
         self.moves = TaskMoves(name, parts, self._committer, control, task_timeout_ms=settings.task_timeout_ms)
         self._pace = BatchSize(settings.max_poll_interval_ms)
@@ -166,7 +167,8 @@ class StreamLoop:
         else:
             timeout_ms = self._settings.poll_ms
         try:
-            return parts.consumer.poll(self._settings.max_poll_records, timeout_ms)
+            with self._control.blocked:
+                return parts.consumer.poll(self._settings.max_poll_records, timeout_ms)
         except OffsetOutOfRangeError as error:
             for partition in error.partitions:
                 position = parts.start_positions.after_reset(partition)
@@ -217,10 +219,13 @@ class StreamLoop:
             processed_ms = clock.monotonic_ms()
             took_ms = processed_ms - began_ms
             control.process_latency.add(took_ms, processed)
+            before_ms = processed_ms
             for task in tasks:
-                if parts.membership.is_member():
-                    punctuated += task.punctuate()
-            control.punctuate_latency.add(clock.monotonic_ms() - processed_ms, punctuated)
+                if parts.membership.is_member() and (fired := task.punctuate()):
+                    after_ms = clock.monotonic_ms()
+                    task.punctuate_latency.add(after_ms - before_ms, fired)
+                    punctuated, before_ms = punctuated + fired, after_ms
+            control.punctuate_latency.add(before_ms - processed_ms, punctuated)
         finally:  # also when a task fails: its neighbours' partitions stay paused otherwise
             resumed = [partition for task in tasks for partition in task.partitions_to_resume()]
             if resumed:

@@ -80,8 +80,9 @@ class TaskMoves:
         if transactions is None or transactions.is_ready:
             return True
         try:
-            self._parts.settle_transactions()
-            transactions.initialize(_INITIALIZE_MS)
+            with self._control.blocked:
+                self._parts.settle_transactions()
+                transactions.initialize(_INITIALIZE_MS)
         except BrokerUnavailableError as error:
             _log.log(
                 logging.DEBUG if self._waits_to_write else logging.WARNING, "%s: %s; trying again", self._name, error
@@ -135,7 +136,8 @@ class TaskMoves:
     def _drop(self, tasks: Collection[ActiveTask]) -> None:
         self._starter.forget()
         self._table.give_up(tasks)
-        self._parts.producer.reset()
+        with self._control.blocked:
+            self._parts.producer.reset()
         self._read()
 
     def revive(self, error: TaskCorruptedError) -> None:
@@ -163,7 +165,8 @@ class TaskMoves:
         running = [task.id for task in self._table.running()]
         if transactions.in_transaction or not corrupted or any(task_id in corrupted for task_id in running):
             corrupted = dict.fromkeys(running, frozenset()) | corrupted
-            transactions.reset()
+            with self._control.blocked:
+                transactions.reset()
         self._start_over(corrupted)
 
     def _start_over(self, corrupted: Mapping[TaskId, Collection[TopicPartition]]) -> None:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 
 from streams_py.ports import Clock
+from streams_py.runtime.blocked_time import BlockedTime
 from streams_py.runtime.latency import Latency
 from streams_py.runtime.states import ThreadState, thread_may_go
 
@@ -32,6 +33,7 @@ class ThreadControl:
         self.paused = False
         self.started_ms = clock.now_ms()
         self.processed_records = 0
+        self.blocked = BlockedTime(clock)
         self.commit_latency = Latency()
         self.poll_latency = Latency()
         self.process_latency = Latency()

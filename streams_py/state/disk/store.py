@@ -229,15 +229,13 @@ class RocksBytes:
                 self._family.close()
 
     def properties(self) -> Mapping[str, float]:
-        """What RocksDB says of the store (:data:`PROPERTIES`), and the scans that are open. Any thread may ask; empty
-        when it is closed."""
+        """What RocksDB says of the store (:data:`PROPERTIES`). Any thread may ask; empty when it is closed."""
         try:
             with self._scanning:
                 found = {name: self._family.property_int_value(f"rocksdb.{name}") for name in PROPERTIES}
-                scans = sum(scan.is_open for scan in self._scans)
         except Exception:  # rocksdict says in several ways that a store is being emptied or closed
             return {}
-        return {"num-open-iterators": scans} | {name: of for name, of in found.items() if of is not None}
+        return {name: of for name, of in found.items() if of is not None}
 
     @property
     def is_behind(self) -> bool:
@@ -373,11 +371,6 @@ class _Scan:
         except StopIteration:
             self._items = _ENDED  # lets go of the snapshot
             raise
-
-    @property
-    def is_open(self) -> bool:
-        """True while it holds on to a snapshot."""
-        return self._items is not None and self._items is not _ENDED
 
     def end(self) -> None:
         self._items = None

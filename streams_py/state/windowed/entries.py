@@ -18,6 +18,7 @@ from streams_py.state.caching.cached import CachedStore
 from streams_py.state.changelog_entries import ChangelogEntries, RestoreRecord
 from streams_py.state.codec import StoreCodec
 from streams_py.state.key_value import ChangeLog, StoreOverBytes
+from streams_py.state.open_iterators import ListsIterators
 from streams_py.state.windowed.layout import SEGMENT_BYTES, Layout, segment_prefix
 from streams_py.state.windowed.segments import AgingBytes
 from streams_py.topology.nodes import RecordContext
@@ -44,7 +45,7 @@ def without_segment(log: ChangeLog | None) -> ChangeLog | None:
     return lambda at, data, timestamp_ms: write(at[SEGMENT_BYTES:], data, timestamp_ms)
 
 
-class WindowedEntries(ABC, Generic[K, V, S]):
+class WindowedEntries(ListsIterators, ABC, Generic[K, V, S]):
     """``S`` is what the store holds per window: V, or V with its timestamp. Written by one thread, read by any."""
 
     def __init__(
@@ -258,7 +259,7 @@ class WindowedEntries(ABC, Generic[K, V, S]):
 
     def all(self, *, reverse: bool = False) -> Iterator[tuple[Windowed[K], S]]:
         """Everything that is not expired: by time, then by key bytes."""
-        return self._scan_time(0, _LATEST, None, reverse=reverse)
+        return self._listed(self._scan_time(0, _LATEST, None, reverse=reverse))
 
     # -- cache, life -------------------------------------------------------------------------------------------
 

@@ -44,6 +44,12 @@ class SessionStoreOverEntries(WindowedEntries[K, V, V]):
         self, key: K, earliest_end: int, latest_start: int, *, reverse: bool = False
     ) -> Iterator[tuple[Windowed[K], V]]:
         """Sessions of a key that end at ``earliest_end`` or later and start at ``latest_start`` or earlier."""
+        return self._listed(self.sessions(key, earliest_end, latest_start, reverse=reverse))
+
+    def sessions(
+        self, key: K, earliest_end: int, latest_start: int, *, reverse: bool = False
+    ) -> Iterator[tuple[Windowed[K], V]]:
+        """As :meth:`find_sessions`, for operators: they take it at once, so it is not listed as open."""
         self.check_open()
         low, high = _suffix(max(earliest_end, 0), 0), _suffix(_LATEST, _LATEST)
         found = [
@@ -61,12 +67,13 @@ class SessionStoreOverEntries(WindowedEntries[K, V, V]):
         self, first_key: K | None, last_key: K | None, *, reverse: bool = False
     ) -> Iterator[tuple[Windowed[K], V]]:
         """All sessions of the keys from ``first_key`` to ``last_key`` (None: open end), by end."""
-        return self._scan_time(0, _LATEST, self._between_keys(first_key, last_key), reverse=reverse)
+        return self._listed(self._scan_time(0, _LATEST, self._between_keys(first_key, last_key), reverse=reverse))
 
     def sessions_ended(self, first: int, last: int) -> Iterator[tuple[Windowed[K], V]]:
         """Sessions of all keys that end from ``first`` to ``last``, both included: by end, key bytes, start; on disk by
         end, start, key bytes, as in Kafka Streams."""
-        return self._scan_time(max(first, 0), last, None, reverse=False, keys_last=self.persistent)
+        keys_last = self.persistent
+        return self._listed(self._scan_time(max(first, 0), last, None, reverse=False, keys_last=keys_last))
 
     def _timestamp_of(self, windowed: Windowed[K], timestamp_ms: int) -> int:
         return windowed.end

@@ -48,6 +48,10 @@ class WindowStoreOverEntries(WindowedEntries[K, V, S]):
 
     def fetch_between(self, key: K, first: int, last: int, *, reverse: bool = False) -> Iterator[tuple[int, S]]:
         """(start, stored) of a key's windows that start from ``first`` to ``last``, ascending unless ``reverse``."""
+        return self._listed(self.between(key, first, last, reverse=reverse))
+
+    def between(self, key: K, first: int, last: int, *, reverse: bool = False) -> Iterator[tuple[int, S]]:
+        """As :meth:`fetch_between`, for operators: they take it at once, so it is not listed as open."""
         self.check_open()
         time_of = self._layout.time_of
         low, high = _suffix(max(first, 0)), _last_suffix(max(last, 0))
@@ -59,11 +63,12 @@ class WindowStoreOverEntries(WindowedEntries[K, V, S]):
     ) -> Iterator[tuple[Windowed[K], S]]:
         """Windows of the keys from ``first_key`` to ``last_key`` (None: open end) that start from ``first`` to
         ``last``: by start, then by key bytes."""
-        return self._scan_time(max(first, 0), last, self._between_keys(first_key, last_key), reverse=reverse)
+        wanted = self._between_keys(first_key, last_key)
+        return self._listed(self._scan_time(max(first, 0), last, wanted, reverse=reverse))
 
     def fetch_all(self, first: int, last: int, *, reverse: bool = False) -> Iterator[tuple[Windowed[K], S]]:
         """Windows of all keys that start from ``first`` to ``last``: by start, then by key bytes."""
-        return self._scan_time(max(first, 0), last, None, reverse=reverse)
+        return self._listed(self._scan_time(max(first, 0), last, None, reverse=reverse))
 
     def _timestamp_of(self, windowed: Windowed[K], timestamp_ms: int) -> int:
         return timestamp_ms
@@ -144,11 +149,11 @@ class DuplicatesWindowStore(WindowStoreOverEntries[K, V, V]):
         if self._recent is not None and start > aging.cutoff_ms:
             self._recent.add(start // self._segment_ms, key_bytes, start, sequence, data)
 
-    def fetch_between(self, key: K, first: int, last: int, *, reverse: bool = False) -> Iterator[tuple[int, V]]:
+    def between(self, key: K, first: int, last: int, *, reverse: bool = False) -> Iterator[tuple[int, V]]:
         """(time, value) of a key from ``first`` to ``last``, in the order of time and coming unless ``reverse``."""
         recent, aging = self._recent, self._aging
         if recent is None:
-            return super().fetch_between(key, first, last, reverse=reverse)
+            return super().between(key, first, last, reverse=reverse)
         self.check_open()
         key_bytes = self.key_bytes(key)
         first = max(first, 0, aging.cutoff_ms + 1)
@@ -170,7 +175,7 @@ class DuplicatesWindowStore(WindowStoreOverEntries[K, V, V]):
 
     def fetch(self, key: K, start: int) -> V | None:
         """The first value of a key at a time."""
-        return next((value for _, value in self.fetch_between(key, start, start)), None)
+        return next((value for _, value in self.between(key, start, start)), None)
 
     peek = fetch
 

@@ -59,7 +59,7 @@ class SessionAggregate(TableOperator):
         old_values = self.sends_old_values
         forwards = not self._emits_final and forward_flushed(node, store, send_old_values=old_values)
         emit_final = self._final_results(node, store)
-        find, put = store.find_sessions, store.put
+        find, put = store.sessions, store.put
         copy = copier_of(store) if old_values and forwards else None
         observed_ms = UNKNOWN_TIME
 

@@ -79,7 +79,7 @@ class _Path:
         aggregator: Callable[[Any, Any, Any], Any],
     ) -> None:
         store = node.store(operator.store_name)
-        self._find = store.fetch_between
+        self._find = store.between
         self._put = store.put_value
         self._node = node
         self._forward = node.forward

@@ -106,7 +106,7 @@ class StreamJoin:
         before_ms, after_ms = windows.before_ms, windows.after_ms
         if not is_left:
             before_ms, after_ms = after_ms, before_ms
-        fetch = node.store(self._other_store).fetch_between
+        fetch = node.store(self._other_store).between
         pending = node.store(self._pending) if self._pending else None
         time = self._time.of(node.record)
         emit_closed = None if pending is None else _emitter(node, pending, time, windows, joiner, after_ms)
@@ -217,7 +217,7 @@ class SelfJoin:
         self._joiner = joiner
 
     def bind(self, node: NodeContext) -> Process:
-        windows, joiner, fetch = self._windows, within(node, self._joiner), node.store(self._store).fetch_between
+        windows, joiner, fetch = self._windows, within(node, self._joiner), node.store(self._store).between
         before_ms, after_ms, retention_ms = windows.before_ms, windows.after_ms, windows.retention_ms
         forward, failed = node.forward, node.failed
         stream_time_ms = -1

@@ -16,6 +16,7 @@ from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.nodes import Punctuation
 from streams_py.topology.partitioning import partition_for
 from streams_py.topology.processor import Processor, Record
+from streams_py.topology.stores import key_value_store
 from streams_py.topology.topology import Topology
 
 S, N = serdes.STRING, serdes.INT64
@@ -239,6 +240,51 @@ def test_metrics_have_the_names_and_tags_of_a_client() -> None:
         }
         assert metrics[f"stream-task-metrics{{thread-id={thread},task-id=0_0}}"]["dropped-records-total"] == 0
         assert f"stream-task-metrics{{thread-id={thread},task-id=1_0}}" in metrics
+
+
+class Forgetful(Processor[str, str, str, str]):
+    """Opens iterators of its store, and ends only some of them."""
+
+    def init(self, context: Any) -> None:
+        super().init(context)
+        self.store = context.get_state_store("notes")
+        self.open: list[Any] = []
+
+    def process(self, record: Record[str, str]) -> None:
+        self.store.put(record.key, record.value)
+        self.open.append(self.store.all())
+        assert [key for key, _ in self.store.prefix_scan(b"a")] == ["a"]
+        if record.value == "end":
+            self.open.pop(0).close()
+
+
+def test_stores_tell_of_open_iterators_and_of_the_age_of_records() -> None:
+    topology = (
+        Topology()
+        .add_source("in", "in", key=S, value=S)
+        .add_processor("forgetful", Forgetful, "in")
+        .add_state_store(key_value_store("notes", key=S, value=S, persistent=False), "forgetful")
+    )
+
+    def notes(driver: TopologyTestDriver) -> dict[str, Any]:
+        [found] = [of for group, of in driver.metrics().items() if group.endswith("in-memory-state-id=notes}")]
+        return found
+
+    with TopologyTestDriver(topology, {"metrics.recording.level": "TRACE"}, wall_clock_ms=10_000) as driver:
+        records = driver.input_topic("in", key=S, value=S)
+        records.send("a", "x", timestamp_ms=9_300)
+        driver.advance_wall_clock(timedelta(seconds=5))
+        records.send("a", "x", timestamp_ms=14_900)
+        found = notes(driver)
+        assert (found["num-open-iterators"], found["oldest-iterator-open-since-ms"]) == (2, 10_000)
+        assert [found[f"record-e2e-latency-{of}"] for of in ("avg", "min", "max")] == [400, 100, 700]
+        assert (found["num-keys"], found["iterator-duration-max"] > 0) == (1, True)
+        records.send("a", "end", timestamp_ms=15_000)
+        found = notes(driver)
+        assert (found["num-open-iterators"], found["oldest-iterator-open-since-ms"]) == (2, 15_000)
+    with TopologyTestDriver(topology) as driver:
+        driver.input_topic("in", key=S, value=S).send("a", "x")
+        assert notes(driver) == {"num-open-iterators": 1, "num-keys": 1}
 
 
 def test_dropped_records_are_counted() -> None:

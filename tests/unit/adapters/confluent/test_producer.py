@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -207,8 +208,10 @@ def test_produce_waits_for_room_and_loses_nothing_when_the_queue_is_full(
     topic: str, producer_with: Callable[..., ConfluentProducer], consumer: ConfluentConsumer
 ) -> None:
     producer = producer_with(queue_buffering_max_messages=10, linger_ms=1)
+    producer.blocked = waits = MagicMock()
     for number in range(500):
         producer.produce(topic, b"%d" % number, b"k", 0, None, 1, None)
+    assert waits.__enter__.call_count == waits.__exit__.call_count > 0
     assert producer.flush(5_000) == 0
     producer.check()
     consumer.assign(from_beginning(topic, 0))
@@ -232,12 +235,14 @@ def test_broker_unavailable_names_the_address_when_the_queue_stays_full(
 
 
 def test_partition_count_is_looked_up_once(cluster: MockCluster, topic: str, producer: ConfluentProducer) -> None:
+    producer.blocked = waits = MagicMock()
     assert producer.partitions_for(topic) == 3
     cluster.stop_broker(1)
     try:
         assert producer.partitions_for(topic) == 3
     finally:
         cluster.start_broker(1)
+    assert waits.__enter__.call_count == waits.__exit__.call_count == 1
 
 
 def test_partition_count_is_unavailable_and_names_the_address_when_nobody_answers() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -128,6 +129,13 @@ def test_transaction_begins_with_its_first_record_and_ends_with_the_offsets(prod
     assert client.calls[-2:] == [("begin",), ("produce", "out", b"3")]
     producer.close()
     assert ("abort",) in client.calls
+
+
+def test_beginning_of_a_transaction_is_told_as_waiting(producer: Any) -> None:
+    producer.blocked = waits = MagicMock()
+    for text in (b"1", b"2"):
+        producer.produce("out", text, b"k")
+    assert waits.__enter__.call_count == waits.__exit__.call_count == 1
 
 
 @pytest.mark.parametrize("step", ["poll", "flush"])

@@ -60,6 +60,7 @@ class ClientFigures(ClientQueries):
             self._failed_threads,
             self._clock.now_ms(),
             is_debug=self._config.metrics_recording_level != "INFO",
+            global_thread=self._instance.global_thread,
         )
 
     def on_rebalance(self, listener: RebalanceListener) -> None:

@@ -120,7 +120,7 @@ class ClientResources:
         self._events = InstanceObserver()
         self._cache_bytes = config.statestore_cache_max_bytes
         self._caches: dict[StreamThread, RecordCache] = {}
-        self._global_thread: GlobalThread | None = None
+        self.global_thread: GlobalThread | None = None
         self._event_loop = EventLoop(f"{config.client_id or config.application_id}-AsyncCalls")
         self._leader_executors: weakref.WeakKeyDictionary[StreamThread, LeaderExecutor] = weakref.WeakKeyDictionary()
 
@@ -203,9 +203,9 @@ class ClientResources:
             if self._snapshots is not None:
                 closing.callback(self._snapshots.stop)
             closing.callback(self._event_loop.close)
-            if self._global_thread is not None:
-                closing.callback(self._global_thread.producer.close)
-                closing.callback(self._global_thread.stop)  # the last one here is the first to be called
+            if self.global_thread is not None:
+                closing.callback(self.global_thread.producer.close)
+                closing.callback(self.global_thread.stop)  # the last one here is the first to be called
 
     def clean_up(self) -> None:
         """Delete the application's local state."""
@@ -221,7 +221,7 @@ class ClientResources:
     @property
     def global_stores(self) -> Mapping[str, Store | CustomStateStore]:
         """The global stores by name; none while they are being filled."""
-        thread = self._global_thread
+        thread = self.global_thread
         return {} if thread is None or not thread.is_filled else thread.stores.stores
 
     def start_global_thread(self, on_error: Callable[[Exception], None]) -> bool:
@@ -244,9 +244,10 @@ class ClientResources:
             application_id=config.application_id,
             directory=self.directory,
             defaults=self._defaults,
+            measuring=self._task_settings.measuring(self._clock),
         )
         name = f"{self.client_id}-GlobalStreamThread"
-        self._global_thread = GlobalThread(
+        self.global_thread = GlobalThread(
             name,
             nodes,
             stores,
@@ -260,12 +261,12 @@ class ClientResources:
             retry_backoff_ms=config.retry_backoff_ms,
             on_error=on_error,
         )
-        return self._global_thread.start()
+        return self.global_thread.start()
 
     def stop_filling(self) -> None:
         """Let :meth:`start_global_thread` return, however much is missing; may be called by a signal's handler."""
-        if self._global_thread is not None:
-            self._global_thread.give_up()
+        if self.global_thread is not None:
+            self.global_thread.give_up()
 
     # -- threads ---------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from streams_py.runtime.states import State, ThreadState
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.task import Task, TaskPhase
+from streams_py.runtime.threads.global_thread import GlobalThread
 from streams_py.runtime.threads.stream_thread import StreamThread
 
 __all__ = ["At", "Measured", "Metrics", "ThreadFigures", "client_metrics", "measure", "task_metrics"]
@@ -23,6 +24,8 @@ Metrics = dict[str, dict[str, float | str]]
 _CLIENT: Final = "stream-metrics"
 _DISTRIBUTION: Final = "kafka-streams-py"
 _NS_PER_MS: Final = 1_000_000
+_NO_TASK: Final = "-1_-1"
+"""What Kafka Streams calls the task of the global stores."""
 
 
 class Measured(NamedTuple):
@@ -43,7 +46,8 @@ class At(NamedTuple):
 
 
 class ThreadFigures(NamedTuple):
-    """What is asked for: the client's identity and state, its threads, and the recording level."""
+    """What is asked for: the client's identity and state, its threads, and the recording level. ``global_thread``: when
+    it has global stores."""
 
     application_id: str
     client_id: str
@@ -52,6 +56,7 @@ class ThreadFigures(NamedTuple):
     failed_threads: int
     now_ms: int
     is_debug: bool
+    global_thread: GlobalThread | None = None
 
 
 def client_metrics(figures: ThreadFigures, *, topology: str) -> Metrics:
@@ -92,7 +97,7 @@ def measure(figures: ThreadFigures) -> Iterator[Measured]:
         },
     )
     for thread in alive:
-        seconds = max(1, figures.now_ms - thread.started_ms) / 1000
+        seconds = _seconds(thread.started_ms, figures.now_ms)
         tags = {"thread-id": thread.name}
         yield from _each("stream-thread-metrics", tags, _of_thread(thread, seconds))
         if thread.loop is None:
@@ -110,6 +115,18 @@ def measure(figures: ThreadFigures) -> Iterator[Measured]:
                     "active-process-ratio": share,
                 }
                 yield from _each("stream-task-metrics", of_task, of_active)
+    if figures.global_thread is not None:
+        yield from _of_global_stores(figures.global_thread, figures.now_ms)
+
+
+def _of_global_stores(thread: GlobalThread, now_ms: int) -> Iterator[Measured]:
+    tags = {"thread-id": thread.name, "task-id": _NO_TASK}
+    for tag, store, of_store in thread.stores.store_figures(_seconds(thread.started_ms, now_ms)):
+        yield from _each("stream-state-metrics", {**tags, tag: store}, of_store)
+
+
+def _seconds(since_ms: int, now_ms: int) -> float:
+    return max(1, now_ms - since_ms) / 1000
 
 
 def _of_thread(thread: StreamThread, seconds: float) -> Mapping[str, float | str]:

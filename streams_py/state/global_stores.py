@@ -21,6 +21,7 @@ from streams_py.state.checkpoint import write_checkpoint
 from streams_py.state.custom.own_store import OwnStore, own_store
 from streams_py.state.directory import StateDirectory
 from streams_py.state.key_value import ChangeLog
+from streams_py.state.measured_stores import MeasuredStores, Measuring
 from streams_py.state.open import Store, StoreDefaults, is_persistent, open_store
 from streams_py.state.store_figures import state_tag
 from streams_py.topology.custom_stores import CustomStateStore
@@ -47,12 +48,14 @@ class GlobalStores:
         application_id: str,
         directory: StateDirectory,
         defaults: StoreDefaults,
+        measuring: Measuring | None = None,
     ) -> None:
         """``stores``: name -> declaration and topic."""
         self._declared = dict(stores)
         self._application_id = application_id
         self._directory = directory
         self._defaults = defaults
+        self._measured = MeasuredStores({name: of.builder for name, (of, _) in stores.items()}, measuring)
         self._stores: dict[str, Store] = {}
         self._database: TaskDatabase | None = None
         self._positions: dict[TopicPartition, int] = {}
@@ -76,6 +79,7 @@ class GlobalStores:
 
     def attach(self, record: RecordContext, changelog_writer: Callable[[str, int], ChangeLog] | None) -> None:
         """From now on stores are written within this context."""
+        self._measured.attach(record)
         for store in self._stores.values():
             store.rebind(log=None, context=record)
 
@@ -194,6 +198,7 @@ class GlobalStores:
                 defaults=self._defaults,
                 disk=None if self._database is None else self._database.store,
             )
+            self._measured.watch(name, store)
             own = own_store(store)
             if own is not None:
                 own.clear()
@@ -240,13 +245,14 @@ class GlobalStores:
         return iter(())
 
     def store_figures(self, seconds: float) -> Iterator[tuple[str, str, Mapping[str, float]]]:
-        """What RocksDB says of each store; their use is not measured."""
+        """Kafka's tag, name and figures of each open store; those of use are over so many seconds. Thread-safe."""
         database = self._database
-        if database is None:
-            return
-        for name, (declared, _) in self._declared.items():
-            if is_persistent(declared.builder, self._defaults):
-                yield state_tag(declared.builder, persistent=True), name, database.properties(name)
+        for name, store in list(self._stores.items()):
+            builder = self._declared[name][0].builder
+            on_disk = database is not None and is_persistent(builder, self._defaults)
+            figures = dict(database.properties(name)) if database is not None and on_disk else {}
+            figures.update(self._measured.figures_of(name, store, seconds))
+            yield state_tag(builder, persistent=on_disk), name, figures
 
     def checkpoint(self, *, enforce: bool) -> None:
         """Write the checkpoint file, for tools, if enforced or when positions moved far enough."""

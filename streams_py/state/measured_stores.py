@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from streams_py.errors import StateStoreMigratedError
 from streams_py.state.open_iterators import ListsIterators, OpenIterators
@@ -32,9 +32,9 @@ class MeasuredStores:
     def __init__(self, builders: Mapping[str, StoreBuilder], measuring: Measuring | None) -> None:
         self._builders = builders
         self._measuring = measuring
-        uses = builders if measuring is not None and measuring.uses else ()
+        counts = measuring is not None and measuring.uses
         now_ms = measuring.now_ms if measuring is not None and measuring.ages else None
-        self.uses = {name: StoreFigures(now_ms=now_ms) for name in uses}
+        self.uses = {name: StoreFigures(now_ms=now_ms) for name in builders} if counts else {}
         """Of each store by name, with DEBUG."""
 
     def watch(self, name: str, store: Any) -> None:
@@ -52,15 +52,15 @@ class MeasuredStores:
     def figures_of(self, name: str, store: Any, seconds: float) -> Iterator[tuple[str, float]]:
         """Kafka's figures of one open store; those of use are over so many seconds. Thread-safe."""
         use = self.uses.get(name)
-        if isinstance(store, ListsIterators):
-            if store.iterators is not None:
-                opened_ms = store.iterators.since_ms()
-                yield "num-open-iterators", len(opened_ms)
-                if use is not None:
-                    yield "oldest-iterator-open-since-ms", min(opened_ms, default=0)
+        iterators = store.iterators if isinstance(store, ListsIterators) else None
+        if iterators is not None:
+            opened_ms = iterators.since_ms()
+            yield "num-open-iterators", len(opened_ms)
+            if use is not None:
+                yield "oldest-iterator-open-since-ms", min(opened_ms, default=0)
             if self._is_counted(name, store):
                 with contextlib.suppress(StateStoreMigratedError):  # closed meanwhile
-                    yield "num-keys", cast("Any", store).approximate_num_entries()
+                    yield "num-keys", store.approximate_num_entries()
         if use is not None:
             yield from use.figures(seconds)
 

@@ -31,6 +31,7 @@ from streams_py.errors import (
     TimeoutExceededError,
 )
 from streams_py.ports import Clock, Membership, OffsetAndMetadata, RecordProducer, TransactionalProducer
+from streams_py.runtime.blocked_time import BlockedTime
 from streams_py.runtime.tasks.known_commits import KnownCommits
 
 __all__ = ["IN_DOUBT", "WAITS", "Committable", "Committer"]
@@ -46,7 +47,6 @@ IN_DOUBT = (
 WAITS = -2
 """Instead of a number of committed tasks: asynchronous calls are still under way. Try again when some have ended."""
 
-_UNNOTED = contextlib.nullcontext()
 _FLUSH_STEP_MS = 1_000
 _SETTLE_MS = 10_000
 _WORRY_AFTER_MS = 5_000
@@ -104,7 +104,7 @@ class Committer:
         transactions: TransactionalProducer | None = None,
         calls_max_ms: int = 0,
         known_commits: KnownCommits | None = None,
-        blocked: AbstractContextManager[None] = _UNNOTED,
+        blocked: BlockedTime | None = None,
     ) -> None:
         self._producer = producer
         self._transactions = transactions
@@ -117,7 +117,7 @@ class Committer:
         self._failing_since_ms: int | None = None
         self._calls_max_ms = calls_max_ms
         self._known_commits = known_commits or KnownCommits()
-        self._blocked = blocked
+        self._blocked = blocked or BlockedTime(clock)
         self._waiting_since_ms = 0  # for asynchronous calls, if at all
 
     def prepare(self, tasks: Collection[Committable], *, calls_ms: int = 0) -> dict[TopicPartition, OffsetAndMetadata]:

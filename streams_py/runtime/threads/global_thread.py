@@ -116,6 +116,7 @@ class GlobalThread:
     ) -> None:
         self.name = name
         self.stores = stores
+        self.started_ms = clock.now_ms()
         self._nodes = nodes
         self._settings = settings
         self._make_consumer = consumer

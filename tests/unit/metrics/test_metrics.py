@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,45 +24,20 @@ from prometheus_client.parser import text_string_to_metric_families  # noqa: E40
 from streams_py.errors import ConfigError  # noqa: E402
 from streams_py.metrics import MetricsServer, StreamsCollector, dashboard, observe_metrics, trace_rebalances  # noqa: E402
 from streams_py.metrics.families import FAMILIES, family_name  # noqa: E402
-from streams_py.runtime.metrics import Measured, ThreadFigures, client_metrics, measure  # noqa: E402
-from streams_py.runtime.states import State  # noqa: E402
+from streams_py.runtime.metrics import Measured, client_metrics  # noqa: E402
 from streams_py.runtime.threads.rebalance_timeline import RebalanceTimeline  # noqa: E402
 from streams_py.serdes import INT64, STRING  # noqa: E402
 from streams_py.state.codec import StoreCodec  # noqa: E402
 from streams_py.state.suppression.buffer import SuppressionBuffer  # noqa: E402
-from streams_py.topology.nodes import Punctuation, RecordContext  # noqa: E402
-from streams_py.topology.stores import ValueAndTimestamp, key_value_store  # noqa: E402
-from tests.unit.runtime.world import Steps, World, counting, task, tp  # noqa: E402
+from streams_py.topology.nodes import RecordContext  # noqa: E402
+from streams_py.topology.stores import ValueAndTimestamp  # noqa: E402
+from tests.unit.metrics.measured_client import Client  # noqa: E402
+from tests.unit.runtime.world import task, tp  # noqa: E402
 from tests.waiting import until  # noqa: E402
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "metrics.md").read_text(encoding="utf-8")
 
 LEFT = ("stream-task-metrics", "restore-remaining-records-total")
-
-
-class Client:
-    """As much of a KafkaStreams as exporters look at, around one stepped thread that has counted three records."""
-
-    def __init__(self, folder: Path, **settings: Any) -> None:
-        self.world = World(**{"in": 2, "out": 2, "app-counts-changelog": 2})
-        notes = key_value_store("notes", key=STRING, value=STRING, persistent=False, logging=False)
-        topology = counting().add_state_store(notes, "KSTREAM-AGGREGATE-0000000001")
-        self.steps = Steps(self.world, topology, folder, dsl_store_suppliers_class="rocksDB", **settings)
-        self.config = SimpleNamespace(application_id="app")
-        self.level = settings.get("metrics_recording_level", "INFO")
-        self.on_rebalance: Callable[[Any], None] = self.steps.instance.rebalance_listeners.append
-
-    def work(self) -> None:
-        self.steps.run({task("0_0"): [tp("in-0")]}, standby={task("0_1"): [tp("in-1")]})
-        self.world.write("in", b"x", b"y", b"z")
-        self.steps.turn(2)
-
-    def figures(self) -> ThreadFigures:
-        now_ms = self.world.clock.now_ms() + 2000
-        return ThreadFigures("app", "me", State.RUNNING, [self.steps.thread], 1, now_ms, is_debug=self.level != "INFO")
-
-    def measure(self) -> list[Measured]:
-        return list(measure(self.figures()))
 
 
 @pytest.fixture
@@ -208,90 +182,6 @@ def test_stores_say_how_they_are_used_with_debug_only(client: Client, tmp_path: 
     assert {"num-open-iterators", "num-keys"} <= names
     assert not any(name.endswith("-latency-avg") for name in names)
     assert not names & {"oldest-iterator-open-since-ms", "iterator-duration-avg"}
-
-
-def store_figures(of: Client, store: str) -> dict[str, float]:
-    return {m.name: float(m.value) for m in of.measure() if m.tags[-1][1] == store and ("task-id", "0_0") in m.tags}
-
-
-@pytest.mark.parametrize("level", ["INFO", "DEBUG"])
-def test_iterator_that_is_never_closed_shows(tmp_path: Path, level: str) -> None:
-    client = Client(tmp_path, metrics_recording_level=level)
-    client.work()
-    store = client.steps.parts.table.running()[0].stores.store("counts")
-    opened_ms = client.world.clock.now_ms()
-    forgotten = store.all()
-    assert next(forgotten)[0] == "k"
-    client.world.clock.advance(5_000)
-    assert len(list(store.range(None, None))) == 1
-    found = store_figures(client, "counts")
-    assert found["num-open-iterators"] == 1
-    assert found.get("oldest-iterator-open-since-ms") == (opened_ms if level == "DEBUG" else None)
-    assert ("iterator-duration-max" in found) == (level == "DEBUG")
-    del forgotten
-    found = store_figures(client, "counts")
-    assert found["num-open-iterators"] == 0
-    assert found.get("oldest-iterator-open-since-ms") == (0 if level == "DEBUG" else None)
-
-
-def test_stores_in_memory_say_how_many_keys_they_have(tmp_path: Path) -> None:
-    client = Client(tmp_path)
-    client.work()
-    notes = client.steps.parts.table.running()[0].stores.store("notes")
-    notes.put("a", "x")
-    notes.put("b", "y")
-    assert store_figures(client, "notes")["num-keys"] == 2
-    assert "num-keys" not in store_figures(client, "counts")
-
-
-def test_age_of_records_that_are_put_is_measured_with_trace_only(client: Client, tmp_path: Path) -> None:
-    def ages(of: Client) -> list[float]:
-        return [value for name, value in store_figures(of, "counts").items() if name.startswith("record-e2e-latency")]
-
-    client.world.clock.advance(60_001)  # what was counted first is forgotten
-    for age_ms in (700, 300):
-        client.world.log.produce("in", b"v", b"k", 0, None, client.world.clock.now_ms() - age_ms, None)
-    client.steps.turn(2)
-    assert ages(client) == [500, 300, 700]
-    quiet = Client(tmp_path / "quiet", metrics_recording_level="DEBUG")
-    quiet.work()
-    assert ages(quiet) == []
-
-
-def test_punctuations_of_tasks_are_measured_with_debug_only(client: Client, tmp_path: Path) -> None:
-    def figures(of: Client) -> dict[str, float]:
-        return {
-            m.name: float(m.value)
-            for m in of.measure()
-            if m.group == "stream-task-metrics" and m.name.startswith("punctuate")
-        }
-
-    (running,) = client.steps.parts.table.running()
-    clock = client.world.clock
-    running.schedule(1_000, Punctuation.WALL_CLOCK_TIME, lambda now_ms: clock.advance(40))
-    clock.advance(1_000)
-    client.steps.turn()
-    assert figures(client) == {
-        "punctuate-total": 1,
-        "punctuate-rate": pytest.approx(1 / client_seconds(client)),
-        "punctuate-latency-avg": 40,
-        "punctuate-latency-max": 40,
-    }
-    thread = {m.name: m.value for m in client.measure() if m.group == "stream-thread-metrics"}
-    assert (thread["punctuate-total"], thread["punctuate-latency-max"]) == (1, 40)
-    quiet = Client(tmp_path / "quiet")
-    quiet.work()
-    assert figures(quiet) == {}
-
-
-def client_seconds(client: Client) -> float:
-    return (client.figures().now_ms - client.steps.thread.started_ms) / 1000
-
-
-def test_thread_says_its_state_and_how_often_tasks_come_and_go(client: Client) -> None:
-    thread = {m.name: m.value for m in client.measure() if m.group == "stream-thread-metrics"}
-    assert thread["state"] == "RUNNING"
-    assert (thread["task-created-rate"], thread["task-closed-rate"]) == (1, 0)  # two tasks in two seconds
 
 
 def test_buffers_of_suppress_say_how_large_they_are_with_debug(client: Client) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,27 @@ def test_global_store_follows_its_topic(world: World, tmp_path: Path) -> None:
         world.write("g", b"three", key=b"a")
         view = streams.store("names")
         until(lambda: view.get("a") == "three", "the new value")
+
+
+@pytest.mark.parametrize("kind", ["rocksdb", "in_memory"])
+def test_global_stores_are_measured(world: World, tmp_path: Path, kind: str) -> None:
+    config = {"metrics.recording.level": "DEBUG", "dsl.store.suppliers.class": kind}
+    with client(world, table(), tmp_path, **config) as streams:
+        forgotten = streams.store("names").all()
+        [(group, found)] = [of for of in streams.metrics().items() if of[0].startswith("stream-state-metrics")]
+        scope = "rocksdb" if kind == "rocksdb" else "in-memory"
+        thread = f"{streams._instance.client_id}-GlobalStreamThread"
+        assert group == f"stream-state-metrics{{thread-id={thread},task-id=-1_-1,{scope}-state-id=names}}"
+        assert found["num-open-iterators"] == 1
+        assert 0 < float(found["oldest-iterator-open-since-ms"]) <= time.time() * 1000
+        assert ("estimate-num-keys" in found) != ("num-keys" in found)
+        assert len(list(forgotten)) == 2
+        [found] = [of for group, of in streams.metrics().items() if group.startswith("stream-state-metrics")]
+        assert (found["num-open-iterators"], found["oldest-iterator-open-since-ms"]) == (0, 0)
+    with client(world, table(), tmp_path / "quiet") as streams:
+        [found] = [of for group, of in streams.metrics().items() if group.startswith("stream-state-metrics")]
+        assert found["num-open-iterators"] == 0
+        assert "oldest-iterator-open-since-ms" not in found
 
 
 def drop(key: object, value: object, timestamp_ms: int, partition_time_ms: int) -> int:
@@ -372,7 +394,7 @@ def test_record_counts_as_read_when_its_dead_letter_is_written(
         starting.join(PATIENCE_S)
         world.log.produce("g", b"\xff", b"p", 0, None, 1, None)
     assert asked.wait(PATIENCE_S)
-    stores = streams._instance._global_thread.stores  # type: ignore[union-attr]
+    stores = streams._instance.global_thread.stores  # type: ignore[union-attr]
     assert stores.restore_position(partition) == (BEGINNING if is_filling else 1)
     unacknowledged.clear()
     until(lambda: stores.restore_position(partition) == 2, "the record to count as read")

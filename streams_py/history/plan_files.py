@@ -36,21 +36,40 @@ def held(path: Path, load: Callable[[Path], T]) -> Iterator[T]:
     """Work on a plan alone, whether it is there already or not: what ``load`` makes of the file. ConfigError when
     another process is at work on it."""
     load(path)  # nothing is left beside a file that is none
-    # A file of its own, because saving replaces the plan's. It stays: the next process may be about to lock it.
+    beside = path.with_name(f".{path.name}.lock")  # a file of its own, because saving replaces the plan's
+    lock = _locked(path, beside)
     try:
-        lock = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT)
-    except OSError as error:
-        raise _unwritable(path, error) from None
-    try:
+        yield load(path)
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink()  # while it is locked: whoever has opened it by now sees that it is gone, and makes another
+        os.close(lock)
+
+
+def _locked(path: Path, beside: Path) -> int:
+    """The descriptor of the file ``beside``, locked. ConfigError when another process has it."""
+    while True:
+        try:
+            lock = os.open(beside, os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            raise _unwritable(path, error) from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            os.close(lock)
             raise ConfigError(f"another process is at work on the plan {path}; end it, or wait until it ends") from None
         except OSError:
-            pass  # this file system knows no locks
-        yield load(path)
-    finally:
-        os.close(lock)
+            return lock  # this file system knows no locks
+        if _is_at(beside, lock):
+            return lock
+        os.close(lock)  # its owner has removed it since it was opened
+
+
+def _is_at(place: Path, file: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(place), os.fstat(file))
+    except FileNotFoundError:
+        return False
 
 
 def _unwritable(path: Path, error: OSError) -> ConfigError:

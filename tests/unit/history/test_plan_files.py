@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,36 @@ def test_command_is_refused_while_another_one_works_on_its_plan(tmp_path: Path) 
     assert "there is no plan" in missing.output
     (tmp_path / "notes.txt").write_text("mine")
     assert "is no plan of a backfill" in do(*backfill, "--plan", tmp_path / "notes.txt").output
-    assert not [*tmp_path.glob(".no*.lock")]
+    assert not [*tmp_path.glob(".*")], "nor of a lock is anything left"
+
+
+def test_lock_that_its_owner_removes_while_it_is_opened_is_not_taken_for_the_one_that_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = tmp_path / "plan.json"
+    first, second = held(plan, Path.exists), held(plan, Path.exists)
+    flock = fcntl.flock
+
+    def flock_later(file: int, how: int) -> None:  # between opening and locking the first ends, and a second begins
+        monkeypatch.setattr(fcntl, "flock", flock)
+        first.__exit__(None, None, None)
+        second.__enter__()
+        flock(file, how)
+
+    first.__enter__()
+    monkeypatch.setattr(fcntl, "flock", flock_later)
+    with pytest.raises(ConfigError, match="another process is at work"), held(plan, Path.exists):
+        pass
+    second.__exit__(None, None, None)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_lock_that_a_killed_process_has_left_is_taken_and_removed(tmp_path: Path) -> None:
+    plan, left = tmp_path / "plan.json", tmp_path / ".plan.json.lock"
+    left.touch()
+    with held(plan, Path.exists):
+        assert left.exists()
+    assert not left.exists()
 
 
 def test_backfill_goes_on_with_the_archives_that_it_was_begun_with(tmp_path: Path) -> None:

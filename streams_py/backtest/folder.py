@@ -13,10 +13,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from streams_py.errors import ConfigError
+from streams_py.telemetry.marker import marker_in, marker_text
 
 __all__ = ["PREFIXES", "SCHEME", "SCORES", "LocalFiles", "RunFolder", "for_spark"]
 
@@ -40,6 +43,9 @@ class Files(Protocol):
     def path(self, *names: str) -> str:
         """A path below the folder."""
 
+    def exists(self, *names: str) -> bool:
+        """Whether there is anything at a path."""
+
     def children(self, *names: str) -> list[str]:
         """Names in a folder, sorted; none when it is not there."""
 
@@ -60,6 +66,10 @@ class LocalFiles:
     def path(self, *names: str) -> str:
         """See :class:`Files`."""
         return str(self._root.joinpath(*names))
+
+    def exists(self, *names: str) -> bool:
+        """See :class:`Files`."""
+        return self._root.joinpath(*names).exists()
 
     def children(self, *names: str) -> list[str]:
         """See :class:`Files`."""
@@ -102,8 +112,24 @@ class RunFolder:
         """The same as Spark wants it, whatever its default file system is."""
         return for_spark(self.path(*names))
 
-    def claim(self, fingerprint: str, *, resume: bool) -> None:
-        """Begin a run, or go on with it. ConfigError when the folder is not empty, or is that of another run."""
+    @contextmanager
+    def claimed(self, fingerprint: str, *, resume: bool) -> Iterator[None]:
+        """Begin a run, or go on with it. ConfigError when the folder is not empty, or is that of another run.
+
+        Of a run that turns out to be none (ConfigError), or that ends with an error before anything of it is done,
+        nothing stays, so that the same command can be given again. One that is interrupted can be resumed.
+        """
+        was_there = self.files.exists()
+        begins = self._claim(fingerprint, resume=resume)
+        try:
+            yield
+        except Exception as error:
+            if begins and (isinstance(error, ConfigError) or not self.done()):
+                self._give_up(was_there=was_there)
+            raise
+
+    def _claim(self, fingerprint: str, *, resume: bool) -> bool:
+        """Whether the run begins, and does not go on."""
         names = self.files.children()
         if not resume:
             if names:
@@ -111,16 +137,24 @@ class RunFolder:
                     f"{self.root} is not empty; use a new folder, or --resume to go on with the run that is in it"
                 )
         elif _MARKER in names:
-            if _marker_in(self.files.read_text(_MARKER)) != _marked(fingerprint):
+            if marker_in(self.files.read_text(_MARKER)) != _marked(fingerprint):
                 raise ConfigError(
                     f"{self.root} has a run with other candidates, what-ifs, inputs or options; repeat them exactly to "
                     "go on with it, or use a new folder"
                 )
             self._remove_unfinished()
-            return
+            return False
         elif names:
             raise ConfigError(f"{self.root} is not empty and holds no run to resume; use a new folder")
-        self.files.write_text(json.dumps(_marked(fingerprint)) + "\n", _MARKER)
+        self.files.write_text(marker_text(_marked(fingerprint)), _MARKER)
+        return True
+
+    def _give_up(self, *, was_there: bool) -> None:
+        if not was_there:
+            self.files.remove()
+            return
+        for name in self.files.children():
+            self.files.remove(name)
 
     def done(self) -> frozenset[str]:
         """The prefixes that are complete."""
@@ -142,14 +176,6 @@ def _within(name: str) -> list[str]:
     """The prefixes that ``ab`` or ``ab-cd`` means."""
     first, _, last = name.partition("-")
     return [prefix for prefix in PREFIXES if first <= prefix <= (last or first)]
-
-
-def _marker_in(text: str) -> object:
-    """None where it is damaged: a process that was killed may have left half of it."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None
 
 
 def _marked(fingerprint: str) -> dict[str, Any]:

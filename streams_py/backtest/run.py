@@ -8,12 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 from streams_py.backtest.folder import SCORES, RunFolder
-from streams_py.backtest.kernel import Orders, Row
+from streams_py.backtest.kernel import NO_SCENARIO, Orders, Row
 from streams_py.backtest.local import SCHEMA, Tick, run_local
 from streams_py.backtest.summary import Summary, summarise
 from streams_py.backtest.verdict import Verdict
+from streams_py.errors import ConfigError
 
-__all__ = ["evaluate_locally", "fingerprint_of", "finish", "read_scores"]
+__all__ = ["check_found", "evaluate_locally", "fingerprint_of", "finish", "read_scores"]
 
 
 def fingerprint_of(orders: Orders, inputs: str) -> str:
@@ -34,13 +35,28 @@ def evaluate_locally(
     """Evaluate on this machine, in this process, without Spark; scores are in the folder ``out``.
 
     ``inputs`` says where the situations come from: a resumed run must be the same. ConfigError when the folder is not
-    empty, a candidate cannot be imported, a setting is wrong.
+    empty, a candidate cannot be imported, a setting is wrong, or there is nothing to evaluate.
     """
     folder = RunFolder(str(out))
-    folder.claim(fingerprint_of(orders, inputs), resume=resume)
-    run_local(orders, situations, folder, tick)
-    names = [candidate.name for candidate in orders.candidates]
-    return summarise(read_scores(folder), names, orders.all_scenarios, base=base)
+    with folder.claimed(fingerprint_of(orders, inputs), resume=resume):
+        run_local(orders, situations, folder, tick)
+        names = [candidate.name for candidate in orders.candidates]
+        summary = summarise(read_scores(folder), names, orders.all_scenarios, base=base)
+        check_found(summary, inputs)
+    return summary
+
+
+def check_found(summary: Summary, inputs: str) -> None:
+    """ConfigError when there was nothing to evaluate: no situation, or none that a what-if fits."""
+    if not summary.situations:
+        raise ConfigError(
+            f"{inputs or 'the input'} holds no complete rebalance; was assignment.events.level set when it was "
+            "recorded?"
+        )
+    if not any(summary.figures.values()):
+        unfit = next((finding for finding in summary.findings if finding.kind == NO_SCENARIO), None)
+        if unfit is not None:
+            raise ConfigError(f"--what-if {unfit.scenario!r} fits none of the situations: {unfit.text}")
 
 
 def read_scores(folder: RunFolder) -> Iterator[Row]:

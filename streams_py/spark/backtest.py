@@ -29,7 +29,7 @@ from streams_py.backtest.kernel import DDL, Bench, Orders, chunks_of
 from streams_py.backtest.local import SCHEMA, Tick
 from streams_py.backtest.loop.outside import SEGMENT_HEAD
 from streams_py.backtest.loop.segments import SITUATIONS, Segments
-from streams_py.backtest.run import fingerprint_of
+from streams_py.backtest.run import check_found, fingerprint_of
 from streams_py.backtest.sources import INPUT_TABLE, ORDER_COLUMNS, ORDER_TABLE, Skipped, inputs_in_file, no_inputs
 from streams_py.backtest.summary import Summary
 from streams_py.errors import ConfigError
@@ -71,8 +71,8 @@ def evaluate_on_spark(
 ) -> Summary:
     """Evaluate the situations in ``source`` (a folder of tables on any file system, or a JSONL file of this machine).
 
-    ConfigError when the folder ``out`` is not empty, a candidate is not to be found here or on the workers, or the
-    session is one of Spark Connect.
+    ConfigError when the folder ``out`` is not empty, a candidate is not to be found here or on the workers, there is
+    nothing to evaluate, or the session is one of Spark Connect.
     """
     check_classic(spark)
     for candidate in orders.candidates:
@@ -80,17 +80,19 @@ def evaluate_on_spark(
     shipped = _ship(spark, orders, py_files)
     _check_workers(spark, shipped)
     folder = folder_of(spark, out)
-    folder.claim(fingerprint_of(orders, source), resume=resume)
-    batch_before = spark.conf.get(_BATCH_KEY)
-    spark.conf.set(_BATCH_KEY, str(_SITUATIONS_PER_BATCH))  # a situation can have megabytes
-    try:
-        situations = _situations(spark, source, folder)
-        _waves(spark, shipped, with_histories(situations) if orders.replays_events else situations, folder, tick)
-    finally:
-        spark.conf.set(_BATCH_KEY, str(batch_before))
-        folder.files.remove("_inputs")
-    names = [candidate.name for candidate in orders.candidates]
-    return summarise_on_spark(spark, folder, names, orders.all_scenarios, base=base)
+    with folder.claimed(fingerprint_of(orders, source), resume=resume):
+        batch_before = spark.conf.get(_BATCH_KEY)
+        spark.conf.set(_BATCH_KEY, str(_SITUATIONS_PER_BATCH))  # a situation can have megabytes
+        try:
+            situations = _situations(spark, source, folder)
+            _waves(spark, shipped, with_histories(situations) if orders.replays_events else situations, folder, tick)
+        finally:
+            spark.conf.set(_BATCH_KEY, str(batch_before))
+            folder.files.remove("_inputs")
+        names = [candidate.name for candidate in orders.candidates]
+        summary = summarise_on_spark(spark, folder, names, orders.all_scenarios, base=base)
+        check_found(summary, source)
+    return summary
 
 
 def folder_of(spark: SparkSession, out: str) -> RunFolder:

@@ -41,6 +41,7 @@ from streams_py.telemetry.bronze import BAD, BRONZE, OK, UNKNOWN
 from streams_py.telemetry.delta import check_delta
 from streams_py.telemetry.fold import Output
 from streams_py.telemetry.live import Live
+from streams_py.telemetry.marker import marker_in, marker_text
 from streams_py.telemetry.order import Key
 from streams_py.telemetry.schemas import LIVE, STATE_TABLE
 
@@ -105,15 +106,6 @@ def start_telemetry(
     return writer.trigger(processingTime=f"{interval_s} seconds").start()
 
 
-def _marker_in(text: str) -> dict[str, Any]:
-    """Nothing where it is damaged: a process that was killed may have left half of it."""
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 class TableFolder:
     """The folder of one group's tables."""
 
@@ -130,7 +122,7 @@ class TableFolder:
         if self._table_format == DELTA:
             check_delta(self._spark, files.path(STATE_TABLE))
         if files.exists(_MARKER):
-            found = _marker_in(files.read_text(_MARKER))
+            found = marker_in(files.read_text(_MARKER))
             if not found:
                 raise ConfigError(
                     f"{files.path(_MARKER)} does not say whose tables these are (it is damaged); delete it if the "
@@ -145,7 +137,7 @@ class TableFolder:
             return
         if files.children():
             raise ConfigError(f"{files.root} is not empty and holds no telemetry tables; use an empty or new folder")
-        files.write_text(json.dumps(mine) + "\n", _MARKER)
+        files.write_text(marker_text(mine), _MARKER)
 
     # -- a micro-batch -------------------------------------------------------------------------------------------------
 

@@ -160,6 +160,7 @@ def test_source_or_folder_is_refused_with_a_sentence_when_it_cannot_be_used(
     for source in (tmp_path, tmp_path / "none.jsonl"):
         with pytest.raises(ConfigError, match="telemetry run"):
             evaluate_on_spark(spark, ORDERS, str(source), str(tmp_path / f"out of {source.name}"))
+        assert not (tmp_path / f"out of {source.name}").exists()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").write_text("")
     with pytest.raises(ConfigError, match="not empty"):

@@ -233,18 +233,20 @@ class _Run:
 
         skipped = Skipped()
         situations = situations_in(self._source, skipped)
-        with _progress() as tick:
-            summary = evaluate_locally(
-                self._orders,
-                situations,
-                self._out,
-                inputs=self._source,
-                resume=self._resume,
-                base=self._base,
-                tick=tick,
-            )
-        if skipped.lines:
-            console().print(f"[yellow]{skipped.lines:,} lines could not be read[/yellow] ({skipped.reason})")
+        try:
+            with _progress() as tick:
+                summary = evaluate_locally(
+                    self._orders,
+                    situations,
+                    self._out,
+                    inputs=self._source,
+                    resume=self._resume,
+                    base=self._base,
+                    tick=tick,
+                )
+        finally:
+            if skipped.lines:
+                console().print(f"[yellow]{skipped.lines:,} lines could not be read[/yellow] ({skipped.reason})")
         self._finish(summary, RunFolder(self._out))
         return summary
 
@@ -275,20 +277,11 @@ class _Run:
 
     def _finish(self, summary: Summary, folder: RunFolder) -> None:
         """Print, and write the report."""
-        from streams_py.backtest.kernel import NO_SCENARIO
         from streams_py.backtest.report import report_page
         from streams_py.backtest.run import finish
         from streams_py.backtest.terminal import print_summary
         from streams_py.backtest.verdict import verdict_of
 
-        if not summary.situations:
-            raise ConfigError(
-                f"{self._source} holds no complete rebalance; was assignment.events.level set when it was recorded?"
-            )
-        if not any(summary.figures.values()):
-            unfit = next((finding for finding in summary.findings if finding.kind == NO_SCENARIO), None)
-            if unfit is not None:
-                raise ConfigError(f"--what-if {unfit.scenario!r} fits none of the situations: {unfit.text}")
         verdict = verdict_of(summary)
         print_summary(console(), summary, verdict)
         page = report_page(summary, verdict, title=Path(self._source).name or self._source)

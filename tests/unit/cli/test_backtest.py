@@ -96,6 +96,25 @@ def test_status_is_2_when_there_are_no_inputs_or_two(inputs: Path, tmp_path: Pat
     nothing = run("--inputs", empty, "--out", tmp_path / "o")
     assert nothing.exit_code == 2
     assert "assignment.events.level" in nothing.output
+    assert not (tmp_path / "o").exists()
+
+
+def test_garbage_leaves_nothing_behind(inputs: Path, tmp_path: Path) -> None:
+    garbage, new, empty = tmp_path / "garbage.jsonl", tmp_path / "new", tmp_path / "empty"
+    garbage.write_bytes(b"\xff\x00 no JSON\n{}\n")
+    empty.mkdir()
+    for out in (new, empty):
+        done = run("--inputs", garbage, "--out", out)
+        assert done.exit_code == 2
+        assert "2 lines could not be read" in done.output
+        assert "holds no complete rebalance" in done.output
+    assert not new.exists()
+    assert not [*empty.iterdir()]
+    assert run("--inputs", inputs, "--out", empty).exit_code == 0, "the same folder again"
+    resumed = run("--inputs", garbage, "--out", empty, "--resume")
+    assert resumed.exit_code == 2
+    assert "has a run with other" in resumed.output
+    assert (empty / "report.html").exists()
 
 
 def test_status_is_2_when_the_folder_is_not_empty(inputs: Path, tmp_path: Path) -> None:
@@ -149,6 +168,7 @@ def test_what_if_that_fits_nothing_is_wrong_usage(inputs: Path, tmp_path: Path) 
     assert (
         "--what-if 'lose_zone(zone=nowhere)' fits none of the situations: what-if lose_zone: no client" in done.output
     )
+    assert not (tmp_path / "o").exists()
 
 
 def test_history_is_written_when_it_is_asked_for(tmp_path: Path) -> None:

@@ -91,7 +91,8 @@ class App:
     def plan(self, *more: str) -> Result:
         return self.do("plan", self.topology, "--application-id", self.id, *more)
 
-    def live(self) -> KafkaStreams:
+    def live(self, **config: object) -> KafkaStreams:
+        """Underscores stand for dots."""
         return KafkaStreams(
             load_topology(self.topology, optimize=False),
             {
@@ -100,6 +101,7 @@ class App:
                 "state.dir": str(self.state_dir),
                 "commit.interval.ms": 100,
                 "auto.offset.reset": "earliest",
+                **{key.replace("_", "."): value for key, value in config.items()},
             },
         )
 

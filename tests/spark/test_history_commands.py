@@ -14,7 +14,9 @@ import typer
 from confluent_kafka import Producer
 from typer.testing import CliRunner, Result
 
+from streams_py.cli.spark import history
 from streams_py.cli.spark.history import add_to
+from streams_py.errors import ConfigError
 from tests.spark.conftest import Cluster
 from tests.spark.test_source_reads import read
 from tests.waiting import until
@@ -208,6 +210,21 @@ def test_folder_that_cannot_be_written_is_refused_before_anything_is_done(files:
     assert refused.exit_code == 2, refused.output
     assert f"--out: {out} cannot be written (" in refused.output
     assert "stage" not in refused.output
+
+
+def test_outputs_are_all_there_or_none(spark: SparkSession, tmp_path: Path) -> None:
+    def fails(_: Any) -> Any:
+        raise ValueError("no more room")
+
+    out = tmp_path / "made"
+    sinks = {"whole": spark.range(3).toDF("n"), "half": spark.range(3).mapInArrow(fails, "n bigint")}
+    with pytest.raises(Exception, match="no more room"):
+        history._write_new(spark, str(out), sinks)
+    assert not out.exists()
+    (out / "half").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="half exists; name another folder"):
+        history._write_new(spark, str(out), sinks)
+    assert [place.name for place in out.iterdir()] == ["half"], "somebody else's stays"
 
 
 def test_global_table_is_allowed_as_it_is_at_the_end_and_said_so(files: Files) -> None:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from streams_py.cli.spark.outcome import console, explained, interruptible
+from streams_py.cli.spark.outcome import console, explained
+from streams_py.cli.spark.own_session import own_session
 from streams_py.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -253,27 +254,21 @@ class _Run:
     def on_spark(self, master: str | None, py_files: list[Path], conf: dict[str, str]) -> Summary:
         """In a session of our own."""
         from streams_py.spark.backtest import evaluate_on_spark, folder_of
-        from streams_py.spark.session import spark_session
 
-        session = spark_session("backtest", master=master, **conf)
-        session.sparkContext.setLogLevel("ERROR")
-        with interruptible():
-            try:
-                with _progress() as tick:
-                    summary = evaluate_on_spark(
-                        session,
-                        self._orders,
-                        self._source,
-                        self._out,
-                        resume=self._resume,
-                        base=self._base,
-                        py_files=[str(path) for path in py_files],
-                        tick=tick,
-                    )
-                self._finish(summary, folder_of(session, self._out))
-                return summary
-            finally:
-                session.stop()
+        with own_session("backtest", master, conf) as session:
+            with _progress() as tick:
+                summary = evaluate_on_spark(
+                    session,
+                    self._orders,
+                    self._source,
+                    self._out,
+                    resume=self._resume,
+                    base=self._base,
+                    py_files=[str(path) for path in py_files],
+                    tick=tick,
+                )
+            self._finish(summary, folder_of(session, self._out))
+            return summary
 
     def _finish(self, summary: Summary, folder: RunFolder) -> None:
         """Print, and write the report."""

@@ -41,9 +41,10 @@ from streams_py.cli.usage import FAILED, pairs_of
 from streams_py.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from streams_py.history.backfill import BackfillPlan
+    from streams_py.spark.files import Folder
 
 __all__ = ["add_to"]
 
@@ -90,8 +91,11 @@ def backfill(
 
       streams-py backfill app.py --sinks --application-id word-count
     """
-    how_to_go_on = "interrupted; the same command goes on" if sinks else "interrupted"
-    with explained(how_to_go_on), contextlib.ExitStack() as until_the_end:
+    begins_anew = f"interrupted; nothing of it is in {out}, and the same command begins anew"
+    with (
+        explained("interrupted; the same command goes on" if sinks else begins_anew),
+        contextlib.ExitStack() as until_the_end,
+    ):
         if (out is None) == (not sinks):
             raise ConfigError("say where outputs go: --out FOLDER, or --sinks for their topics")
         settings = settings_from(bootstrap, application_id, config, "backfill")
@@ -148,9 +152,9 @@ def backfill(
                     replace(planned, done=True).save(file)
                     if there:
                         console().print(f"{there:,} records were there already, from an earlier attempt")
-                for topic, rows in results.sinks.items():
-                    if out is not None:
-                        rows.write.mode("errorifexists").parquet(f"{out.rstrip('/')}/{topic}")
+                if out is not None:
+                    _write_new(spark, out, results.sinks)
+                for topic in results.sinks:
                     console().print(f"{topic}: {results.written(topic):,} records")
 
 
@@ -189,8 +193,7 @@ def _check_new(spark: SparkSession, out: str, what: str, settings: Mapping[str, 
     folder = Folder(spark, out)
     sinks = sinks_of(built_topology(what, settings), str(settings["application.id"]))
     for topic in sorted({*sinks, *more}):
-        if folder.exists(topic):
-            raise ConfigError(f"--out: {folder.path(topic)} exists; name another folder, or delete it", key="--out")
+        _check_absent(folder, topic)
     is_new = not folder.exists()
     try:
         folder.write_text("", _PROBE)
@@ -198,6 +201,34 @@ def _check_new(spark: SparkSession, out: str, what: str, settings: Mapping[str, 
     except Exception as error:  # of Hadoop's file systems
         why = sentence_of(error)
         raise ConfigError(f"--out: {out} cannot be written ({why}); name another folder", key="--out") from error
+
+
+def _check_absent(folder: Folder, topic: str) -> None:
+    if folder.exists(topic):
+        raise ConfigError(f"--out: {folder.path(topic)} exists; name another folder, or delete it", key="--out")
+
+
+def _write_new(spark: SparkSession, out: str, sinks: Mapping[str, DataFrame]) -> None:
+    """A folder for each topic: all of them, or none when something comes between."""
+    from streams_py.spark.files import Folder
+    from streams_py.spark.jobs import end_jobs
+
+    folder = Folder(spark, out)
+    is_new = not folder.exists()
+    begun: list[str] = []
+    try:
+        for topic, rows in sinks.items():
+            _check_absent(folder, topic)
+            begun.append(topic)
+            rows.write.mode("errorifexists").parquet(folder.path(topic))
+    except BaseException:
+        with contextlib.suppress(Exception):  # what is to be said is why it broke off
+            end_jobs(spark)
+            for topic in begun:
+                folder.remove(topic)
+            if is_new and not folder.children():
+                folder.remove()
+        raise
 
 
 def _backfill_plan(
@@ -303,7 +334,7 @@ def diff(
 
     Example: streams-py diff old/app.py:build_topology app.py:build_topology --last 1d --report diff.json
     """
-    with explained():
+    with explained("interrupted; nothing is written"):
         from streams_py.spark.history.compare import compare_runs
 
         settings = settings_from(bootstrap, None, config, "diff")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from streams_py.cli.options import settings_of
-from streams_py.cli.spark.outcome import console, interruptible
+from streams_py.cli.spark.outcome import console
+from streams_py.cli.spark.own_session import own_session
 from streams_py.cli.usage import pairs_of
 from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError
@@ -131,23 +132,8 @@ def connected(settings: Mapping[str, Any]) -> contextlib.closing[HistoryCluster]
     return contextlib.closing(HistoryCluster(StreamsConfig.of(dict(settings))))
 
 
-@contextlib.contextmanager
-def spark_of(master: str | None, conf: list[str] | None, py_files: list[Path] | None = None) -> Iterator[SparkSession]:
-    """A session of our own, or the one that this process has, which stays. ``py_files`` go to its workers."""
-    from streams_py.spark.session import QUIET, check_platform, spark_session
-
-    check_platform()
-    from pyspark.sql import SparkSession
-
-    before = SparkSession.getActiveSession()
-    settings: dict[str, object] = {**QUIET, **pairs_of(conf, "--conf")}
-    session = spark_session("streams-py history", master=master, **settings)
-    session.sparkContext.setLogLevel("OFF")  # what goes wrong is said in a sentence
-    for path in py_files or ():
-        session.sparkContext.addPyFile(str(path))
-    with interruptible():
-        try:
-            yield session
-        finally:
-            if before is None:
-                session.stop()
+def spark_of(
+    master: str | None, conf: list[str] | None, py_files: list[Path] | None = None
+) -> contextlib.AbstractContextManager[SparkSession]:
+    """See :func:`~streams_py.cli.spark.own_session.own_session`."""
+    return own_session("streams-py history", master, pairs_of(conf, "--conf"), py_files or ())

@@ -7,8 +7,9 @@ import errno
 import logging
 import signal
 import threading
-from collections.abc import Iterator
-from typing import Final
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
@@ -16,8 +17,11 @@ from rich.console import Console
 from streams_py.cli.usage import FAILED, NOT_DONE
 from streams_py.errors import BrokerUnavailableError, StreamsError
 
-__all__ = ["console", "explained", "interruptible"]
+__all__ = ["console", "explained", "keeping_handlers"]
 
+T = TypeVar("T")
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _INTERRUPTED: Final = 130
 """What a shell says of a command that Ctrl-C has ended."""
 _NOT_DONE = (ValueError, ModuleNotFoundError, BrokerUnavailableError)
@@ -35,52 +39,79 @@ def console() -> Console:
 @contextlib.contextmanager
 def explained(interrupted: str = "interrupted") -> Iterator[None]:
     """Our own errors, a missing package, a file that cannot be used and what Spark says end the command with what is
-    wrong and what to do, Ctrl-C with the sentence ``interrupted``."""
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        _end(interrupted, _INTERRUPTED, error)
-    except (StreamsError, ModuleNotFoundError) as error:
+    wrong and what to do, Ctrl-C and SIGTERM with the sentence ``interrupted``."""
+    with _interruptible() as came:
+        try:
+            yield
+        except BaseException as error:
+            # A signal breaks off a question to the JVM, and what is asked after that may say something else.
+            if came or isinstance(error, KeyboardInterrupt):
+                _end(interrupted, _INTERRUPTED, error)
+            _explain(error)
+            raise
+
+
+def _explain(error: BaseException) -> None:
+    """End the command with a sentence, if there is one for this error."""
+    if isinstance(error, (StreamsError, ModuleNotFoundError)):
         remedy = "; install kafka-streams-py[spark]" if isinstance(error, ModuleNotFoundError) else ""
         _end(f"{error}{remedy}", NOT_DONE if isinstance(error, _NOT_DONE) else FAILED, error)
-    except Exception as error:
-        if isinstance(error, OSError) and error.errno in _OF_PLACES:
-            what = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
-            _end(f"{what}; name another place, or make this one fit", NOT_DONE, error)
-        if type(error).__module__.startswith("pyarrow."):
-            _end(f"{error}; is it a table that telemetry has made?", NOT_DONE, error)
-        if not type(error).__module__.startswith(("pyspark.", "py4j.")):
-            raise
+    if isinstance(error, OSError) and error.errno in _OF_PLACES:
+        what = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+        _end(f"{what}; name another place, or make this one fit", NOT_DONE, error)
+    if type(error).__module__.startswith("pyarrow."):
+        _end(f"{error}; is it a table that telemetry has made?", NOT_DONE, error)
+    if type(error).__module__.startswith(("pyspark.", "py4j.")):
         from streams_py.spark.failures import sentence_of
 
         _end(sentence_of(error), FAILED, error)
 
 
 @contextlib.contextmanager
-def interruptible() -> Iterator[None]:
-    """Ctrl-C and SIGTERM are KeyboardInterrupt in here, once. To be entered when a session is there: PySpark's own
-    handler asks the JVM something in the middle of another question, and both sides say so at length."""
+def _interruptible() -> Iterator[list[int]]:
+    """Ctrl-C and SIGTERM are KeyboardInterrupt in here, once: `timeout` sends two, and what follows is short. Which of
+    them came."""
+    came: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield came
         return
 
-    def interrupt(*_: object) -> None:
-        for number in before:
-            signal.signal(number, signal.SIG_IGN)  # what follows is short
-        logging.disable(logging.CRITICAL)  # the question that is broken off
+    def interrupt(number: int, _: object) -> None:
+        for each in _SIGNALS:
+            signal.signal(each, signal.SIG_IGN)
+        logging.disable(logging.CRITICAL)  # what is said of the question that is broken off
+        warnings.simplefilter("ignore")
+        came.append(number)
         raise KeyboardInterrupt
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in before:
-        signal.signal(number, interrupt)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        logging.disable(logging.NOTSET)
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    with warnings.catch_warnings():
+        for number in before:
+            signal.signal(number, interrupt)
+        try:
+            yield came
+        finally:
+            _set_handlers(before)
+            if came:
+                logging.disable(logging.NOTSET)
 
 
-def _end(sentence: str, status: int, error: BaseException) -> None:
+def keeping_handlers(start: Callable[[], T]) -> T:
+    """What ``start`` gives. The handlers of signals stay: PySpark puts one of its own in the place of that of Ctrl-C,
+    which asks the JVM something in the middle of another question, and both sides say so at length."""
+    if threading.current_thread() is not threading.main_thread():
+        return start()
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    made = start()
+    _set_handlers(before)
+    return made
+
+
+def _set_handlers(handlers: Mapping[signal.Signals, Any]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def _end(sentence: str, status: int, error: BaseException) -> NoReturn:
     Console(stderr=True, soft_wrap=True).print(f"error: {sentence}", style="red", highlight=False, markup=False)
     raise typer.Exit(status) from error

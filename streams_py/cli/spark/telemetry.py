@@ -22,6 +22,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from streams_py.cli.spark.outcome import console, explained
+from streams_py.cli.spark.own_session import own_session
 from streams_py.cli.usage import pairs_of
 from streams_py.errors import ConfigError
 from streams_py.quiet import quiet_logs
@@ -42,6 +43,7 @@ app = typer.Typer(
 _Folder = Annotated[str, typer.Option("--tables", help="Folder of the group's tables.")]
 _CHECK_TIMEOUT_MS: Final = "15000"
 _LOOK_S: Final = 1
+_STANDS: Final = "the tables are complete up to the last look, and the next run goes on from there"
 _LONGEST_WORD: Final = len("subscription") + 1
 
 
@@ -78,8 +80,9 @@ def run(
 
     Example: streams-py telemetry run --group word-count --tables tables -b localhost:9092 --once
     """
-    with quiet_logs(below=logging.ERROR), explained():  # attempts to connect; how they end is said below
-        from streams_py.spark.session import QUIET, check_platform, spark_session
+    # Attempts to connect are not worth a word; how they end is said below.
+    with quiet_logs(below=logging.ERROR), explained(f"interrupted; {_STANDS}"):
+        from streams_py.spark.session import check_platform
 
         given = {"kafka.bootstrap.servers": bootstrap} | pairs_of(option, "--option")
         settings = pairs_of(conf, "--conf")
@@ -92,19 +95,17 @@ def run(
 
         _check_topic(group, given)
         console().print("starting Spark")
-        session = spark_session(f"telemetry of {group}", master=master, **{**QUIET, **settings})
-        session.sparkContext.setLogLevel("OFF")  # what fails is said below, in one sentence
-        try:
+        with own_session(f"telemetry of {group}", master, settings) as session:
             query = start_telemetry(
                 session, group, tables, given, once=once, interval_s=interval_s, table_format=table_format.value
             )
             ended = _follow(query)
-        finally:
-            session.stop()
+        if once and not ended:
+            raise KeyboardInterrupt
     if ended:
         console().print(f"tables of {group} are in {tables}; see `streams-py telemetry report --tables {tables}`")
     else:
-        console().print("stopped; the tables are complete up to the last look, and the next run goes on from there")
+        console().print(f"stopped; {_STANDS}")
 
 
 def _check_topic(group: str, given: Mapping[str, str]) -> None:

@@ -9,6 +9,7 @@ there by later ones, so nothing is computed twice, and a task that Spark repeats
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from streams_py.spark.history.inputs import GivenInputs, Inputs, stage_input
 from streams_py.spark.history.kernel import stage_kernel
 from streams_py.spark.history.progress import StageReports, Tick, listening
 from streams_py.spark.history.serdes_on_the_way import serdes_that_stay
+from streams_py.spark.jobs import end_jobs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -214,7 +216,10 @@ def run(
                     continue
                 _run_stage(results, stage, found, orders, listener.begin(stage.rank, _total(results, stage, found)))
                 listener.end(sum(summary.records for summary in results.summaries_of(stage)))
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            with contextlib.suppress(Exception):  # the JVM is gone, and its jobs with it
+                end_jobs(session)
         results.close()
         raise
     return results

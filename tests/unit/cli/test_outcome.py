@@ -5,18 +5,20 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import typer
 
-from streams_py.cli.spark.outcome import explained, interruptible
+from streams_py.cli.spark.outcome import explained, keeping_handlers
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def command_that_gets(number: signal.Signals) -> None:
-    with explained("interrupted; do it again"), interruptible():
+    with explained("interrupted; do it again"):
         try:
             os.kill(os.getpid(), number)
         finally:  # the session is closed here
@@ -25,17 +27,42 @@ def command_that_gets(number: signal.Signals) -> None:
             logging.getLogger().error("a question to the JVM was broken off")
 
 
+def command_that_loses_its_jvm(number: signal.Signals) -> None:
+    with explained("interrupted; do it again"):
+        try:
+            os.kill(os.getpid(), number)
+        finally:
+            warnings.warn("Unable to cleanly shutdown Spark JVM process.", RuntimeWarning, stacklevel=1)
+            raise ConnectionRefusedError(111, "Connection refused")
+
+
 @pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("command", [command_that_gets, command_that_loses_its_jvm])
 def test_interrupted_command_says_what_to_do_and_nothing_else(
-    number: signal.Signals, capsys: pytest.CaptureFixture[str]
+    command: Callable[[signal.Signals], None], number: signal.Signals, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = [signal.getsignal(each) for each in SIGNALS]
     with pytest.raises(typer.Exit) as ended:
-        command_that_gets(number)
+        command(number)
     assert ended.value.exit_code == 130
     assert capsys.readouterr().err == "error: interrupted; do it again\n"
     assert [signal.getsignal(each) for each in SIGNALS] == before
     assert logging.getLogger().isEnabledFor(logging.ERROR)
+
+
+def test_handler_of_pyspark_does_not_stay(capsys: pytest.CaptureFixture[str]) -> None:
+    def start() -> str:
+        signal.signal(signal.SIGINT, lambda *_: pytest.fail("it asks the JVM"))
+        return "session"
+
+    def command() -> None:
+        with explained("interrupted; do it again"):
+            assert keeping_handlers(start) == "session"
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(typer.Exit):
+        command()
+    assert capsys.readouterr().err == "error: interrupted; do it again\n"
 
 
 def test_place_that_cannot_be_used_is_said_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,196 @@
+"""Commands on Spark that are told to end: Ctrl-C and SIGTERM, to all of their processes at once.
+
+So a terminal, `timeout`, and managers of services send them. The JVM gets them too.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from operator import attrgetter
+from pathlib import Path
+from typing import Final
+
+import pytest
+from confluent_kafka import Producer
+
+from streams_py.backtest.generate import History, generate
+from streams_py.history.bootstrap import BootstrapPlan, Step
+from tests.spark.conftest import Cluster
+from tests.spark.test_source_reads import read
+from tests.waiting import until
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(900)]
+
+_REPOSITORY: Final = Path(__file__).parents[2]
+_INTERRUPTED: Final = 130
+_SAID_BY_JVM: Final = "WARNING: Using incubator modules"  # when it starts
+_PROGRAM: Final = """
+import time
+from pathlib import Path
+
+from streams_py import StreamsBuilder, serdes
+
+
+def slow(line):
+    Path({mark!r}).touch()
+    time.sleep(0.2)
+    return line.upper()
+
+
+def topology():
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    upper = builder.stream({lines!r}).map_values(slow)
+    upper.to({out!r})
+    upper.group_by_key().count(store="counts")
+    return builder.build()
+"""
+_SIGNALS: Final = [signal.SIGTERM, signal.SIGINT]
+
+
+class Commands:
+    """An application with so many records that no command over its history comes to an end by itself."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.bootstrap, self.folder = cluster.bootstrap, folder
+        self.lines, self.out = cluster.topic(2), cluster.topic(2)
+        self.id = f"told-to-end-{self.lines}"
+        self.plan, self.mark, self.temporary = folder / "plan.json", folder / "there", folder / "temporary"
+        self.temporary.mkdir()
+        program = folder / "app.py"
+        program.write_text(_PROGRAM.format(lines=self.lines, out=self.out, mark=str(self.mark)))
+        self.topology = f"{program}:topology"
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        for at in range(4_000):
+            producer.produce(self.lines, f"line {at}", f"k{at % 9}", at % 2)
+        assert producer.flush(30) == 0
+
+    def ended(self, how: signal.Signals, when: Callable[[int], object], *command: str) -> tuple[int, str, str]:
+        """What a command says that is told to end: its status, and both of its outputs."""
+        with self._started(*command) as process:
+            until(lambda: when(process.pid) or process.poll() is not None, "the point to end it at", timeout_s=300)
+            os.killpg(process.pid, how)
+            os.killpg(process.pid, how)  # `timeout` does it twice
+            output, said = process.communicate(timeout=120)
+        # Folders of workers, which are killed, are those of the next process to remove.
+        assert not [*self.temporary.glob("streams-py-history-*/stage-*")], said
+        lines = [line for line in said.splitlines(keepends=True) if not line.startswith(_SAID_BY_JVM)]
+        return process.returncode, output, "".join(lines)
+
+    @contextmanager
+    def _started(self, *command: str) -> Iterator[subprocess.Popen[str]]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "streams_py", *command],
+            cwd=_REPOSITORY, env={**os.environ, "TMPDIR": str(self.temporary), "COLUMNS": "400"}, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(60)
+
+    def at_work(self, _: int) -> bool:
+        """The topology has a record."""
+        return self.mark.exists()
+
+
+@pytest.fixture
+def commands(cluster: Cluster, tmp_path: Path) -> Commands:
+    return Commands(cluster, tmp_path)
+
+
+def has_jvm(group: int) -> bool:
+    """A JVM is among the processes of a group."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            head, _, rest = stat.read_text().rpartition(")")
+            if head.endswith("(java") and int(rest.split()[2]) == group:
+                return True
+    return False
+
+
+@pytest.mark.parametrize("how", _SIGNALS, ids=attrgetter("name"))
+def test_backfill_to_files_leaves_nothing_of_them(commands: Commands, how: signal.Signals) -> None:
+    out = commands.folder / "made"
+    place = ("--out", str(out), "--bootstrap", commands.bootstrap)
+    status, _, said = commands.ended(how, commands.at_work, "backfill", commands.topology, *place)
+    assert said == f"error: interrupted; nothing of it is in {out}, and the same command begins anew\n"
+    assert status == _INTERRUPTED
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("how", _SIGNALS, ids=attrgetter("name"))
+def test_command_whose_jvm_is_starting_ends_with_a_sentence(commands: Commands, how: signal.Signals) -> None:
+    out = commands.folder / "made"
+    place = ("--out", str(out), "--bootstrap", commands.bootstrap)
+    status, _, said = commands.ended(how, has_jvm, "backfill", commands.topology, *place)
+    assert said == f"error: interrupted; nothing of it is in {out}, and the same command begins anew\n"
+    assert status == _INTERRUPTED
+
+
+@pytest.mark.parametrize("how", _SIGNALS, ids=attrgetter("name"))
+def test_backfill_to_topics_lets_go_of_its_plan(commands: Commands, how: signal.Signals) -> None:
+    more = ("--sinks", "--application-id", commands.id, "--plan", str(commands.plan), "--bootstrap", commands.bootstrap)
+    status, _, said = commands.ended(how, commands.at_work, "backfill", commands.topology, *more)
+    assert said == "error: interrupted; the same command goes on\n"
+    assert status == _INTERRUPTED
+    assert commands.plan.exists()
+    assert not [*commands.folder.glob(".*")], "its lock is gone"
+    assert not read({"kafka.bootstrap.servers": commands.bootstrap, "topics": commands.out})
+
+
+@pytest.mark.parametrize("how", _SIGNALS, ids=attrgetter("name"))
+def test_warm_start_says_how_it_is_taken_back(commands: Commands, how: signal.Signals) -> None:
+    place = ("--plan", str(commands.plan), "--bootstrap", commands.bootstrap)
+    planned = [sys.executable, "-m", "streams_py", "bootstrap", "plan", commands.topology, *place]
+    subprocess.run([*planned, "--application-id", commands.id], cwd=_REPOSITORY, check=True, capture_output=True)
+    status, _, said = commands.ended(how, commands.at_work, "bootstrap", "run", *place)
+    assert said == (
+        f"error: interrupted; {commands.plan} says how far it got: `bootstrap abort` takes it back, then run it again\n"
+    )
+    assert status == _INTERRUPTED
+    assert BootstrapPlan.load(commands.plan).step is Step.RUNNING
+    assert not [*commands.folder.glob(".*")], "its lock is gone"
+
+
+@pytest.mark.parametrize("how", _SIGNALS, ids=attrgetter("name"))
+def test_comparison_writes_nothing(commands: Commands, how: signal.Signals) -> None:
+    report = commands.folder / "report.json"
+    both = [commands.topology] * 2
+    more = ("--report", str(report), "--bootstrap", commands.bootstrap)
+    status, _, said = commands.ended(how, commands.at_work, "diff", *both, *more)
+    assert said == "error: interrupted; nothing is written\n"
+    assert status == _INTERRUPTED
+    assert not report.exists()
+
+
+@pytest.mark.parametrize("how", _SIGNALS, ids=attrgetter("name"))
+def test_telemetry_ends_with_complete_tables(commands: Commands, cluster: Cluster, how: signal.Signals) -> None:
+    cluster.topic(1, name=f"{commands.id}-assignment-events")
+    tables = commands.folder / "tables"
+    producer = Producer({"bootstrap.servers": commands.bootstrap})
+    producer.produce(f"{commands.id}-assignment-events", b"garbage")
+    assert producer.flush(30) == 0
+    status, output, said = commands.ended(
+        how, lambda _: any((tables / "_checkpoint" / "offsets").glob("0")),
+        "telemetry", "run", "--group", commands.id, "--tables", str(tables), "--bootstrap", commands.bootstrap,
+    )  # fmt: skip
+    assert said == ""
+    assert output.splitlines()[-1].startswith("stopped; the tables are complete up to the last look")
+    assert status == 0
+
+
+@pytest.mark.parametrize("how", _SIGNALS, ids=attrgetter("name"))
+def test_backtest_can_be_resumed(commands: Commands, how: signal.Signals) -> None:
+    inputs, out = commands.folder / "in.jsonl", commands.folder / "out"
+    inputs.write_text("\n".join(generate(History(tasks=40, clients=6), 300)), encoding="utf-8")
+    run = ("backtest", "--inputs", str(inputs), "--out", str(out), "--engine", "spark")
+    status, _, said = commands.ended(how, lambda _: (out / "backtest.json").exists(), *run)
+    assert said == "error: interrupted; the same command with --resume goes on\n"
+    assert status == _INTERRUPTED

@@ -25,6 +25,7 @@ class OpenIterators:
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
         self._opened: dict[weakref.ref[Any], int] = {}
+        self._forget = self._opened.pop
         self._now_ns: Callable[[], int] | None = None
         self._on_end: Callable[[int], None] = lambda took_ns: None
 
@@ -43,7 +44,7 @@ class OpenIterators:
             iterator = entries
         else:
             iterator = (entry for entry in entries)
-        self._opened[weakref.ref(iterator, self._opened.pop)] = self._now_ms()
+        self._opened[weakref.ref(iterator, self._forget)] = self._now_ms()
         return iterator
 
     def _until_its_end(self, entries: Iterator[T], now_ns: Callable[[], int]) -> Iterator[Any]:

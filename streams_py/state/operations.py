@@ -62,7 +62,11 @@ class KeyValueOperations(ListsIterators, ABC, Generic[K, V, S]):
 
     def prefix_scan(self, prefix: bytes) -> Iterator[tuple[K, S]]:
         """Entries whose serialized key starts with ``prefix``."""
-        return self._listed(self._with_keys(self.scan(prefix, after_prefix(prefix), reverse=False)))
+        return self._listed(self.under(prefix))
+
+    def under(self, prefix: bytes) -> Iterator[tuple[K, S]]:
+        """As :meth:`prefix_scan`, for operators: they take it at once, so it is not listed as open."""
+        return self._with_keys(self.scan(prefix, after_prefix(prefix), reverse=False))
 
     def _between(self, first: K | None, last: K | None, *, reverse: bool) -> Iterator[tuple[K, S]]:
         low = None if first is None else self.key_bytes(first)

@@ -39,6 +39,7 @@ _METHODS: Final[Mapping[str, str]] = {
     "range": "range",
     "reverse_range": "range",
     "prefix_scan": "prefix-scan",
+    "under": "prefix-scan",
     "fetch": "fetch",
     "fetch_between": "fetch",
     "between": "fetch",

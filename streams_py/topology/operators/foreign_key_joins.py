@@ -214,7 +214,7 @@ class ForeignTableJoin:
         self._serdes = serdes
 
     def bind(self, node: NodeContext) -> Process:
-        scan, forward, failed = node.store(self._store).prefix_scan, node.forward, node.failed
+        scan, forward, failed = node.store(self._store).under, node.forward, node.failed
         encode, decode = self._serdes.foreign_key_encoder(node), self._serdes.primary_key_decoder(node)
 
         def process(key: Any, change: Any, timestamp_ms: int) -> None:

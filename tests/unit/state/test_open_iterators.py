@@ -95,6 +95,8 @@ def test_iterators_of_key_value_stores_are_listed_until_they_end(
     kit.put("b", 7)
     listed(kit.store, clocks, measured=measured)
     check_each(kit.store, KEY_VALUE, clocks, entries=3)
+    found = kit.store.under(b"")  # what operators ask for
+    assert (kit.store.iterators.since_ms(), len(list(found))) == ([], 3)
 
 
 @pytest.mark.parametrize("measured", [False, True], ids=["info", "debug"])

@@ -378,11 +378,13 @@ class TaskState:
     @property
     def awaits_disk(self) -> bool:
         """True while the disk has to catch up before more is restored in bulk."""
-        return self._database is not None and self._database.is_behind
+        database = self._database  # a task that was taken away is closed meanwhile
+        return database is not None and database.is_behind
 
     def flush_restored(self) -> bool:
         """Bring to the disk what was restored in bulk; to be asked again until it is True. Any thread may."""
-        return self._database is None or self._database.settle_aside()
+        database = self._database
+        return database is None or database.settle_aside()
 
     # -- committing --------------------------------------------------------------------------------------------
 

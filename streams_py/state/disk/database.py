@@ -15,7 +15,8 @@ import os
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import takewhile
-from threading import Lock
+from threading import RLock
+from time import sleep
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -36,6 +37,10 @@ _POSITIONS: Final = "*positions"
 _OFFSET = struct.Struct(">q")
 _LOOK_BYTES: Final = 256 << 10
 """So much is loaded between two looks whether the disk takes it."""
+_HELD_HERE: Final = "lock hold by current process"
+"""So RocksDB says that it is still open in this process."""
+_OPEN_TRIES: Final = 50
+_OPEN_PAUSE_S: Final = 0.01
 _TOPICS: Final = b"\1"
 """Keys of positions begin here: what else the family has begins with a zero, as no topic does."""
 _LAYOUT: Final = b"\0layout "
@@ -72,7 +77,7 @@ class TaskDatabase:
         self.is_logged = True
         """Everything in memory is in the write-ahead log too."""
         self._is_closed = False
-        self._closing = Lock()  # a checkpoint keeps the database open, and so does a flush
+        self.closing = RLock()  # a checkpoint keeps the database and its stores open, and so does a flush
         try:
             os.makedirs(self.path, mode=0o750, exist_ok=True)
             found = self._open({"default", _POSITIONS, *stores})
@@ -91,7 +96,15 @@ class TaskDatabase:
         self._options = options = database_options(self.memory, loading=self.is_loading)
         exists = os.path.exists(os.path.join(self.path, "CURRENT"))
         found = set(rocksdict.Rdict.list_cf(self.path, options)) if exists else set()
-        self._database = rocksdict.Rdict(self.path, options, dict.fromkeys(sorted(found.union(wanted)), options))
+        families = dict.fromkeys(sorted(found.union(wanted)), options)
+        for tries_left in reversed(range(_OPEN_TRIES)):
+            try:
+                self._database = rocksdict.Rdict(self.path, options, families)
+                break
+            except Exception as error:
+                if _HELD_HERE not in str(error) or not tries_left:
+                    raise
+            sleep(_OPEN_PAUSE_S)  # a query is within a step of a scan, and lets go of the files after it
         self._positions: Any = self._database.get_column_family(_POSITIONS)
         return found
 
@@ -214,10 +227,18 @@ class TaskDatabase:
         ask."""
         if self.is_logged or self._loaded_bytes < _LOOK_BYTES:
             return False
-        if any(store.is_behind for store in list(self._stores.values())):
+        if not self._has_failed and any(store.is_behind for store in list(self._stores.values())):
             return True
         self._loaded_bytes = 0
         return False
+
+    @property
+    def _has_failed(self) -> bool:
+        """RocksDB's threads could not write. It may have stopped them for good, and tells who writes next why."""
+        try:
+            return bool(self._database.property_int_value("rocksdb.background-errors"))
+        except Exception:  # it is being closed, or opened again
+            return False
 
     def end_loading(self) -> None:
         """Have it open for reading and writing again. For the thread that owns it."""
@@ -226,7 +247,7 @@ class TaskDatabase:
             self._reopen(loading=False)
 
     def _reopen(self, *, loading: bool) -> None:
-        with self._closing:
+        with self.closing:
             if self._is_closed:
                 return
             self._settle()
@@ -252,11 +273,12 @@ class TaskDatabase:
         if self._settling.is_alive():
             return False
         settling, self._settling = self._settling, None
-        return settling.outcome()
+        settling.outcome()
+        return self.is_logged or self._is_closed
 
     def settle(self) -> None:
         """Bring what is not in the log to the disk. Any thread may; :meth:`close` waits for it."""
-        with self._closing:
+        with self.closing:
             if not self._is_closed:
                 self._settle()
 
@@ -277,8 +299,12 @@ class TaskDatabase:
         stores = [store for store in self._stores.values() if not store.layer.is_empty]
         bundles = {store: bundle for store in stores if (bundle := store.bundle()) is not None}
         self._fill(batch, stores, positions, bundles)
-        self._attempt(lambda: self._database.write(batch, options))
-        self.is_logged = logs
+        if logs:
+            self._attempt(lambda: self._database.write(batch))
+        else:
+            with self.closing:  # not while it settles: positions, which are flushed last, would claim this too
+                self._attempt(lambda: self._database.write(batch, options))
+                self.is_logged = False
         for store in stores:
             store.note_committed(bundles[store][1] if store in bundles else None)
 
@@ -363,20 +389,27 @@ class TaskDatabase:
             raise StateError(f"the state store files in {self.path} failed: {error}. {remedy}") from error
 
     def close(self) -> None:
-        """Close everything, open scans included; what waits is dropped. A second call does nothing."""
-        with self._closing:
-            for store in self._stores.values():
-                store.close()
+        """Close everything, open scans included; what waits is dropped. A second call does nothing. An error is raised
+        when everything is closed: closing flushes, and what stays open could not be opened again."""
+        with self.closing:
+            closing = [store.close for store in self._stores.values()]
             if not self._is_closed:
                 self._is_closed = True
-                self._positions.close()
-                self._database.close()
+                closing += [self._positions.close, self._database.close]
+            errors = []
+            for close in closing:
+                try:
+                    close()
+                except Exception as error:
+                    errors.append(error)
+            if errors:
+                raise errors[0]
 
     def checkpoint(self, folder: str) -> tuple[dict[TopicPartition, int], dict[str, str]] | None:
         """Make a copy of the committed state in a new folder of the same file system, mostly of links, and say which
         positions it is at, at least, and in which topics; None when the database is closed. Any thread may;
         :meth:`close` waits for it."""
-        with self._closing:
+        with self.closing:
             if self._is_closed:
                 return None
             positions, topic_ids = self.positions(), self.topic_ids()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Literal
 
 __all__ = ["Settling"]
 
@@ -23,8 +22,7 @@ class Settling(threading.Thread):
         except Exception as error:
             self._error = error
 
-    def outcome(self) -> Literal[True]:
+    def outcome(self) -> None:
         """After its end: raises what has failed."""
         if self._error is not None:
             raise self._error
-        return True

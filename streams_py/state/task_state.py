@@ -32,13 +32,12 @@ from streams_py.state.caching.cache import RecordCache, flush_until_clean
 from streams_py.state.changelog_entries import changelog_entries
 from streams_py.state.changelog_topics import ChangelogTopics
 from streams_py.state.checkpoint import write_checkpoint
-from streams_py.state.custom.own_store import OwnStore, own_store
+from streams_py.state.custom.own_store import OwnStore, as_used, own_store
 from streams_py.state.directory import StateDirectory
 from streams_py.state.key_value import ChangeLog, with_headers
 from streams_py.state.measured_stores import MeasuredStores, Measuring
 from streams_py.state.open import Store, StoreDefaults, changelog_topic, is_persistent, open_store
 from streams_py.state.snapshots.snapshots import Snapshots
-from streams_py.state.store_figures import state_tag
 from streams_py.state.suppression.buffer import SuppressionBuffer
 from streams_py.state.windowed.entries import WindowedEntries
 from streams_py.topology.custom_stores import CustomStateStore, CustomStore
@@ -143,8 +142,9 @@ class TaskState:
 
     def store(self, name: str) -> Store | CustomStateStore:
         """An open store. UnknownStateStoreError, or InvalidStateStoreError while the task's stores are closed."""
-        if (found := self._stores.get(name)) is not None:
-            return found.store if isinstance(found, OwnStore) else found
+        found = self._stores.get(name)
+        if found is not None:
+            return as_used(found)
         if name in self._builders:
             raise StateStoreMigratedError(f"the stores of task {self.task_id} are not open", task_id=self.task_id)
         known = ", ".join(sorted(self._builders)) or "none"
@@ -156,13 +156,7 @@ class TaskState:
 
     def store_figures(self, seconds: float) -> Iterator[tuple[str, str, Mapping[str, float]]]:
         """Kafka's tag, name and figures of each open store; those of use are over so many seconds. Thread-safe."""
-        database = self._database
-        for name, store in list(self._stores.items()):
-            builder = self._builders[name]
-            on_disk = database is not None and is_persistent(builder, self._defaults)
-            figures = dict(database.properties(name)) if database is not None and on_disk else {}
-            figures.update(self._measured.figures_of(name, store, seconds))
-            yield state_tag(builder, persistent=on_disk), name, figures
+        return self._measured.figures(self._stores, self._database, self._defaults, seconds)
 
     def cache_figures(self) -> Iterator[tuple[str, float, Mapping[str, float]]]:
         """Of each cached store that is measured: its name, the bytes in its cache, and Kafka's figures of the share of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from streams_py.errors import ConfigError, StateError, StreamsError
 from streams_py.ports import RawRecord
@@ -12,7 +13,9 @@ from streams_py.state.key_value import ChangeLog
 from streams_py.topology.custom_stores import ChangelogRecord, CustomStateStore, CustomStore
 from streams_py.topology.nodes import RecordContext
 
-__all__ = ["OwnStore", "own_store"]
+__all__ = ["OwnStore", "as_used", "own_store"]
+
+S = TypeVar("S")
 
 
 class OwnStore:
@@ -94,6 +97,11 @@ class OwnStore:
 
     def __repr__(self) -> str:
         return f"<{type(self.store).__name__} {self.name}{'' if self.is_open else ', closed'}>"
+
+
+def as_used(store: S | OwnStore) -> S | CustomStateStore:
+    """An open store as processors and queries use it: what the user made, where that is all there is."""
+    return store.store if isinstance(store, OwnStore) else store
 
 
 def own_store(store: object) -> CustomStore | None:

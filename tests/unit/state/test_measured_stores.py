@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from streams_py.serdes import INT64, STRING
 from streams_py.serdes.windowed import Windowed
 from streams_py.state.custom.lru import lru_map
 from streams_py.state.measured_stores import MeasuredStores, Measuring
-from streams_py.state.open import open_store
+from streams_py.state.open import StoreDefaults, open_store
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import StoreBuilder, StoreKind, WindowRetention, key_value_store
 
@@ -28,8 +29,9 @@ def measured(builder: StoreBuilder, *, uses: bool = False) -> tuple[Any, Measure
     return store, stores
 
 
-def figures(stores: MeasuredStores, store: Any) -> dict[str, float]:
-    return dict(stores.figures_of("s", store, 1))
+def figures(stores: MeasuredStores, store: Any) -> Mapping[str, float]:
+    [(_, _, figures)] = stores.figures({"s": store}, None, StoreDefaults(), 1)
+    return figures
 
 
 def test_stores_in_memory_say_how_much_is_in_them() -> None:

@@ -9,14 +9,18 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Any, Final
 from urllib.parse import urlsplit
 
-__all__ = ["HTTP_PARSER", "is_loopback", "listen", "refused_name"]
+__all__ = ["SERVER_OPTIONS", "is_loopback", "listen", "refused_name"]
 
-HTTP_PARSER: Final = "h11"
-"""For uvicorn, which takes httptools where that is installed: it takes addresses and headers of any length in."""
+SERVER_OPTIONS: Final[Mapping[str, Any]] = MappingProxyType(
+    {"log_config": None, "access_log": False, "ws": "none", "http": "h11"}
+)
+"""Of every service, for uvicorn: it says nothing by itself, and takes no httptools where that is installed, which takes
+addresses and headers of any length in."""
 
 
 def listen(host: str, port: int) -> socket.socket:

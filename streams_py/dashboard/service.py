@@ -11,7 +11,7 @@ import uvicorn
 from streams_py.dashboard.app import Explains, dashboard_app
 from streams_py.dashboard.board import Board
 from streams_py.errors import ConfigError
-from streams_py.http_hosts import HTTP_PARSER, is_loopback, listen
+from streams_py.http_hosts import SERVER_OPTIONS, is_loopback, listen
 
 __all__ = ["DashboardServer"]
 
@@ -35,15 +35,7 @@ class DashboardServer:
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
         app = dashboard_app(board, explains, hosts={host.lower()} if is_loopback(host) else None)
         self._server = uvicorn.Server(
-            uvicorn.Config(
-                app,
-                log_config=None,
-                access_log=False,
-                lifespan="off",
-                ws="none",
-                http=HTTP_PARSER,
-                timeout_graceful_shutdown=_STOP_S,
-            )
+            uvicorn.Config(app, lifespan="off", timeout_graceful_shutdown=_STOP_S, **SERVER_OPTIONS)
         )
         self._thread = threading.Thread(target=self._serve, name=f"dashboard-{self.port}", daemon=True)
 

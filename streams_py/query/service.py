@@ -9,7 +9,7 @@ from typing import Self
 import uvicorn
 
 from streams_py.errors import ConfigError
-from streams_py.http_hosts import HTTP_PARSER, is_loopback, listen
+from streams_py.http_hosts import SERVER_OPTIONS, is_loopback, listen
 from streams_py.query.app import query_app
 from streams_py.query.routing import Router
 from streams_py.runtime.kafka_streams import KafkaStreams
@@ -54,15 +54,7 @@ class QueryService:
         names = {own.host.lower(), host.lower()} if is_loopback(host) else None
         app = query_app(streams, Router(streams, timeout_s=timeout_s), hosts=names)
         self._server = uvicorn.Server(
-            uvicorn.Config(
-                app,
-                log_config=None,
-                access_log=False,
-                lifespan="on",
-                ws="none",
-                http=HTTP_PARSER,
-                timeout_graceful_shutdown=_STOP_S,
-            )
+            uvicorn.Config(app, lifespan="on", timeout_graceful_shutdown=_STOP_S, **SERVER_OPTIONS)
         )
         self._thread = threading.Thread(target=self._serve, name=f"query-service-{self.port}", daemon=True)
 

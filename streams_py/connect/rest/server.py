@@ -9,7 +9,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from streams_py.errors import ConfigError
-from streams_py.http_hosts import HTTP_PARSER, listen
+from streams_py.http_hosts import SERVER_OPTIONS, listen
 
 __all__ = ["LOOPBACK", "RestServer"]
 
@@ -38,15 +38,7 @@ class RestServer:
 
     def start(self, app: Starlette) -> None:
         """Connections are accepted already; they are answered from now on."""
-        config = uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            lifespan="on",
-            ws="none",
-            http=HTTP_PARSER,
-            timeout_graceful_shutdown=_STOP_S,
-        )
+        config = uvicorn.Config(app, lifespan="on", timeout_graceful_shutdown=_STOP_S, **SERVER_OPTIONS)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(
             target=self._server.run, args=([self._socket],), name="connect-rest", daemon=True

@@ -29,6 +29,7 @@ __all__ = [
     "fill",
     "make_topic",
     "measure",
+    "numbered_key",
     "put",
     "wait_for_output",
 ]
@@ -109,6 +110,11 @@ def put(producer: Producer, topic: str, value: bytes, key: bytes, timestamp_ms: 
             return
         except BufferError:
             producer.poll(0.05)
+
+
+def numbered_key(number: int) -> bytes:
+    """A key of which there are up to a hundred million, in the order of their numbers."""
+    return b"key-%08d" % number
 
 
 def end_filling(producer: Producer) -> None:

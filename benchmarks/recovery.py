@@ -27,7 +27,7 @@ from typing import Self
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from benchmarks.cluster import BenchmarkError, end_filling, end_of, make_topic, put
+from benchmarks.cluster import BenchmarkError, end_filling, end_of, make_topic, numbered_key, put
 from benchmarks.table import Goal, Row
 from streams_py.testing.broker import JvmBroker, NoBrokerError
 
@@ -199,7 +199,7 @@ class _Scene:
         """Every key once; waits until all have been counted."""
         producer = _producer(self._bootstrap)
         for number in range(keys):
-            put(producer, _IN, b"v", _key(number))
+            put(producer, _IN, b"v", numbered_key(number))
         end_filling(producer)
         self.wait(f"{keys:,} keys are counted", lambda: end_of(self._watcher, _OUT, range(_PARTITIONS)) >= keys)
 
@@ -250,7 +250,7 @@ class _Feed:
         began, written = time.monotonic(), 0
         while not self._done.wait(0.01):
             while written < (time.monotonic() - began) * _RATE:
-                put(self._producer, _IN, b"v", _key(chosen.randrange(self._keys)))
+                put(self._producer, _IN, b"v", numbered_key(chosen.randrange(self._keys)))
                 written += 1
             self._producer.poll(0)
 
@@ -266,10 +266,6 @@ class _Feed:
 
 def _producer(bootstrap: str) -> Producer:
     return Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "partitioner": "murmur2_random"})
-
-
-def _key(number: int) -> bytes:
-    return b"key-%08d" % number
 
 
 def member(bootstrap: str, guarantee: str, standbys: str, state_dir: str) -> None:

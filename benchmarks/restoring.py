@@ -24,7 +24,7 @@ from statistics import median
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from benchmarks.cluster import BenchmarkError, delete_topics, end_filling, make_topic, put
+from benchmarks.cluster import BenchmarkError, delete_topics, end_filling, make_topic, numbered_key, put
 from benchmarks.jobs import Order
 from benchmarks.peers import JAVA, OURS, Peer, Running, command_of
 from benchmarks.table import Goal, Row
@@ -102,9 +102,9 @@ class _Scene:
                 {"bootstrap.servers": self._bootstrap, "linger.ms": 50, "partitioner": "murmur2_random"}
             )
             for number in numbers:
-                put(producer, f"{application}-counts-changelog", _ONE, _key(number))
+                put(producer, f"{application}-counts-changelog", _ONE, numbered_key(number))
             for number in range(_MARKERS):
-                put(producer, source, b"v", _key(number))
+                put(producer, source, b"v", numbered_key(number))
             end_filling(producer)
             watcher = Consumer(
                 {"bootstrap.servers": self._bootstrap, "group.id": application, "enable.auto.commit": False}
@@ -146,7 +146,3 @@ class _Scene:
             if message.error() is None and message.value() != wanted:
                 raise BenchmarkError(f"{message.key()!r} was counted {message.value()!r} times: it was not restored")
         watcher.unassign()
-
-
-def _key(number: int) -> bytes:
-    return b"key-%08d" % number

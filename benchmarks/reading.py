@@ -70,7 +70,7 @@ def run(rate: int, state_dir: str) -> tuple[float, float, float]:
     from streams_py.runtime.queries.store_view import store_view
     from streams_py.runtime.tasks.task_settings import TaskSettings
     from streams_py.state.directory import StateDirectory
-    from streams_py.state.queries import QueryableStoreType
+    from streams_py.state.queryable import QueryableStoreType
     from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
 
     class Forgetting(MemoryProducer):

@@ -78,9 +78,9 @@ from streams_py.runtime.uncaught import StreamThreadExceptionResponse as StreamT
 from streams_py.serdes.serde import Serde as Serde
 from streams_py.serdes.windowed import Windowed as Windowed
 from streams_py.state.custom.lru import lru_map as lru_map
-from streams_py.state.queries import QueryableStoreType as QueryableStoreType
 from streams_py.state.queries import ReadOnlyKeyValueStore as ReadOnlyKeyValueStore
 from streams_py.state.queries import ReadOnlyVersionedStore as ReadOnlyVersionedStore
+from streams_py.state.queryable import QueryableStoreType as QueryableStoreType
 from streams_py.state.typed_queries import FailureReason as FailureReason
 from streams_py.state.typed_queries import KeyQuery as KeyQuery
 from streams_py.state.typed_queries import MultiVersionedKeyQuery as MultiVersionedKeyQuery

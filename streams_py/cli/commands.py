@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -377,6 +376,8 @@ def check_upgrade(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from importlib import metadata
+
         typer.echo(f"kafka-streams-py {metadata.version('kafka-streams-py')}")
         raise typer.Exit
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from streams_protocol.types import TaskId
-from streams_py.config import StreamsConfig
-from streams_py.leader.explanations import ToldExplanation
-from streams_py.ports import Clock
-from streams_py.runtime.metrics import Measured, ThreadFigures, client_metrics, measure
 from streams_py.runtime.queries.client_queries import ClientQueries
-from streams_py.runtime.restore.progress import RestoreProgress
 from streams_py.runtime.states import ThreadState
-from streams_py.runtime.threads.rebalance_timeline import RebalanceListener
-from streams_py.runtime.threads.thread_metadata import ThreadMetadata, thread_metadata
+
+if TYPE_CHECKING:
+    from streams_py.config import StreamsConfig
+    from streams_py.leader.explanations import ToldExplanation
+    from streams_py.ports import Clock
+    from streams_py.runtime.metrics import Measured, ThreadFigures
+    from streams_py.runtime.restore.progress import RestoreProgress
+    from streams_py.runtime.threads.rebalance_timeline import RebalanceListener
+    from streams_py.runtime.threads.thread_metadata import ThreadMetadata
 
 __all__ = ["ClientFigures"]
 
@@ -25,6 +29,8 @@ class ClientFigures(ClientQueries):
 
     def metadata_for_local_threads(self) -> list[ThreadMetadata]:
         """Name, state and tasks of each stream thread."""
+        from streams_py.runtime.threads.thread_metadata import thread_metadata
+
         return [thread_metadata(thread) for thread in self._current_threads()]
 
     def explain(self, task_id: TaskId | str) -> list[ToldExplanation]:
@@ -45,13 +51,19 @@ class ClientFigures(ClientQueries):
     def metrics(self) -> dict[str, dict[str, float | str]]:
         """Current figures by group (with tags) and name, those of Kafka Streams. For exporters see
         :mod:`streams_py.metrics`."""
+        from streams_py.runtime.metrics import client_metrics
+
         return client_metrics(self._figures(), topology=self._instance.topology_description)
 
     def measure(self) -> list[Measured]:
         """The same, one by one: group, tags, name and value."""
+        from streams_py.runtime.metrics import measure
+
         return list(measure(self._figures()))
 
     def _figures(self) -> ThreadFigures:
+        from streams_py.runtime.metrics import ThreadFigures
+
         return ThreadFigures(
             self._config.application_id,
             self._instance.client_id,
@@ -70,6 +82,8 @@ class ClientFigures(ClientQueries):
 
     def restore_progress(self) -> RestoreProgress:
         """How far the restoration of this instance's active tasks is: records, bytes, rate, time left."""
+        from streams_py.runtime.restore.progress import RestoreProgress
+
         progress = RestoreProgress()
         for thread in self._current_threads():
             if thread.loop is not None and thread.state is not ThreadState.DEAD:

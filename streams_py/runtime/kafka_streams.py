@@ -11,25 +11,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError, IllegalStateError, StreamsError
-from streams_py.ports import Clients, Clock
 from streams_py.runtime.arguments import check_arguments
 from streams_py.runtime.client_figures import ClientFigures
-from streams_py.runtime.client_resources import ClientResources
 from streams_py.runtime.client_state import ClientState, StateListener
 from streams_py.runtime.clock import SystemClock
 from streams_py.runtime.closing import wait_aloud
-from streams_py.runtime.processes.child import this_process
-from streams_py.runtime.restore.listener import RestoreListener, StandbyUpdateListener
 from streams_py.runtime.states import State, ThreadState, is_running
 from streams_py.runtime.stop_signals import stop_signals, wait_or_stop
-from streams_py.runtime.tasks.configured import imported
-from streams_py.runtime.threads.stream_thread import StreamThread
 from streams_py.runtime.uncaught import StreamThreadExceptionResponse, UncaughtHandler, response_to
 from streams_py.topology.topology import Topology
+
+# What a client is made of is loaded when one is made: who only describes the topology of an application, for a test or
+# a tool, imports this class with it.
+if TYPE_CHECKING:
+    from streams_py.config import StreamsConfig
+    from streams_py.ports import Clients, Clock
+    from streams_py.runtime.restore.listener import RestoreListener, StandbyUpdateListener
+    from streams_py.runtime.threads.stream_thread import StreamThread
 
 __all__ = ["KafkaStreams"]
 
@@ -70,6 +71,10 @@ class KafkaStreams(ClientFigures):
         clock: Clock | None = None,
         **settings: Any,
     ) -> None:
+        from streams_py.config import StreamsConfig
+        from streams_py.runtime.client_resources import ClientResources
+        from streams_py.runtime.processes.child import this_process
+
         check_arguments(topology, on_state, on_error, restore_listener, standby_listener)
         self._config = StreamsConfig.of(config, **settings)
         self._child = this_process()
@@ -465,6 +470,8 @@ def _clients_of(config: StreamsConfig) -> Clients:
     """The factory that ``default.client.supplier`` names: a class or callable that takes the configuration."""
     supplier = config.default_client_supplier
     if isinstance(supplier, str):
+        from streams_py.runtime.tasks.configured import imported
+
         supplier = imported(supplier, "default.client.supplier")
     if not callable(supplier):
         raise ConfigError(f"default.client.supplier = {supplier!r} cannot be called", key="default.client.supplier")

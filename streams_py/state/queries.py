@@ -7,7 +7,6 @@ thread and see what is in the record caches, that is, values that are not commit
 from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
-from enum import Enum
 from typing import Any, Generic, TypeAlias, TypeVar, cast, overload
 
 from streams_py.errors import InvalidStateStoreError, StateStoreNotAvailableError
@@ -16,6 +15,7 @@ from streams_py.state.custom.own_store import OwnStore
 from streams_py.state.join_buffer import JoinBuffer
 from streams_py.state.key_value import ExpiringPlainStore, PlainStore
 from streams_py.state.open import AnyKeyValueStore, Store
+from streams_py.state.queryable import QueryableStoreType
 from streams_py.state.suppression.buffer import SuppressionBuffer
 from streams_py.state.versioned import VersionedStore
 from streams_py.state.windowed.entries import WindowedEntries
@@ -31,29 +31,12 @@ from streams_py.state.windowed.queries import (
 from streams_py.topology.custom_stores import CustomStateStore
 from streams_py.topology.versioned_stores import VersionedRecord
 
-__all__ = ["QueryableStoreType", "ReadOnlyKeyValueStore", "ReadOnlyStore", "ReadOnlyVersionedStore", "read_only"]
+__all__ = ["ReadOnlyKeyValueStore", "ReadOnlyStore", "ReadOnlyVersionedStore", "read_only"]
 
 D = TypeVar("D")
 K = TypeVar("K")
 S = TypeVar("S")
 V = TypeVar("V")
-
-
-class QueryableStoreType(Enum):
-    """How a store is to be read."""
-
-    KEY_VALUE = "key-value"
-    """Values; of a timestamped store, without their timestamps."""
-    TIMESTAMPED_KEY_VALUE = "timestamped key-value"
-    """``ValueAndTimestamp`` pairs; only timestamped stores."""
-    WINDOW = "window"
-    """Values by key and window; of a timestamped store, without their timestamps."""
-    TIMESTAMPED_WINDOW = "timestamped window"
-    """``ValueAndTimestamp`` pairs by key and window; only timestamped stores."""
-    SESSION = "session"
-    """Aggregates by key and session."""
-    VERSIONED = "versioned"
-    """Versions by key and time."""
 
 
 ReadOnlyStore: TypeAlias = (

@@ -15,7 +15,8 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from streams_py.errors import InvalidStateStoreError, StateStoreMigratedError, StreamsError
 from streams_py.serdes.windowed import Windowed
-from streams_py.state.queries import QueryableStoreType, ReadOnlyKeyValueStore, ReadOnlyVersionedStore
+from streams_py.state.queries import ReadOnlyKeyValueStore, ReadOnlyVersionedStore
+from streams_py.state.queryable import QueryableStoreType
 from streams_py.state.windowed.queries import ReadOnlySessionStore, ReadOnlyWindowStore
 from streams_py.state.windowed.session_store import SessionStoreOverEntries
 from streams_py.state.windowed.window_store import TimestampedWindowStore

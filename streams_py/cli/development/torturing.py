@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from streams_py.cli.usage import FAILED, NOT_DONE, refuse
 from streams_py.errors import StreamsError
 
 if TYPE_CHECKING:  # a look at --help must not load Kafka clients
+    from rich.console import Console
+
     from streams_py.testing.broker import Broker
     from streams_py.testing.torture import Result
 
@@ -55,6 +54,9 @@ def torture(
 
       streams-py torture --bootstrap localhost:9092 --minutes 30 --rate 3000
     """
+    from rich.console import Console
+    from rich.markup import escape
+
     from streams_py.cli.connecting import connected
     from streams_py.testing.broker import NoBrokerError, find_broker
     from streams_py.testing.broker.login import LoginBroker
@@ -124,6 +126,9 @@ def _run(
     seed: int,
 ) -> Result | None:
     """None when it did not come to an end, which is said."""
+    from rich.markup import escape
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
     from streams_py.errors import BrokerUnavailableError
     from streams_py.testing.broker.login import LoginBroker
     from streams_py.testing.torture import Plan, Torture

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from streams_py.cli.spark.outcome import console, explained
 from streams_py.cli.spark.own_session import own_session
@@ -297,6 +296,8 @@ def _progress() -> Iterator[Callable[[int, int], None]]:
     if not out.is_terminal:
         yield lambda _done, _all: None
         return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=out, transient=True) as bar:
         task = bar.add_task("situations", total=None)

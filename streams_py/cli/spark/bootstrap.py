@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.filesize import decimal
 
 from streams_protocol.types import TopicPartition
 from streams_py.cli.options import BOOTSTRAP
@@ -81,6 +80,8 @@ def plan(
 
     Example: streams-py bootstrap plan app.py:build_topology --application-id word-count -b localhost:9092
     """
+    from rich.filesize import decimal
+
     from streams_py.history.bootstrap import Allowances, check_file_is_free, make_plan
     from streams_py.history.global_tables import check_global_tables
 

@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
-
 from streams_py.cli.spark.outcome import console
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from streams_py.spark.history.progress import HistoryProgress
 
 __all__ = ["ProgressText", "progress"]
@@ -64,6 +63,8 @@ def progress(out: Console | None = None) -> Iterator[Callable[[HistoryProgress],
     if not out.is_terminal:
         yield _Lines(out, text).tell
         return
+    from rich.progress import BarColumn, Progress, TextColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[figures]}"))
     with Progress(*columns, console=out, transient=True) as bar:
         task = bar.add_task("", total=None, figures="")

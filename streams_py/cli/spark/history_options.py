@@ -14,7 +14,6 @@ from streams_py.cli.options import settings_of
 from streams_py.cli.spark.outcome import console
 from streams_py.cli.spark.own_session import own_session
 from streams_py.cli.usage import pairs_of
-from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -105,6 +104,8 @@ def settings_from(
     bootstrap: str | None, application_id: str | None, config: Path | None, default: str | None = None
 ) -> dict[str, Any]:
     """The application's settings. ``default``: its id where nobody says it. ConfigError when two say different ones."""
+    from streams_py.config import StreamsConfig
+
     given = settings_of(bootstrap, config)
     said = given.setdefault("application.id", application_id or default)
     if application_id is not None and said != application_id:
@@ -120,6 +121,7 @@ def settings_from(
 
 def kafka_options(settings: Mapping[str, Any], option: list[str] | None) -> dict[str, str]:
     """The application's cluster for ``streams-kafka``, and what ``--option`` says besides."""
+    from streams_py.config import StreamsConfig
     from streams_py.history.cluster import source_options
 
     config = StreamsConfig.of(dict(settings))
@@ -127,6 +129,7 @@ def kafka_options(settings: Mapping[str, Any], option: list[str] | None) -> dict
 
 
 def connected(settings: Mapping[str, Any]) -> contextlib.closing[HistoryCluster]:
+    from streams_py.config import StreamsConfig
     from streams_py.history.cluster import HistoryCluster
 
     return contextlib.closing(HistoryCluster(StreamsConfig.of(dict(settings))))

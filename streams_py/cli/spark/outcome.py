@@ -9,13 +9,15 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import typer
-from rich.console import Console
 
 from streams_py.cli.usage import FAILED, NOT_DONE
 from streams_py.errors import BrokerUnavailableError, StreamsError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 __all__ = ["console", "explained", "keeping_handlers"]
 
@@ -33,6 +35,8 @@ _OF_PLACES: Final = frozenset(
 
 def console() -> Console:
     """Where results go."""
+    from rich.console import Console
+
     return Console(highlight=False, soft_wrap=True)
 
 
@@ -113,5 +117,7 @@ def _set_handlers(handlers: Mapping[signal.Signals, Any]) -> None:
 
 
 def _end(sentence: str, status: int, error: BaseException) -> NoReturn:
+    from rich.console import Console
+
     Console(stderr=True, soft_wrap=True).print(f"error: {sentence}", style="red", highlight=False, markup=False)
     raise typer.Exit(status) from error

@@ -17,9 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich import box
-from rich.markup import escape
-from rich.table import Table
 
 from streams_py.cli.spark.outcome import console, explained
 from streams_py.cli.spark.own_session import own_session
@@ -29,6 +26,7 @@ from streams_py.quiet import quiet_logs
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
+    from rich.table import Table
 
 __all__ = ["app"]
 
@@ -194,6 +192,8 @@ def placement(tables: _Folder) -> None:
 
     Example: streams-py telemetry placement --tables tables
     """
+    from rich.markup import escape
+
     found = _read(tables)
     shown = _table(f"{found.group}: placement", "client", "active", "waiting", "standby", "warm-up")
     by_client: dict[str, Counter[str]] = {}
@@ -213,6 +213,8 @@ def moves(
 
     Example: streams-py telemetry moves --tables tables --last 20
     """
+    from rich.markup import escape
+
     found = _read(tables)
     rebalances = sorted(found["rebalance"], key=lambda row: row["at"], reverse=True)[:last]
     kinds: dict[str, Counter[str]] = {}
@@ -248,6 +250,10 @@ def _read(tables: str) -> Any:
 
 def _table(title: str, *columns: str) -> Table:
     """Lines of one row each also where 80 columns are all there is; the first column is never cut."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
     made = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0), pad_edge=False)
     for number, name in enumerate(columns):
         made.add_column(name, no_wrap=number == 0, min_width=_LONGEST_WORD if name == "because" else None)

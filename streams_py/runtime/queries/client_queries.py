@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from streams_py.runtime.client_resources import ClientResources
-from streams_py.runtime.client_state import ClientState
-from streams_py.runtime.queries.hosts import KeyQueryMetadata, StoreHosts, StreamsMetadata
-from streams_py.runtime.queries.lags import LagInfo, store_partition_lags
-from streams_py.runtime.queries.state_query import query_store
-from streams_py.runtime.queries.store_view import store_view
-from streams_py.runtime.threads.stream_thread import StreamThread
-from streams_py.serdes import Serde
-from streams_py.state.queries import QueryableStoreType, ReadOnlyKeyValueStore, ReadOnlyStore, ReadOnlyVersionedStore
-from streams_py.state.typed_queries import Position, Query, StateQueryResult
-from streams_py.state.windowed.queries import ReadOnlySessionStore, ReadOnlyWindowStore
-from streams_py.topology.nodes import Partitioner
+from streams_py.state.queryable import QueryableStoreType
+
+if TYPE_CHECKING:
+    from streams_py.runtime.client_resources import ClientResources
+    from streams_py.runtime.client_state import ClientState
+    from streams_py.runtime.queries.hosts import KeyQueryMetadata, StoreHosts, StreamsMetadata
+    from streams_py.runtime.queries.lags import LagInfo
+    from streams_py.runtime.threads.stream_thread import StreamThread
+    from streams_py.serdes import Serde
+    from streams_py.state.queries import ReadOnlyKeyValueStore, ReadOnlyStore, ReadOnlyVersionedStore
+    from streams_py.state.typed_queries import Position, Query, StateQueryResult
+    from streams_py.state.windowed.queries import ReadOnlySessionStore, ReadOnlyWindowStore
+    from streams_py.topology.nodes import Partitioner
 
 __all__ = ["ClientQueries"]
 
@@ -85,6 +86,8 @@ class ClientQueries:
         when nothing of it is here now, and, from a view, StateStoreMigratedError after its tasks have moved: ask for a
         new view.
         """
+        from streams_py.runtime.queries.store_view import store_view
+
         return store_view(
             name,
             lambda: self._state.now,
@@ -113,6 +116,8 @@ class ClientQueries:
         waits for nobody. Raises StreamsNotStartedError, UnknownStateStoreError, InvalidStateStoreError when the client
         does not run, or StateStoreNotAvailableError (``retriable``) for a global store that is being filled.
         """
+        from streams_py.runtime.queries.state_query import query_store
+
         return query_store(
             store,
             query,
@@ -161,6 +166,8 @@ class ClientQueries:
 
         Asks the brokers for the ends; BrokerUnavailableError when none answers. Empty unless the client runs.
         """
+        from streams_py.runtime.queries.lags import store_partition_lags
+
         admin = self._instance.admin
         if admin is None or not self._state.now.is_running_or_rebalancing:
             return {}

@@ -24,7 +24,8 @@ from streams_py.runtime.tasks.task import TaskPhase
 from streams_py.runtime.threads.stream_thread import StreamThread
 from streams_py.runtime.threads.task_table import StreamTask
 from streams_py.state.open import Store
-from streams_py.state.queries import QueryableStoreType, ReadOnlyStore, read_only
+from streams_py.state.queries import ReadOnlyStore, read_only
+from streams_py.state.queryable import QueryableStoreType
 
 __all__ = ["store_view"]
 

@@ -12,7 +12,7 @@ import pytest
 from streams_py import State, Windowed
 from streams_py.query.errors import BadQueryError, OwnerTimeoutError
 from streams_py.query.reading import Query, answer_here
-from streams_py.state.queries import QueryableStoreType
+from streams_py.state.queryable import QueryableStoreType
 
 
 class Sessions:

@@ -10,7 +10,8 @@ import pytest
 
 from streams_py.serdes.windowed import Windowed
 from streams_py.state.open_iterators import OpenIterators
-from streams_py.state.queries import QueryableStoreType, ReadOnlyKeyValueStore
+from streams_py.state.queries import ReadOnlyKeyValueStore
+from streams_py.state.queryable import QueryableStoreType
 from streams_py.state.store_figures import StoreFigures
 from streams_py.state.windowed.queries import ReadOnlySessionStore, ReadOnlyWindowStore
 from streams_py.topology.stores import StoreKind

@@ -30,7 +30,8 @@ from streams_py.errors import ConfigError, StateError
 from streams_py.ports import BEGINNING
 from streams_py.serdes import SerdeDefaults
 from streams_py.state.directory import StateDirectory
-from streams_py.state.queries import QueryableStoreType, read_only
+from streams_py.state.queries import read_only
+from streams_py.state.queryable import QueryableStoreType
 from streams_py.state.task_state import TaskState
 from streams_py.testing import TopologyTestDriver
 from streams_py.topology.missing_serdes import check_serdes

@@ -11,7 +11,8 @@ import pytest
 from streams_py.errors import InvalidStateStoreError
 from streams_py.state.bytes_store import MemoryBytes, after_prefix
 from streams_py.state.open import Store
-from streams_py.state.queries import QueryableStoreType, ReadOnlyKeyValueStore
+from streams_py.state.queries import ReadOnlyKeyValueStore
+from streams_py.state.queryable import QueryableStoreType
 from streams_py.topology.stores import StoreKind, ValueAndTimestamp
 from tests.beside import beside
 from tests.contract.stores.store_kit import SHAPES, Kit, Shape

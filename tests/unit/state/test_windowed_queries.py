@@ -11,7 +11,8 @@ from streams_py.errors import InvalidStateStoreError
 from streams_py.serdes import INT64, STRING, Windowed
 from streams_py.state.caching.cache import RecordCache
 from streams_py.state.open import open_store
-from streams_py.state.queries import QueryableStoreType, read_only
+from streams_py.state.queries import read_only
+from streams_py.state.queryable import QueryableStoreType
 from streams_py.state.windowed.queries import ReadOnlySessionStore, ReadOnlyWindowStore
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import StoreBuilder, ValueAndTimestamp, key_value_store

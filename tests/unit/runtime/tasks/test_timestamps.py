@@ -62,3 +62,20 @@ def test_repartition_keeps_the_time_that_the_extractor_gave() -> None:
     with TopologyTestDriver(builder.build(), config) as driver:
         driver.input_topic("in", key=STRING, value=STRING).send("k", "v", timestamp_ms=5)
         assert driver.output_topic("out", key=STRING, value=STRING).read().timestamp == 105
+
+
+def test_configured_extractor_is_not_asked_for_what_a_foreign_key_join_sends_to_itself() -> None:
+    asked: list[object] = []
+
+    def later(key: object, value: object, time_ms: int, partition_time_ms: int) -> int:
+        asked.append(value)
+        return time_ms + 100
+
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    orders, users = builder.table("orders"), builder.table("users")
+    orders.join(users, lambda order, user: f"{order} {user}", on=lambda _, order: order.lower()).to_stream().to("out")
+    with TopologyTestDriver(builder.build(), {"default.timestamp.extractor": later}) as driver:
+        driver.input_topic("users", key=STRING, value=STRING).send("u", "Uta", timestamp_ms=5)
+        driver.input_topic("orders", key=STRING, value=STRING).send("o", "U", timestamp_ms=7)
+        joined = driver.output_topic("out", key=STRING, value=STRING).read()
+    assert (joined.value, joined.timestamp, asked) == ("U Uta", 107, ["Uta", "U"])

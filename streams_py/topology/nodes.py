@@ -166,7 +166,9 @@ class NodeContext(Protocol):
     def dropped(self, reason: str) -> None:
         """Count the current record as dropped and warn."""
 
-    def schedule(self, interval_ms: int, clock: Punctuation, callback: Callable[[int], None]) -> Cancellable: ...
+    def schedule(
+        self, interval_ms: int, clock: Punctuation, callback: Callable[[int], None], start_ms: int | None
+    ) -> Cancellable: ...
 
     def call_async(self, calls: AsyncCalls) -> Process:
         """A function that lets a coroutine work on each record, and forwards the answer some time later."""

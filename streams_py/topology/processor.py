@@ -175,11 +175,14 @@ class ProcessingContext(Protocol):
     def get_state_store(self, name: str) -> Any:
         """A store this processor is connected to; an error for any other store."""
 
-    def schedule(self, interval_ms: int, clock: Punctuation, callback: Callable[[int], None]) -> Cancellable:
+    def schedule(
+        self, interval_ms: int, clock: Punctuation, callback: Callable[[int], None], *, start_ms: int | None = None
+    ) -> Cancellable:
         """Call ``callback(time_ms)`` every ``interval_ms`` of stream time or of wall-clock time.
 
         Stream time first fires with the next record, wall-clock time after one interval; missed firings are not
-        repeated. ``cancel`` of the result ends it.
+        repeated. With ``start_ms`` it is due at that time and every ``interval_ms`` after, on either clock: on the full
+        hour, for example (KIP-1146). ``cancel`` of the result ends it.
         """
 
     def commit(self) -> None:

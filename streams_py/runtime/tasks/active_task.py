@@ -28,7 +28,7 @@ from streams_py.runtime.tasks.commit_positions import CommitPositions
 from streams_py.runtime.tasks.error_handling.failures import Failures
 from streams_py.runtime.tasks.error_handling.silence import Silence
 from streams_py.runtime.tasks.offset_metadata import UNKNOWN_TIME
-from streams_py.runtime.tasks.punctuation import PunctuationQueue, Schedule
+from streams_py.runtime.tasks.punctuation import PunctuationQueue
 from streams_py.runtime.tasks.record_loop import InputPositions, RecordLoop
 from streams_py.runtime.tasks.sinks import bind_sink
 from streams_py.runtime.tasks.sources import source_readers
@@ -462,10 +462,9 @@ class ActiveTask(Task):
         """Count the record in process as dropped."""
         self._failures.dropped(node, reason)
 
-    def schedule(self, interval_ms: int, clock: Punctuation, callback: Callable[[int], None]) -> Schedule:
-        """Call back periodically. Stream time is due at once, the wall clock after one interval."""
-        first_ms = 0 if clock is Punctuation.STREAM_TIME else self._clock.now_ms() + interval_ms
-        return self._punctuation[clock].schedule(first_ms, interval_ms, callback)
+    def punctuation(self, clock: Punctuation) -> PunctuationQueue:
+        """What is called back by one of the clocks."""
+        return self._punctuation[clock]
 
     def call_async(self, calls: AsyncCalls, node: NodeContext) -> Process:
         """The function of a node that lets coroutines work on its records."""

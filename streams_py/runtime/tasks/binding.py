@@ -20,7 +20,7 @@ from streams_protocol.types import TaskId
 from streams_py.errors import BrokerUnavailableError, IllegalStateError, StreamsError, TopologyError
 from streams_py.runtime.tasks.fusing import Link, fused
 from streams_py.runtime.tasks.measuring import measured, measured_source
-from streams_py.runtime.tasks.punctuation import Schedule
+from streams_py.runtime.tasks.punctuation import PunctuationQueue, Schedule
 from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.serdes import SerdeDefaults
 from streams_py.topology.node_figures import NodeFigures
@@ -64,7 +64,7 @@ class TaskServices(Protocol):
     def node_failed(self, node: str, error: Exception, key: Any, value: Any, timestamp_ms: int) -> None: ...
     def punctuator_failed(self, node: str, error: Exception) -> None: ...
     def node_dropped(self, node: str, reason: str) -> None: ...
-    def schedule(self, interval_ms: int, clock: Punctuation, callback: Callable[[int], None]) -> Schedule: ...
+    def punctuation(self, clock: Punctuation) -> PunctuationQueue: ...
     def call_async(self, calls: AsyncCalls, node: NodeContext) -> Process: ...
     def call_in_batches(self, calls: BatchCalls, node: NodeContext) -> Process: ...
     def request_commit(self) -> None: ...
@@ -171,8 +171,11 @@ class BoundNode:
         """Count the current record as dropped."""
         self._task.node_dropped(self.name, reason)
 
-    def schedule(self, interval_ms: int, clock: Punctuation, callback: Callable[[int], None]) -> Schedule:
-        """Call back periodically; errors of the callback go to the processing handler."""
+    def schedule(
+        self, interval_ms: int, clock: Punctuation, callback: Callable[[int], None], start_ms: int | None
+    ) -> Schedule:
+        """Call back periodically, from ``start_ms`` on; None: stream time is due at once, the wall clock after one
+        interval. Errors of the callback go to the processing handler."""
         task, name = self._task, self.name
 
         def guarded(now_ms: int) -> None:
@@ -181,7 +184,11 @@ class BoundNode:
             except Exception as error:
                 task.punctuator_failed(name, error)
 
-        return task.schedule(interval_ms, clock, guarded)
+        queue, is_stream = task.punctuation(clock), clock is Punctuation.STREAM_TIME
+        now_ms = self.record.stream_time_ms if is_stream else task.now_ms()
+        if start_ms is not None:
+            return queue.schedule(start_ms, interval_ms, guarded, after_ms=now_ms)
+        return queue.schedule(0 if is_stream else now_ms + interval_ms, interval_ms, guarded)
 
     def call_async(self, calls: AsyncCalls) -> Process:
         """Let coroutines work on the records of this node."""

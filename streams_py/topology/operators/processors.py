@@ -211,8 +211,10 @@ class BoundContext:
     def get_state_store(self, name: str) -> Any:
         return self._node.store(name)
 
-    def schedule(self, interval_ms: int, clock: Punctuation, callback: Callable[[int], None]) -> Cancellable:
-        return self._node.schedule(interval_ms, clock, callback)
+    def schedule(
+        self, interval_ms: int, clock: Punctuation, callback: Callable[[int], None], *, start_ms: int | None = None
+    ) -> Cancellable:
+        return self._node.schedule(interval_ms, clock, callback, start_ms)
 
     def commit(self) -> None:
         self._node.request_commit()

@@ -112,7 +112,9 @@ class FakeNode:
     def dropped(self, reason: str) -> None:
         self.task.dropped.append((self.name, reason))
 
-    def schedule(self, interval_ms: int, clock: Punctuation, callback: Callable[[int], None]) -> Any:
+    def schedule(
+        self, interval_ms: int, clock: Punctuation, callback: Callable[[int], None], start_ms: int | None
+    ) -> Any:
         self.task.schedules.append((interval_ms, clock, callback))
         return self
 

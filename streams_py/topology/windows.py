@@ -132,7 +132,7 @@ class SessionWindows:
     @located
     def of(cls, gap: Duration, *, grace: Duration = 0) -> SessionWindows:
         """Sessions that end after ``gap`` of inactivity. TopologyError for bad durations."""
-        return cls(duration_ms(gap, "gap of SessionWindows", least_ms=1), duration_ms(grace, "grace of SessionWindows"))
+        return cls(duration_ms(gap, "gap of SessionWindows"), duration_ms(grace, "grace of SessionWindows"))
 
     @property
     def retention_ms(self) -> int:

@@ -132,8 +132,8 @@ class DuplicatesWindowStore(WindowStoreOverEntries[K, V, V]):
         self._sequence = 0
         self._recent = recent
 
-    def put(self, key: K, value: V | None, start: int) -> None:
-        """Add a value at a time."""
+    def put(self, key: K, value: V | None, start: int) -> bool:
+        """Add a value at a time; False when it is expired already, and not kept."""
         self.check_open()
         self._sequence = sequence = (self._sequence + 1) & _SEQUENCE_MASK
         key_bytes = self.key_bytes(key)
@@ -144,10 +144,13 @@ class DuplicatesWindowStore(WindowStoreOverEntries[K, V, V]):
         aging = self._aging
         if data is None:
             aging.observe(start)
-            return
+            return True
         self._direct.write_data(self._place(key_bytes, start, suffix), data)
-        if self._recent is not None and start > aging.cutoff_ms:
+        if start <= aging.cutoff_ms:
+            return False
+        if self._recent is not None:
             self._recent.add(start // self._segment_ms, key_bytes, start, sequence, data)
+        return True
 
     def between(self, key: K, first: int, last: int, *, reverse: bool = False) -> Iterator[tuple[int, V]]:
         """(time, value) of a key from ``first`` to ``last``, in the order of time and coming unless ``reverse``."""

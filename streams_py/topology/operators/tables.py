@@ -71,12 +71,12 @@ class TableOperator(ABC):
 
     def past_reader(self, node: NodeContext) -> PastRowReader:
         """Reads rows as they were; only for a table with a history."""
-        return VersionedTable(node.store(self.store_name)).get_as_of
+        return VersionedTable(node.store(self.store_name), node.dropped).get_as_of
 
     def own_store(self, node: NodeContext) -> Any:
         """Its store, as a timestamped one."""
         store = node.store(self.store_name)
-        return store if self.store_history_ms is None else VersionedTable(store)
+        return store if self.store_history_ms is None else VersionedTable(store, node.dropped)
 
     def enable_old_values(self, *, force: bool) -> bool:
         """Fill in old values from now on; False when that would need a store that ``force`` does not allow to add."""

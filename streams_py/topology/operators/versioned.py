@@ -7,7 +7,7 @@ than the history is neither stored nor sent on. Answers to Kafka Streams' ``KeyV
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from streams_py.topology.nodes import Change, LateChange, Process
 from streams_py.topology.stores import Updater
@@ -15,14 +15,17 @@ from streams_py.topology.versioned_stores import NOT_PUT, VALID_TO_UNDEFINED, Ve
 
 __all__ = ["VersionedTable"]
 
+_TOO_OLD: Final = "older than the history of the table"
+
 
 class VersionedTable:
     """Takes the calls of a timestamped store. Like a cached one it forwards itself, because it knows what is late."""
 
     is_cached = True
 
-    def __init__(self, store: VersionedKeyValueStore[Any, Any]) -> None:
+    def __init__(self, store: VersionedKeyValueStore[Any, Any], dropped: Callable[[str], None]) -> None:
         self._store = store
+        self._dropped = dropped
         self._sends_old_values = False
         self._forward: Process = _to_nobody
 
@@ -77,9 +80,11 @@ class VersionedTable:
 
     def _put(self, key: Any, new: Any, old: Any, timestamp_ms: int) -> None:
         valid_to = self._store.put(key, new, timestamp_ms)
-        if valid_to != NOT_PUT:
-            kind = Change if valid_to == VALID_TO_UNDEFINED else LateChange
-            self._forward(key, kind(new, old), timestamp_ms)
+        if valid_to == NOT_PUT:
+            self._dropped(_TOO_OLD)
+            return
+        kind = Change if valid_to == VALID_TO_UNDEFINED else LateChange
+        self._forward(key, kind(new, old), timestamp_ms)
 
 
 def _to_nobody(key: Any, change: Any, timestamp_ms: int) -> None:

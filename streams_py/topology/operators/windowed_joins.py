@@ -19,6 +19,7 @@ from streams_py.topology.windows import JoinWindows
 __all__ = ["JoinWindowKeeper", "SelfJoin", "SharedJoinTime", "StreamJoin"]
 
 _NO_JOIN: Final = "null key or value in a join"
+_TOO_OLD: Final = "older than the records that a join keeps"
 _NOTHING_PENDING: Final = 2**63 - 1
 
 
@@ -37,7 +38,8 @@ class JoinWindowKeeper:
                 return
             context.timestamp = timestamp_ms
             try:
-                put(key, value, timestamp_ms)
+                if put(key, value, timestamp_ms) is False:
+                    node.dropped(_TOO_OLD)
             except Exception as error:
                 failed(error, key, value, timestamp_ms)
 

@@ -55,7 +55,7 @@ def run(
         (lambda: TimeWindows.of(True), "must be milliseconds"),
         (lambda: SlidingWindows.of(-1), "difference of SlidingWindows is -1 ms"),
         (lambda: SlidingWindows.of(1, grace=-1), "grace of SlidingWindows is -1 ms"),
-        (lambda: SessionWindows.of(0), "gap of SessionWindows is 0 ms"),
+        (lambda: SessionWindows.of(-1), "gap of SessionWindows is -1 ms"),
         (lambda: SessionWindows.of(1, grace=timedelta(microseconds=-1)), "grace of SessionWindows"),
         (lambda: Suppressed.until_time_limit(-1), "time limit of suppress is -1 ms"),
         (lambda: Suppressed.until_window_closes(max_records=-1), "max_records of suppress is -1"),
@@ -360,3 +360,15 @@ def test_final_results_that_are_sent_on_are_counted_with_debug_only(windows: Any
         "window-aggregate-final-emit-latency-max": 0,
     }
     assert emits(final, "counts", "INFO") == {}
+
+
+def test_sessions_without_a_gap_are_of_records_of_one_time() -> None:
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    counts = builder.stream("in").group_by_key().windowed_by(SessionWindows.of(0, grace=10)).count()
+    counts.to_stream(lambda session, _: f"{session.start}-{session.end}").to("out", value=INT64)
+    with TopologyTestDriver(builder.build()) as driver:
+        given = driver.input_topic("in", key=STRING, value=STRING)
+        for timestamp_ms in (5, 6, 5, 7):
+            given.send("k", "v", timestamp_ms=timestamp_ms)
+        pairs = driver.output_topic("out", key=STRING, value=INT64).read_pairs()
+    assert pairs == [("5-5", 1), ("6-6", 1), ("5-5", 2), ("7-7", 1)]

@@ -178,9 +178,14 @@ class Rebalance:
         """True when the group has been asked, and this member has no active task any more. Thread-safe."""
         return self._member.is_drained
 
-    def close(self) -> None:
-        """The stream thread is ending: callbacks return at once from now on."""
-        self._closed = True
+    @contextlib.contextmanager
+    def ending(self) -> Iterator[None]:
+        """The stream thread is ending: callbacks return at once from now on. Within, while it commits for the last
+        time, this member does not join again: others would be given what it has not given up, and a broker that is
+        asked to commit looks who does it, not for what."""
+        with self._joining:
+            self._closed = True
+            yield
 
     # -- MembershipListener: called by the membership's polling thread -----------------------------------------
 
@@ -190,6 +195,8 @@ class Rebalance:
         self._in_progress = True
         if held:
             self._joining.release()
+        elif self._closed:
+            raise BrokerUnavailableError("the stream thread is ending, and its last commit is still under way")
         self._rebalance_log.begins(self._clock.monotonic_ms())
         self._times.begins()
         self._leader_executor.failure = None

@@ -355,10 +355,10 @@ class StreamLoop:
     def close(self, *, clean: bool) -> None:
         """Close everything; ``clean``: commit first."""
         parts = self.parts
-        parts.rebalance.close()
-        self._inbox.close()
-        parts.updater.close(timeout_ms=min(_UPDATER_CLOSE_MS, max(500, self._time_left_ms())))
-        clean = clean and self._final_commit()
+        with parts.rebalance.ending():
+            self._inbox.close()
+            parts.updater.close(timeout_ms=min(_UPDATER_CLOSE_MS, max(500, self._time_left_ms())))
+            clean = clean and self._final_commit()
         for error in parts.table.close_all(clean=clean):
             _log.warning("%s: %s", self._name, error)
         self._quietly("task directories", parts.release_locks)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
 
+from streams_py.errors import BrokerUnavailableError
 from tests.unit.runtime.world import Steps, World, counting, task, tp
 
 BOTH = {task("0_0"): [tp("in-0")], task("0_1"): [tp("in-1")]}
@@ -119,6 +121,32 @@ def test_last_commit_has_the_generation_that_is_being_formed_when_a_rebalance_do
     assert world.clock.monotonic_ms() - began_ms <= TIMEOUT_MS // 5
     assert transactions(world) == [(1, steps.membership.generation + 1)]
     assert world.committed[tp("in-0")].offset == 1
+
+
+@pytest.mark.parametrize("how", ["lost", "revoked"])
+def test_last_commit_is_not_one_of_a_member_that_has_joined_again_without_its_tasks(
+    world: World, tmp_path: Path, how: str
+) -> None:
+    """A broker would take it: it looks who commits, not for what. The new owner has begun with the same records."""
+    steps = steps_of(world, tmp_path, max_poll_interval_ms="1")
+    steps.run(BOTH)
+    world.write("in", b"x")
+    steps.turn()
+    joined_again = []
+
+    def joins_again(step: str) -> None:
+        if step == "commit":
+            if how == "lost":
+                steps.membership.lose()
+            else:
+                steps.membership.revoke([tp("in-0")])
+            with contextlib.suppress(BrokerUnavailableError):
+                joined_again.append(steps.membership.join())
+
+    steps.producer.at = joins_again  # type: ignore[attr-defined]  # transactional ones have it
+    steps.close()
+    assert len(transactions(world)) == 1
+    assert joined_again == []
 
 
 def test_member_that_may_be_none_commits_nothing_in_a_rebalance(world: World, tmp_path: Path) -> None:

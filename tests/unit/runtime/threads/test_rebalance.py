@@ -9,7 +9,13 @@ import pytest
 
 from streams_protocol import NO_FOLLOW_UP, AssignmentInfo, decode_subscription_info, encode_assignment_info
 from streams_protocol.types import HostInfo, ProcessId, TaskId, TopicPartition
-from streams_py.errors import MissingSourceTopicError, StreamsError, TaskAssignmentError, TaskMigratedError
+from streams_py.errors import (
+    BrokerUnavailableError,
+    MissingSourceTopicError,
+    StreamsError,
+    TaskAssignmentError,
+    TaskMigratedError,
+)
 from streams_py.member.assignment import HostView, Tasks
 from streams_py.member.events import Progress
 from streams_py.member.member import Member
@@ -260,7 +266,8 @@ def test_hosts_are_those_of_the_last_usable_assignment(seam: Seam) -> None:
 
 def test_callbacks_return_at_once_when_the_thread_is_ending() -> None:
     seam = Seam(Inbox[TaskSide]())  # which nobody serves
-    seam.rebalance.close()
+    with seam.rebalance.ending():
+        pass
     assert decode_subscription_info(seam.rebalance.subscription_user_data(frozenset())).task_offset_sums == {}
     assert seam.rebalance.on_revoked((IN0,)) == {}
     seam.rebalance.on_revoked_committed(None)
@@ -268,6 +275,16 @@ def test_callbacks_return_at_once_when_the_thread_is_ending() -> None:
     seam.assignment(IN0)
     seam.rebalance.on_assigned((IN0,))
     assert seam.thread.calls == []
+
+
+def test_member_gives_up_what_it_owns_but_does_not_join_again_while_its_thread_commits_for_the_last_time() -> None:
+    """Others would be given what was revoked, and the commit would count none the less."""
+    seam = Seam(Inbox[TaskSide]())
+    with seam.rebalance.ending():
+        assert seam.rebalance.on_revoked((IN0,)) == {}
+        with pytest.raises(BrokerUnavailableError, match="last commit is still under way"):
+            seam.rebalance.subscription_user_data(frozenset())
+    assert seam.rebalance.subscription_user_data(frozenset())
 
 
 def test_callbacks_return_when_the_inbox_was_closed_under_them() -> None:

@@ -274,8 +274,8 @@ class TaskState:
 
     def attach(self, record: RecordContext, changelog_writer: Callable[[str, int], ChangeLog] | None) -> None:
         """From now on stores log with this context through these writers; None: nobody writes (standby)."""
-        if self._database is not None and changelog_writer is not None:
-            self._database.end_loading()
+        if self._database is not None:
+            self._database.end_loading()  # also for a copy, which is read
         self._topics.change_writer()
         self._measured.attach(record)
         for name, store in self._stores.items():

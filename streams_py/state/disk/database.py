@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import takewhile
 from threading import RLock
 from time import sleep
@@ -76,13 +77,16 @@ class TaskDatabase:
         """The batch that is being filled by :meth:`restore`."""
         self.is_logged = True
         """Everything in memory is in the write-ahead log too."""
-        self._is_closed = False
+        self._is_closed = True
         self.closing = RLock()  # a checkpoint keeps the database and its stores open, and so does a flush
         try:
             os.makedirs(self.path, mode=0o750, exist_ok=True)
             found = self._open({"default", _POSITIONS, *stores})
+            self._is_closed = False
             self._unbundle()
         except Exception as error:
+            with suppress(Exception):  # of the two, the first error says more
+                self.close()
             remedy = remedy_for(error) or (
                 f"If another process uses this state.dir, give this one its own; if files are damaged, delete "
                 f"{task_directory} and the state is restored from the changelog topics"
@@ -357,10 +361,13 @@ class TaskDatabase:
     def _unbundle(self) -> None:
         """Write out the bundles that an earlier owner of the files has left."""
         batch = rocksdict.WriteBatch(raw_mode=True)
-        for key, bundle in self._beginning_with(BUNDLE):  # in the order of their numbers
-            batch.set_default_column_family(self.handle(name_of(key)))
-            put_or_delete(batch, unpacked(bundle).items())
-            batch.delete(key, self.handle(_POSITIONS))
+        try:
+            for key, bundle in self._beginning_with(BUNDLE):  # in the order of their numbers
+                batch.set_default_column_family(self.handle(name_of(key)))
+                put_or_delete(batch, unpacked(bundle).items())
+                batch.delete(key, self.handle(_POSITIONS))
+        finally:  # who keeps an error keeps the batch, whose handle would keep the files open
+            batch.set_default_column_family(None)
         if not batch.is_empty():
             self._database.write(batch)
 

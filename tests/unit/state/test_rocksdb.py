@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import random
 import shutil
@@ -61,30 +60,6 @@ def test_positions_are_written_with_the_data(tmp_path: Path) -> None:
     database.forget([TopicPartition("b", 0)])
     assert database.positions() == {TopicPartition("a-changelog", 3): 7}
     database.close()
-
-
-def test_files_can_be_opened_again_while_somebody_keeps_the_error_of_a_commit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    database = TaskDatabase(str(tmp_path), ["a"])
-    database.store("a").write(b"k", b"v")
-    attempt = TaskDatabase._attempt
-
-    def fails(self: TaskDatabase, action: Callable[[], Any]) -> Any:
-        def write() -> None:
-            action()
-            raise OSError(errno.ENOSPC, "no space left on device")
-
-        return attempt(self, write)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TaskDatabase, "_attempt", fails)
-        with pytest.raises(StateError) as kept:
-            database.commit({TopicPartition("log", 0): 1})
-    database.close()
-    again = TaskDatabase(str(tmp_path), ["a"])  # a thread that replaces the failed one
-    again.close()
-    assert kept.value.__traceback__ is not None
 
 
 def test_a_store_may_come_and_go_with_the_topology(tmp_path: Path) -> None:

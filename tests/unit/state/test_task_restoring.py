@@ -15,6 +15,7 @@ from streams_py.state.directory import StateDirectory
 from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.task_state import TaskState
 from streams_py.testing.memory_clients import MemoryRecord
+from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import StoreBuilder, StoreKind
 
 TASK = TaskId(0, 3)
@@ -71,6 +72,25 @@ def test_checkpoint_claims_what_was_restored_in_bulk_only_when_it_is_on_the_disk
     again = opened(directory)
     assert again.restore_position(DISK) == 6
     again.close()
+
+
+def test_task_that_becomes_a_copy_while_it_is_restored_is_open_for_reading(
+    directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each read would have to sort what lies in memory, until the next record comes."""
+    monkeypatch.setattr(task_state, "_LOGGED_RECORDS", 3)
+    state = opened(directory)
+    for first in (0, 3, 6):
+        state.restore(
+            DISK, [record(first + number, key) for number, key in enumerate((b"c", b"b", b"a"))], in_bulk=True
+        )
+    assert state._database is not None
+    assert state._database.is_loading
+    state.attach(RecordContext(), None)
+    assert not state._database.is_loading
+    assert [key for key, _ in state.store("disk").all()] == ["a", "b", "c"]
+    state.restore(DISK, [record(9, b"d")])
+    state.close()
 
 
 def test_task_may_be_closed_while_somebody_asks_whether_it_awaits_the_disk(

@@ -48,6 +48,8 @@ _log = logging.getLogger("streams_py")
 
 _RECORDS_MAX = 1_000
 _FLUSH_STEP_MS = 1_000
+_DISK_PAUSE_MS = 2
+"""Pause for a disk that has to catch up with what is restored in bulk."""
 _STOP_MS = 5_000
 """How long a close waits for the thread to end."""
 _IDENTITY_MS = 300_000
@@ -260,7 +262,9 @@ class GlobalThread:
 
     def _fill(self, consumer: RecordConsumer, task: ActiveTask, ends: Mapping[TopicPartition, int]) -> None:
         tables = {p: end for p, end in ends.items() if p.topic in self._nodes.table_topics}
-        self._read_to(consumer, tables, self.stores.restore, task)
+        self._read_to(consumer, tables, self._restore, task)
+        while not self.stores.flush_restored() and not self._stopping.is_set():
+            self._clock.sleep_ms(_DISK_PAUSE_MS)
         task.complete_restoration({})
         others = {p: end for p, end in ends.items() if p.topic not in self._nodes.table_topics}
 
@@ -272,6 +276,11 @@ class GlobalThread:
                 _process_all(task)
 
         self._read_to(consumer, others, process, task)
+
+    def _restore(self, partition: TopicPartition, records: Sequence[RawRecord]) -> None:
+        while self.stores.awaits_disk and not self._stopping.is_set():
+            self._clock.sleep_ms(_DISK_PAUSE_MS)
+        self.stores.restore(partition, records, in_bulk=True)
 
     def _read_to(
         self,
@@ -287,6 +296,7 @@ class GlobalThread:
         self.stores.note_positions({p: max(starts[p], 0) for p in ends.keys() - open_ends.keys()})
         consumer.assign({partition: starts[partition] for partition in open_ends})
         held_up_ms: dict[TopicPartition, int] = {}
+        reached: dict[TopicPartition, int] = {}
         while open_ends and not self._stopping.is_set():
             for partition, records in by_partition(consumer.poll(_RECORDS_MAX, self._poll_ms)).items():
                 apply(partition, records)
@@ -311,7 +321,8 @@ class GlobalThread:
                         end,
                     )
                 del open_ends[partition]
-                self.stores.note_positions({partition: position})
+                reached[partition] = position
+        self.stores.note_positions(reached)  # once: what was restored in bulk is brought to the disk for it
         consumer.assign({})
 
     def _is_acknowledged(self, task: ActiveTask) -> bool:

@@ -1,0 +1,153 @@
+"""Global tables are restored in bulk: what a killed process leaves, and that nothing is lost at the end."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streams_protocol.types import TopicPartition
+from streams_py.ports import BEGINNING
+from streams_py.serdes import INT64, STRING
+from streams_py.state import global_stores
+from streams_py.state.checkpoint import read_checkpoint
+from streams_py.state.directory import StateDirectory
+from streams_py.state.global_stores import GlobalStores
+from streams_py.state.open import StoreDefaults
+from streams_py.testing.memory_clients import MemoryRecord
+from streams_py.topology.nodes import RecordContext
+from streams_py.topology.physical.assembly import GlobalStore
+from streams_py.topology.stores import StoreBuilder, StoreKind
+
+PARTITIONS = [TopicPartition("g", 0), TopicPartition("g", 1)]
+KEYS = 997
+
+
+def opened(folder: Path | str) -> tuple[GlobalStores, StateDirectory]:
+    """Two tables of one topic."""
+    directory = StateDirectory(str(folder), "app")
+    directory.open()
+    builders = [
+        StoreBuilder(name, StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64, persistent=True, logging=False)
+        for name in "st"
+    ]
+    stores = GlobalStores(
+        {builder.name: (GlobalStore("source", "processor", builder, is_table=True), "g") for builder in builders},
+        application_id="app",
+        directory=directory,
+        defaults=StoreDefaults(),
+    )
+    stores.open()
+    return stores, directory
+
+
+def record(partition: TopicPartition, number: int) -> MemoryRecord:
+    key = f"{partition.partition} {number * 577 % KEYS}".encode()
+    return MemoryRecord(*partition, number, key, number.to_bytes(8, "big"), timestamp_ms=1)
+
+
+def restore(stores: GlobalStores, partition: TopicPartition, count: int) -> None:
+    first = max(0, stores.restore_position(partition))
+    stores.restore(partition, [record(partition, number) for number in range(first, first + count)], in_bulk=True)
+
+
+def fold(end: int) -> dict[str, int]:
+    """What both partitions have in the first ``end`` records of each."""
+    keys = [(f"{partition.partition} {n * 577 % KEYS}", n) for partition in PARTITIONS for n in range(end)]
+    return dict(keys)
+
+
+@pytest.fixture
+def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GlobalStores]:
+    monkeypatch.setattr(global_stores, "_LOGGED_RECORDS", 10)
+    found, directory = opened(tmp_path)
+    yield found
+    found.close()
+    directory.close()
+
+
+def test_positions_of_what_is_restored_in_bulk_are_noted_with_it(stores: GlobalStores, tmp_path: Path) -> None:
+    for _ in range(3):
+        for partition in PARTITIONS:
+            restore(stores, partition, 20)
+            stores.note_positions({partition: stores.restore_position(partition)})
+    database = stores._database
+    assert database is not None
+    assert database.is_loading
+    assert not database.is_logged
+    stores.checkpoint(enforce=True)
+    assert read_checkpoint(str(tmp_path / "app" / "global")) == {}
+    while not stores.flush_restored():
+        time.sleep(0.001)
+    stores.attach(RecordContext(), None)
+    assert not database.is_loading
+    assert database.positions() == dict.fromkeys(PARTITIONS, 60)
+    stores.checkpoint(enforce=True)
+    assert read_checkpoint(str(tmp_path / "app" / "global")) == dict.fromkeys(PARTITIONS, 60)
+    for name in "st":
+        assert {key: stored.value for key, stored in stores._stores[name].all()} == fold(60)
+
+
+def test_position_that_moved_without_records_is_noted_after_what_was_restored_in_bulk(stores: GlobalStores) -> None:
+    for _ in range(3):
+        restore(stores, PARTITIONS[0], 20)
+    stores.note_positions({PARTITIONS[0]: 62})  # past the marker of a transaction
+    assert stores._database is not None
+    assert stores._database.is_logged
+    assert stores._database.positions() == {PARTITIONS[0]: 62}
+    assert stores.restore_position(PARTITIONS[1]) == BEGINNING
+
+
+FILLER = f"""
+import random, sys
+sys.path.insert(0, {str(Path(__file__).parents[3])!r})
+from streams_py.state import global_stores
+from streams_py.state.disk import options
+from tests.unit.state.test_global_restoring import PARTITIONS, opened, restore
+
+global_stores._LOGGED_RECORDS = 1_000  # what comes after them is on the disk when RocksDB flushes
+options._WRITE_BUFFER_BYTES = 128 << 10
+stores, _ = opened(sys.argv[1])
+draw = random.Random(int(sys.argv[2]))
+print("ready", flush=True)
+while True:
+    for partition in PARTITIONS:
+        restore(stores, partition, draw.choice((1, 10, 500)))
+"""
+
+
+def test_killed_process_leaves_what_its_topic_has_up_to_its_positions(tmp_path: Path) -> None:
+    draw = random.Random(11)
+    reached = [0, 0]
+    for run in range(5):
+        filler = subprocess.Popen(
+            [sys.executable, "-c", FILLER, str(tmp_path), str(run)], stdout=subprocess.PIPE, text=True
+        )
+        assert filler.stdout is not None
+        assert filler.stdout.readline() == "ready\n"
+        try:
+            filler.wait(draw.uniform(0.05, 0.6))
+        except subprocess.TimeoutExpired:
+            filler.send_signal(signal.SIGKILL)
+        assert filler.wait() == -signal.SIGKILL
+        filler.stdout.close()
+        stores, directory = opened(tmp_path)
+        positions = [max(0, stores.restore_position(partition)) for partition in PARTITIONS]
+        expected = {
+            f"{at.partition} {n * 577 % KEYS}": n
+            for at, end in zip(PARTITIONS, positions, strict=True)
+            for n in range(max(0, end - KEYS), end)
+        }
+        for name in "st":
+            assert {key: stored.value for key, stored in stores._stores[name].all()} == expected
+        stores.close()
+        directory.close()
+        assert all(now >= before for now, before in zip(positions, reached, strict=True))
+        reached = positions
+    assert min(reached) > 0

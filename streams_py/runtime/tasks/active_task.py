@@ -52,8 +52,7 @@ __all__ = ["ActiveTask"]
 class ActiveTask(Task):
     """One active task. Belongs to one stream thread, which makes all calls. ``inputs`` is the consumer that delivers
     the input partitions (only ``position`` and ``lag`` are asked of it); every processor may read ``global_stores``;
-    ``background`` is where asynchronous calls run: a task whose nodes make none needs none.
-    """
+    ``background`` is where asynchronous calls run: a task whose nodes make none needs none."""
 
     is_active: ClassVar[bool] = True
 
@@ -212,8 +211,7 @@ class ActiveTask(Task):
 
         0 when there are none, when the task waits for a partition without records, or when as many as may be are under
         way in asynchronous calls, whose answers are sent on first and count as well. A broker that does not answer
-        makes the same record be tried again by the next call; TimeoutExceededError after ``task.timeout.ms`` of that.
-        """
+        makes the same record be tried again by the next call; TimeoutExceededError after ``task.timeout.ms``."""
         if self._phase is not TaskPhase.RUNNING or self._silence.is_pause():
             return 0
         loop = self._loop
@@ -257,8 +255,7 @@ class ActiveTask(Task):
     def await_answers(self, within_ms: int | None = None) -> int:
         """Wait for asynchronous calls, send their answers on, and so on until nothing is under way; how many answers.
         Only where nothing else can go on meanwhile: in tests, and when the task is taken away. ``within_ms``: what has
-        not ended by then is left as it is. Caches are flushed too if it is given.
-        """
+        not ended by then is left as it is. Caches are flushed too if it is given."""
         calls = self._calls
         if calls is None or self._phase is not TaskPhase.RUNNING:
             return 0
@@ -416,12 +413,17 @@ class ActiveTask(Task):
             self._calls.note_committed()
         if self._phase is TaskPhase.CREATED or self._phase is TaskPhase.CLOSED:
             return
-        own = self.stores.changelog_partitions
-        progress = {partition: acked[partition] for partition in own if partition in acked}
+        progress = {partition: acked[partition] for partition in self.stores.changelog_partitions & acked.keys()}
         progress |= self.positions.source_progress(self.stores.source_changelogs, under_way=self.has_calls)
         self.stores.update_offsets(progress)
         self.stores.commit(self.positions.committed)
         self.stores.checkpoint(enforce=enforce_checkpoint)
+
+    def write_uncommitted(self, acked: Mapping[TopicPartition, int]) -> None:
+        """What the stores hold in memory goes to the disk, though its input is not committed; valid after a flush."""
+        logs = self.stores.changelog_partitions - self.stores.source_changelogs  # the group has committed the others
+        self.stores.update_offsets({partition: acked[partition] for partition in logs & acked.keys()})
+        self.stores.commit({})
 
     def committed_positions(self) -> Mapping[TopicPartition, int]:
         """Offsets of the last commit, for partitions that this task has read from."""

@@ -8,7 +8,8 @@ transaction of the thread's producer, and its commit is that of all tasks.
 while it forms the next one (KIP-447); that one begins when the last member has joined. A commit that is on its way at
 this very moment is refused. So a short rebalance is waited for; but the broker aborts a transaction after
 ``transaction.timeout.ms``, and a member that is slow to join holds the group up for ``max.poll.interval.ms``. In one
-that takes long transactions are committed now and then.
+that takes long transactions are committed now and then. Offsets alone always wait; what stores hold in memory until
+then is brought to the disk when it becomes too much.
 
 A transaction holds all effects of a record, or none. So none may be under way in an asynchronous call when it is
 committed: tasks with such calls drain first, and the thread goes on with the others meanwhile.
@@ -78,6 +79,7 @@ class Committable(Protocol):
     def flush_caches(self) -> None: ...
     def committable_offsets(self) -> Mapping[TopicPartition, OffsetAndMetadata]: ...
     def post_commit(self, *, enforce_checkpoint: bool, acked: Mapping[TopicPartition, int]) -> None: ...
+    def write_uncommitted(self, acked: Mapping[TopicPartition, int]) -> None: ...
     def committed_positions(self) -> Mapping[TopicPartition, int]: ...
 
 
@@ -282,6 +284,22 @@ class Committer:
         for task in tasks:
             task.post_commit(enforce_checkpoint=enforce_checkpoint, acked=acked)
             self._known_commits.note(task.committed_positions())
+
+    def make_room(self, tasks: Collection[Committable]) -> bool:
+        """Bring to the disk what stores hold in memory until a commit that does not come, without committing anything;
+        not for transactions. The changelogs have it already, so whoever restores these tasks meets it, too: Kafka
+        Streams' stores write it at once. False when that has to be tried again; raises as :meth:`commit`."""
+        needing = [task for task in tasks if task.commit_needed]
+        try:
+            self.prepare(needing)
+        except BrokerUnavailableError as error:
+            self._note_failure(error)
+            return False
+        self._failing_since_ms = None
+        acked = self._producer.acked_offsets()
+        for task in needing:
+            task.write_uncommitted(acked)
+        return True
 
     def _note_failure(self, error: BrokerUnavailableError) -> None:
         now = self._clock.monotonic_ms()

@@ -262,14 +262,18 @@ class StreamLoop:
     def _commit_if_due(self) -> int:
         """Commit by interval or on request; how many tasks, -1 while a rebalance forbids it."""
         in_rebalance = self.parts.rebalance.in_progress
-        if in_rebalance and not (self._committer.is_transactional and self.parts.membership.is_member()):
+        if in_rebalance and not self.parts.membership.is_member():
             return -1
         now = self._clock.monotonic_ms()
         running = self.parts.table.running()
         settings = self._settings
+        is_full = self._uncommitted_bytes() > settings.uncommitted_max_bytes or not self._flush_room()
+        if in_rebalance and not self._committer.is_transactional:
+            if is_full and now >= self._next_commit_try_ms and not self._committer.make_room(running):
+                self._next_commit_try_ms = self._clock.monotonic_ms() + _COMMIT_BACKOFF_MS
+            return -1
         interval_ms = settings.rebalance_commit_interval_ms if in_rebalance else settings.commit_interval_ms
-        due = now - self._last_commit_ms > interval_ms
-        due = due or self._uncommitted_bytes() > settings.uncommitted_max_bytes or not self._flush_room()
+        due = is_full or now - self._last_commit_ms > interval_ms
         if in_rebalance and not due:
             return -1
         if now < self._next_commit_try_ms:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from pathlib import Path
 
 import pytest
 
 from streams_py.errors import BrokerUnavailableError
+from streams_py.state.disk.database import TaskDatabase
 from tests.unit.runtime.world import Steps, World, counting, task, tp
 
 BOTH = {task("0_0"): [tp("in-0")], task("0_1"): [tp("in-1")]}
@@ -177,3 +179,34 @@ def test_offsets_alone_wait_for_the_end_of_a_rebalance(world: World, tmp_path: P
     steps.membership.finish(BOTH)
     steps.close()
     assert world.committed[tp("in-0")].offset == len(world.records(tp("in-0")))
+
+
+def test_work_goes_on_when_uncommitted_writes_fill_memory_in_a_rebalance(world: World, tmp_path: Path) -> None:
+    """They are brought to the disk, with the positions in the changelogs that belong to them."""
+    steps = steps_of(
+        world,
+        tmp_path,
+        processing_guarantee="at_least_once",
+        dsl_store_suppliers_class="rocksdb",
+        statestore_uncommitted_max_bytes=str(1 << 20),
+    )
+    steps.run({task("0_0"): [tp("in-0")]})
+    steps.membership.join()
+    for number in range(3_000):
+        world.write("in", b"x", key=b"%01000d" % number)
+    running = steps.parts.table.running()[0]
+    for _ in range(50):
+        steps.turn()
+        assert running.uncommitted_bytes < 2 << 20
+    assert steps.thread.control.processed_records == 3_000
+    assert world.committed == {}
+    database = running.stores._database  # type: ignore[attr-defined]  # the real ones
+    at = database.positions()[tp("app-counts-changelog-0")]
+    assert 1_000 < at < 3_000
+    shutil.copytree(database.path, tmp_path / "killed" / "rocksdb")
+    left = TaskDatabase(str(tmp_path / "killed"), ["counts"])
+    assert sum(1 for _ in left.store("counts").scan(None, None)) == at + 1
+    left.close()
+    steps.membership.finish({task("0_0"): [tp("in-0")]})
+    steps.close()
+    assert world.committed[tp("in-0")].offset == 3_000

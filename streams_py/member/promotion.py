@@ -78,7 +78,7 @@ class Promotion:
         return f"follow-up rebalance: caught up with the changelogs of {names}"
 
     def _ask(self, now_ms: int, news: frozenset[TaskId]) -> None:
-        if now_ms > self._not_before_ms + self._pause_ms:  # the last request is long ago
+        if now_ms > self._not_before_ms + _PAUSE_MAX_MS:  # the last request is long ago
             self._pause_ms = _PAUSE_MS
         self._not_before_ms = now_ms + self._pause_ms
         self._pause_ms = min(2 * self._pause_ms, _PAUSE_MAX_MS)

@@ -93,6 +93,25 @@ def test_pause_doubles_while_requests_move_nothing_and_ends_at_ten_minutes() -> 
     assert set(gaps[10:]) == {600_000}
 
 
+@pytest.mark.parametrize("behind_ms", [2_000, 5_000, 30_000])
+def test_requests_that_move_nothing_end_nearly_also_when_it_takes_a_while_to_catch_up_each_time(behind_ms: int) -> None:
+    member = Checked(A)
+    asked = 0
+    warm_from_ms = 0
+    for _ in range(7_200):  # an hour
+        if member.asks(500, a=WARM if member.now_ms >= warm_from_ms else COLD):
+            asked += 1
+            warm_from_ms = member.now_ms + behind_ms
+            member.asks(0, a=COLD)
+            member.rejoined({A: 10}, A)
+    assert 10 < asked < 20
+    member.asks(1_300_000, a=COLD)
+    assert member.asks(500, a=WARM)
+    member.asks(0, a=COLD)
+    member.rejoined({A: 10}, A)
+    assert member.asks(1_000, a=WARM)
+
+
 def test_pause_stays_short_while_requests_move_tasks() -> None:
     member = Checked(A)
     assert member.asks(a=WARM)

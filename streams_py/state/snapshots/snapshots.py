@@ -48,6 +48,15 @@ KnownOffsets = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, Ch
 """Changelog partitions as far as known."""
 
 
+class _Open(NamedTuple):
+    """A task that is uploaded, and the hashes of the files that it has: another database may have others under the same
+    names, and the same numbers in the file system."""
+
+    database: TaskDatabase
+    layout: Mapping[str, str]
+    hashes: dict[tuple[str, int], SnapshotFile]
+
+
 class _Fetch:
     """One download under way."""
 
@@ -80,9 +89,8 @@ class Snapshots:
         self._offsets = offsets
         self._keep = keep
         self._lock = threading.Lock()
-        self._open: dict[TaskId, tuple[TaskDatabase, Mapping[str, str]]] = {}
+        self._open: dict[TaskId, _Open] = {}
         self._fetches: dict[TaskId, _Fetch] = {}
-        self._hashes: dict[tuple[TaskId, str, int], SnapshotFile] = {}
         self._uploaded: dict[TaskId, Mapping[TopicPartition, int]] = {}
         self._stop = threading.Event()
         if interval_s > 0:
@@ -119,13 +127,12 @@ class Snapshots:
     def opened(self, task: TaskId, database: TaskDatabase, layout: Mapping[str, str]) -> None:
         """Upload this one from now on."""
         with self._lock:
-            self._open[task] = (database, layout)
+            self._open[task] = _Open(database, layout, {})
 
     def closing(self, task: TaskId) -> None:
         """The task's database is about to be closed: no copies are made of it any more."""
         with self._lock:
             self._open.pop(task, None)
-            self._hashes = {at: known for at, known in self._hashes.items() if at[0] != task}
 
     # -- uploading -------------------------------------------------------------------------------------------
 
@@ -137,18 +144,18 @@ class Snapshots:
         """Make a snapshot of every open task that has moved since the last one; how many."""
         with self._lock:
             tasks = sorted(self._open.items())
-        return sum(self._upload(task, database, layout) for task, (database, layout) in tasks)
+        return sum(self._upload(task, opened) for task, opened in tasks)
 
-    def _upload(self, task: TaskId, database: TaskDatabase, layout: Mapping[str, str]) -> bool:
+    def _upload(self, task: TaskId, opened: _Open) -> bool:
         if self._stop.is_set():
             return False
-        folder = os.path.join(os.path.dirname(database.path), _MAKE)
+        folder = os.path.join(os.path.dirname(opened.database.path), _MAKE)
         try:
             shutil.rmtree(folder, ignore_errors=True)
-            copied = database.checkpoint(folder)
+            copied = opened.database.checkpoint(folder)
             if copied is None or copied[0] == self._uploaded.get(task):
                 return False
-            self._upload_folder(task, folder, *copied, layout)
+            self._upload_folder(task, folder, *copied, opened)
         except Exception as error:
             _log.warning("task %s: no snapshot was made, trying again later: %s", task, error)
             return False
@@ -162,29 +169,20 @@ class Snapshots:
         folder: str,
         positions: Mapping[TopicPartition, int],
         topic_ids: Mapping[str, str],
-        layout: Mapping[str, str],
+        opened: _Open,
     ) -> None:
         place = TaskSnapshots(self._storage, self._application, str(task))
         files: dict[str, SnapshotFile] = {}
         for name in sorted(os.listdir(folder)):
             path = os.path.join(folder, name)
-            files[name] = self._hashed(task, path, name)
+            files[name] = _hashed(path, name, opened.hashes)
             place.put_file(path, files[name])
             if self._stop.is_set():
                 return
-        of = SnapshotOf(self._application, self._cluster(), str(task), layout)
+        of = SnapshotOf(self._application, self._cluster(), str(task), opened.layout)
         place.put_manifest(Manifest(of, positions, files, topic_ids))
         self._uploaded[task] = positions
         place.prune(self._keep)
-
-    def _hashed(self, task: TaskId, path: str, name: str) -> SnapshotFile:
-        if not name.endswith(".sst"):  # only these never change
-            return hash_of(path)
-        at = (task, name, os.stat(path).st_ino)
-        known = self._hashes.get(at)
-        if known is None:
-            known = self._hashes[at] = hash_of(path)
-        return known
 
     # -- fetching --------------------------------------------------------------------------------------------
 
@@ -228,3 +226,13 @@ class Snapshots:
                 raise SnapshotError(f"it is at {at} of {changelog}, which ends at {end}: that is another changelog")
             if at < first:
                 raise SnapshotError(f"it is at {at} of {changelog}, which begins at {first} by now: it is too old")
+
+
+def _hashed(path: str, name: str, hashes: dict[tuple[str, int], SnapshotFile]) -> SnapshotFile:
+    if not name.endswith(".sst"):  # only these never change
+        return hash_of(path)
+    at = (name, os.stat(path).st_ino)
+    known = hashes.get(at)
+    if known is None:
+        known = hashes[at] = hash_of(path)
+    return known

@@ -23,9 +23,10 @@ from streams_py.errors import ConfigError, LockError, SnapshotError
 from streams_py.ports import OffsetAndMetadata
 from streams_py.serdes import STRING
 from streams_py.state.directory import StateDirectory
+from streams_py.state.snapshots import snapshots as snapshots_module
 from streams_py.state.snapshots.manifest import Manifest, SnapshotFile, SnapshotOf
 from streams_py.state.snapshots.snapshots import ChangelogNow, Snapshots
-from streams_py.state.snapshots.storage import open_storage
+from streams_py.state.snapshots.storage import hash_of, open_storage
 from streams_py.state.task_state import TaskState
 from streams_py.testing.memory_clients import MemoryRecord
 from streams_py.topology.nodes import RecordContext
@@ -137,6 +138,35 @@ def test_nothing_is_uploaded_twice_and_old_snapshots_go(machine: Callable[..., M
     assert not list(one.folder.rglob("snapshot-*"))
     one.close()
     assert one.snapshots.upload_all() == 0
+
+
+def test_hash_that_was_taken_while_a_task_closed_is_not_one_of_the_files_it_has_later(
+    machine: Callable[..., Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of a database that is made anew may have the same names, and the same numbers in the file system."""
+    one = machine().open().restore(0, 9)
+    hashed: list[str] = []
+    database, layout = one.state._database, one.state._layout()
+    assert database is not None
+
+    def hash_and_close(path: str) -> SnapshotFile:
+        found = hash_of(path)
+        if path.endswith(".sst"):
+            if not hashed:
+                one.snapshots.closing(TASK)
+                one.snapshots.opened(TASK, database, layout)
+            hashed.append(Path(path).name)
+        return found
+
+    monkeypatch.setattr(snapshots_module, "hash_of", hash_and_close)
+    one.upload()
+    first = list(hashed)
+    one.restore(10, 19).upload()
+    assert first
+    assert hashed[: len(first)] == hashed[len(first) : 2 * len(first)]
+    one.restore(20, 29).upload()
+    assert hashed.count(first[0]) == 2
+    one.close()
 
 
 def test_standby_uploads_nothing(machine: Callable[..., Machine]) -> None:

@@ -96,7 +96,7 @@ class ClientState:
                 self._telling = threading.get_ident()
             try:
                 self._listener(*change)
-            except Exception:
+            except (Exception, SystemExit):  # an exit ends no program here, but a thread that has things to close
                 _log.exception("the state listener failed")
             finally:
                 with self.lock:

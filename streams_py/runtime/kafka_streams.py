@@ -403,6 +403,8 @@ class KafkaStreams(ClientFigures):
             match answer:
                 case StreamThreadExceptionResponse.SHUTDOWN_CLIENT:
                     self._shut_down_in_error(error)
+                case StreamThreadExceptionResponse.REPLACE_THREAD if thread.state is ThreadState.PENDING_SHUTDOWN:
+                    _log.warning("%s failed while it was removed, and is not replaced: %s", thread.name, error)
                 case StreamThreadExceptionResponse.REPLACE_THREAD:
                     _log.warning("%s failed and is replaced: %s", thread.name, error)
                     thread.replace = True

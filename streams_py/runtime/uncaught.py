@@ -28,7 +28,7 @@ def response_to(error: Exception, handler: UncaughtHandler | None) -> StreamThre
         return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
     try:
         answer: object = handler(error)
-    except Exception:
+    except (Exception, SystemExit):  # an exit would end this thread only, and nobody would close what it has
         _log.exception("the uncaught-exception handler failed; shutting down this client")
         return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
     if not isinstance(answer, StreamThreadExceptionResponse):

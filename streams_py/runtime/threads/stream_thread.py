@@ -175,7 +175,7 @@ class StreamThread:
         _log.error("%s failed: %s", self.name, cause, exc_info=cause)
         try:
             self._on_error(self, cause)
-        except Exception:
+        except (Exception, SystemExit):
             _log.exception("the uncaught-exception handler itself failed")
 
     def _close(self, *, clean: bool) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from streams_py.errors import StreamsError
-from streams_py.runtime.states import State
+from streams_py.runtime.states import State, ThreadState
 from streams_py.runtime.uncaught import StreamThreadExceptionResponse
 from tests.unit.runtime.fake_threads import Client
 
@@ -96,13 +97,25 @@ def test_client_without_an_error_of_its_own_says_that_another_one_stopped_the_ap
         client.streams.wait()
 
 
-@pytest.mark.parametrize("answer", ["raises", None, "REPLACE_THREAD"])
+def test_thread_that_fails_while_it_is_removed_is_not_replaced(client: Client) -> None:
+    client.handle = lambda error: StreamThreadExceptionResponse.REPLACE_THREAD
+    first, second = client.start()
+    with pytest.raises(StreamsError, match="its removal goes on"):
+        client.streams.remove_stream_thread(timeout=1)
+    removed = next(thread for thread in (first, second) if thread.state is ThreadState.PENDING_SHUTDOWN)
+    removed.fail(StreamsError("user code"))
+    assert len(client.made) == 2
+
+
+@pytest.mark.parametrize("answer", ["raises", "exits", None, "REPLACE_THREAD"])
 def test_handler_that_gives_no_answer_shuts_the_client_down(
     client: Client, answer: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     def handler(error: Exception) -> StreamThreadExceptionResponse:
         if answer == "raises":
             raise ZeroDivisionError("handler")
+        if answer == "exits":
+            sys.exit(3)
         return answer  # type: ignore[return-value]  # what a careless user may return
 
     client.handle = handler

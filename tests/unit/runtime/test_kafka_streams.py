@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -166,9 +168,12 @@ def test_listener_is_told_in_order_and_without_the_lock_when_others_change_the_s
     assert client.path == "CREATED REBALANCING RUNNING PENDING_SHUTDOWN NOT_RUNNING"
 
 
-def test_error_of_a_listener_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("fails", [lambda: 1 // 0, lambda: sys.exit(3)])
+def test_error_of_a_listener_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, fails: Callable[[], object]
+) -> None:
     client = Client(tmp_path)
-    client.listen = lambda new, old: 1 // 0
+    client.listen = lambda new, old: fails()
     client.start()[0].run()
     assert client.streams.state is State.RUNNING
     assert "the state listener failed" in caplog.text

@@ -306,6 +306,9 @@ class StreamsCoordinator(SubscribedTopics):
 
     async def _subscription_bytes(self, topics: frozenset[str]) -> bytes:
         user_data = await self._inbox.call(self._listener.subscription_user_data, topics)
+        if self.owned and self._generation.is_lost():
+            # While it was built, which may wait for a commit: what is owned was that of the former member.
+            raise kafka_errors.UnknownMemberIdError("this member was dropped while it built its subscription")
         return subscription_to_send(
             topics=topics,
             user_data=user_data,

@@ -122,6 +122,25 @@ def test_generation_lost_in_join_means_lost_too(make):
     assert [name for name, _ in member.calls] == ["JoinGroup", "on_lost", "JoinGroup", "on_assignment", "on_assigned"]
 
 
+def test_generation_lost_while_a_subscription_is_built_means_lost_too(make):
+    """A static member would be let in at once, with partitions that others have by now."""
+    member = make().joined(T0)
+    build = member.listener.subscription_user_data
+
+    def lost(topics):
+        member.listener.subscription_user_data = build
+        member.coordinator.reset_generation()  # a commit that was under way is refused
+        return build(topics)
+
+    member.listener.subscription_user_data = lost
+    member.will_join(2, T0)
+    member.rejoin()
+    assert member.calls == [
+        ("on_lost", (T0,)),
+        ("JoinGroup", ()), ("on_assignment", (T0,)), ("on_assigned", (T0,)),
+    ]  # fmt: skip
+
+
 def test_member_id_required_joins_again_at_once_with_new_user_data(make):
     member = make()
     member.joins.append((MEMBER_ID_REQUIRED, -1, "given"))

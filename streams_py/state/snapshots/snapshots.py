@@ -123,6 +123,7 @@ class Snapshots:
             database = os.path.join(folder, DATABASE_DIRECTORY)
             shutil.rmtree(database, ignore_errors=True)  # there is none in it
             os.replace(fetch.folder, database)
+        shutil.rmtree(os.path.join(folder, _FETCH), ignore_errors=True)  # what came of one that is not whole
 
     def opened(self, task: TaskId, database: TaskDatabase, layout: Mapping[str, str]) -> None:
         """Upload this one from now on."""

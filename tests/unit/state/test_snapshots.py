@@ -209,6 +209,17 @@ def test_damaged_snapshot_is_passed_over_for_the_one_before(
     two.close()
 
 
+def test_what_came_of_a_snapshot_that_is_not_whole_is_removed(machine: Callable[..., Machine]) -> None:
+    one = machine().open().restore(0, 9).upload()
+    one.close()
+    last = max(Manifest.decode(one.manifests()[-1].read_bytes()).files.items())[1]  # fetched after the others
+    next(path for path in one.files() if path.name == last.sha256).unlink()
+    two = machine().open()
+    assert two.restore(0, 9).position == 10
+    assert not list(two.folder.rglob("snapshot-*"))
+    two.close()
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import uuid
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -122,7 +121,7 @@ class ClientResources:
         self._caches: dict[StreamThread, RecordCache] = {}
         self.global_thread: GlobalThread | None = None
         self._event_loop = EventLoop(f"{config.client_id or config.application_id}-AsyncCalls")
-        self._leader_executors: weakref.WeakKeyDictionary[StreamThread, LeaderExecutor] = weakref.WeakKeyDictionary()
+        self._leader_executors: dict[StreamThread, LeaderExecutor] = {}
 
     @cached_property
     def topology_description(self) -> str:
@@ -302,7 +301,7 @@ class ClientResources:
         self._cache_bytes = self.config.statestore_cache_max_bytes // max(1, threads)
         for thread, cache in list(self._caches.items()):
             if thread.state is ThreadState.DEAD:
-                del self._caches[thread]
+                del self._caches[thread], self._leader_executors[thread]
             else:
                 cache.max_bytes = self._cache_bytes  # the thread evicts down to it with its next write
 
@@ -343,7 +342,7 @@ class ClientResources:
         producer = transactions or self._clients.producer(thread.name)
         opened.callback(producer.close)
         producer.blocked = thread.control.blocked
-        cache = self._caches[thread] = RecordCache(self._cache_bytes, clock.monotonic_ms)
+        cache = RecordCache(self._cache_bytes, clock.monotonic_ms)
         background = Background(self._event_loop)
         factory = ThreadTasks(
             subtopologies=self._subtopologies,
@@ -365,6 +364,7 @@ class ClientResources:
         producer.track({topic for sub in self._metadata.subtopologies.values() for topic in sub.changelogs})
         times = Timekeeper(thread.name, self.rebalance_listeners)
         leader_executor = self._leader_executors[thread] = self._leader_executor(thread, admin, times)
+        self._caches[thread] = cache
         rebalance = Rebalance(
             Member(MemberSettings.from_config(config, process_id=self._process_id)),
             leader_executor,
@@ -411,7 +411,7 @@ class ClientResources:
         if others is None:
             return None, lambda: None
         transactional_id = f"{self.config.application_id}-{self._process_id}-{thread.index}"
-        others.watch(thread, updater.restoring)
+        others.watch(updater)
         producer = self._clients.transactional_producer(thread.name, transactional_id)
         return producer, lambda: others.settle(transactional_id)
 

@@ -24,13 +24,14 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from streams_protocol.types import TopicPartition
 from streams_py.assignment.java_order import string_hash
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import Admin, AdminError, Clock, OpenTransaction, PartitionInfo, TransactionAdmin, TransactionInfo
 
-__all__ = ["OpenTransactions", "is_in_doubt", "is_of_application", "was_committed"]
+__all__ = ["OpenTransactions", "Restoring", "is_in_doubt", "is_of_application", "was_committed"]
 
 _log = logging.getLogger("streams_py")
 
@@ -81,6 +82,13 @@ def was_committed(known: TransactionInfo, left: OpenTransaction) -> bool:
     return known.state == "CompleteCommit"
 
 
+class Restoring(Protocol):
+    """Somebody who waits for the end of changelogs, and so for transactions in them."""
+
+    def restoring(self) -> Collection[TopicPartition]:
+        """Changelogs that are restored now. Thread-safe."""
+
+
 class OpenTransactions:
     """One per client. ``topics``: those that the application writes, whose partitions are looked at. ``members``: the
     process ids of those that are in the group now; None while that is not known, or a rebalance is under way."""
@@ -104,9 +112,8 @@ class OpenTransactions:
         self._topics = frozenset(topics)
         self._timeout_ms = transaction_timeout_ms
         self._lock = threading.Lock()  # of the client
-        self._restoring: weakref.WeakKeyDictionary[object, Callable[[], Collection[TopicPartition]]] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._watching = threading.Lock()  # of the next one
+        self._updaters: weakref.WeakSet[Restoring] = weakref.WeakSet()
         self._seen: dict[OpenTransaction, int] = {}  # since when
         self._told: set[object] = set()
         self._next_full_ms = clock.monotonic_ms() + _FULL_CHECK_MS
@@ -187,9 +194,10 @@ class OpenTransactions:
 
     # -- while the client runs ----------------------------------------
 
-    def watch(self, owner: object, restoring: Callable[[], Collection[TopicPartition]]) -> None:
-        """Changelogs that ``owner`` restores now are looked at more often, as long as it lives."""
-        self._restoring[owner] = restoring
+    def watch(self, updater: Restoring) -> None:
+        """What it restores is looked at more often, as long as it lives."""
+        with self._watching:
+            self._updaters.add(updater)
 
     def look_soon(self, _rebalance: object = None) -> None:
         """A rebalance is over, so somebody may have been killed: look at all partitions now, and once more when markers
@@ -231,7 +239,9 @@ class OpenTransactions:
     def check(self) -> None:
         """Look at the partitions it is time for, and end what holds them up."""
         now_ms = self._clock.monotonic_ms()
-        urgent = {partition for restoring in list(self._restoring.values()) for partition in restoring()}
+        with self._watching:
+            updaters = list(self._updaters)
+        urgent = {partition for updater in updaters for partition in updater.restoring()}
         full = now_ms >= self._next_full_ms
         if not urgent and not full:
             return

@@ -192,6 +192,16 @@ def test_ongoing_transaction_is_ended_by_its_coordinator_alone(world: World) -> 
     assert cluster.ended == [("taken over", OURS)]
 
 
+class Restores:
+    """A state updater that waits for the end of a changelog."""
+
+    def __init__(self, changelog: TopicPartition) -> None:
+        self._changelog = changelog
+
+    def restoring(self) -> set[TopicPartition]:
+        return {self._changelog}
+
+
 def test_new_id_and_one_with_nothing_open_are_left_alone(world: World) -> None:
     cluster = Cluster(left(tp("out-0"), producer_id=8))
     guard(world, cluster).settle(OURS)
@@ -205,7 +215,8 @@ def test_restoration_waits_a_second_for_an_open_transaction_and_others_for_the_t
     cluster.known[OURS] = known("CompleteAbort", epoch=4)
     cluster.known[f"app-{UUID}-2"] = TransactionInfo(f"app-{UUID}-2", "CompleteCommit", 8, 3, frozenset())
     looking = guard(world, cluster)
-    looking.watch(looking, lambda: {tp("app-counts-changelog-0")})
+    updater = Restores(tp("app-counts-changelog-0"))
+    looking.watch(updater)
     looking.check()
     assert cluster.asked == [{tp("app-counts-changelog-0")}]
     world.clock.sleep_ms(999)
@@ -317,7 +328,8 @@ def test_producer_does_not_wait_for_a_question_that_has_no_answer(
             return []
 
     looking = guard(world, Silent())
-    looking.watch(looking, lambda: {tp("out-0")})
+    updater = Restores(tp("out-0"))
+    looking.watch(updater)
     looks = threading.Thread(target=looking.check)
     looks.start()
     assert asked.wait(60)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -407,3 +409,21 @@ def test_error_of_user_code_names_everything_and_ends_the_thread(world: World, t
     assert steps.errors == [caught.value]
     assert Failing.closed == before + 2
     assert world.names()[-1] == "leave"
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_nothing_keeps_a_thread_that_has_ended(world: World, tmp_path: Path, guarantee: str) -> None:
+    """One that fails again and again is replaced each time."""
+    steps = Steps(world, counting(), tmp_path, processing_guarantee=guarantee)
+    steps.run(BOTH)
+    world.write("in", b"a")
+    steps.turn()
+    steps.close()
+    instance, ended = steps.instance, weakref.ref(steps.thread)
+    del steps
+    for made in (world.memberships, world.consumers, world.producers):
+        made.clear()
+    instance.share_cache(1)
+    gc.collect()
+    assert ended() is None
+    instance.close()

@@ -192,15 +192,19 @@ class Rebalance:
     def subscription_user_data(self, topics: frozenset[str]) -> bytes:
         """User data for a JoinGroup request."""
         held = self._joining.acquire(timeout=self._wait_ms / 1000)
-        self._in_progress = True
-        if held:
-            self._joining.release()
-        elif self._closed:
-            raise BrokerUnavailableError("the stream thread is ending, and its last commit is still under way")
-        self._rebalance_log.begins(self._clock.monotonic_ms())
-        self._times.begins()
-        self._leader_executor.failure = None
-        return self._handle(SubscriptionRequested({} if self._closed else self._offset_sums())).user_data
+        try:
+            self._in_progress = True
+            if self._closed and not held:
+                raise BrokerUnavailableError("the stream thread is ending, and its last commit is still under way")
+            self._rebalance_log.begins(self._clock.monotonic_ms())
+            self._times.begins()
+            self._leader_executor.failure = None
+            # A thread that ends does so before or after this: it would not let go of what is locked here any more.
+            sums = {} if self._closed else self._offset_sums()
+        finally:
+            if held:
+                self._joining.release()
+        return self._handle(SubscriptionRequested(sums)).user_data
 
     def assign(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberAssignment]:
         """Who gets what, by member, decided by this member as the group's leader."""

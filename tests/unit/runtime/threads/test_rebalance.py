@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -285,6 +286,28 @@ def test_member_gives_up_what_it_owns_but_does_not_join_again_while_its_thread_c
         with pytest.raises(BrokerUnavailableError, match="last commit is still under way"):
             seam.rebalance.subscription_user_data(frozenset())
     assert seam.rebalance.subscription_user_data(frozenset())
+
+
+def test_thread_does_not_end_while_task_directories_are_locked_in_its_name(seam: Seam) -> None:
+    """Nobody would let go of those that were locked after its end."""
+    happened: list[str] = []
+
+    def end() -> None:
+        with seam.rebalance.ending():
+            happened.append("ends")
+
+    ending = threading.Thread(target=end)
+
+    def offset_sums() -> Mapping[TaskId, int]:
+        ending.start()
+        ending.join(0.1)
+        happened.append("locked")
+        return {}
+
+    seam.rebalance._offset_sums = offset_sums
+    seam.rebalance.subscription_user_data(frozenset())
+    ending.join()
+    assert happened == ["locked", "ends"]
 
 
 def test_callbacks_return_when_the_inbox_was_closed_under_them() -> None:

@@ -99,7 +99,7 @@ class KafkaStreams(ClientFigures):
         self._failed_threads = 0
         self._stopping_application = False
         self._paused = self._draining = False
-        self._finishing = False
+        self._finishing = self._leaves_group = False
         self._in_context = False
         self._error: Exception | None = None
 
@@ -197,6 +197,7 @@ class KafkaStreams(ClientFigures):
         with self._state.changing():
             if self._state.now is State.CREATED or self._state.now.is_running_or_rebalancing:
                 self._state.go(State.PENDING_SHUTDOWN)
+                self._leaves_group = leave_group
                 # 0 means that nobody waits, not that nothing may be finished.
                 self._shut_down_threads(leave_group=leave_group, timeout=timeout or None)
             if self._is_called_back():
@@ -452,12 +453,28 @@ class KafkaStreams(ClientFigures):
             if any(thread.state is not ThreadState.DEAD for thread in self._threads.values()):
                 return
             self._finishing = True
+        if self._leaves_group:
+            self._remove_static_members()
         try:
             self._instance.close()
         except Exception:
             _log.exception("closing the clients failed")
         with self._state.changing():
             self._state.go(State.NOT_RUNNING if self._state.now is State.PENDING_SHUTDOWN else State.ERROR)
+
+    def _remove_static_members(self) -> None:
+        """Other members have left the group by themselves."""
+        for index in sorted(self._threads):
+            try:
+                self._instance.remove_static_member(index)
+            except Exception as error:  # whatever it is, the clients are to be closed
+                _log.warning(
+                    "%s: static members are not removed from the group, which keeps their tasks for them until their "
+                    "sessions are over: %s",
+                    self._instance.client_id,
+                    error,
+                )
+                return
 
     def _state_changed(self, new: State, old: State) -> None:
         self._instance.running_since_ms = self._clock.monotonic_ms() if new is State.RUNNING else None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streams_py.errors import StreamsError
+from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.runtime.states import State, ThreadState
 from streams_py.runtime.uncaught import StreamThreadExceptionResponse
 from tests.unit.runtime.fake_threads import Client
@@ -175,6 +175,37 @@ def test_static_member_of_a_removed_thread_is_removed_from_the_group(tmp_path: P
     first.wait = lambda timeout_s: True  # type: ignore[method-assign]
     client.streams.remove_stream_thread()
     assert ("remove member", "app", "me-1") in client.world.diary
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_static_members_leave_with_their_client_when_they_are_to(tmp_path: Path, leaves: bool) -> None:
+    """A broker is told by nobody else: they do not leave by themselves."""
+    client = Client(tmp_path, num_stream_threads=2, group_instance_id="me")
+    threads = client.start()
+    client.streams.close(0, leave_group=leaves)
+    removed = [("remove member", "app", "me-1"), ("remove member", "app", "me-2")]
+    for thread in threads:
+        assert not any(entry in client.world.diary for entry in removed)
+        thread.end()
+    assert client.streams.state is State.NOT_RUNNING
+    assert client.world.diary[-1 - len(removed) : -1] == removed if leaves else removed[0] not in client.world.diary
+
+
+def test_client_ends_though_its_static_members_cannot_be_removed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = Client(tmp_path, num_stream_threads=2, group_instance_id="me")
+    threads = client.start()
+
+    def away(index: int) -> None:
+        raise BrokerUnavailableError("nobody answers")
+
+    client.streams._instance.remove_static_member = away  # type: ignore[method-assign]
+    client.streams.close(0, leave_group=True)
+    for thread in threads:
+        thread.end()
+    assert client.streams.state is State.NOT_RUNNING
+    assert caplog.text.count("keeps their tasks for them until their sessions are over: nobody answers") == 1
 
 
 def test_cache_is_shared_by_the_threads_that_are_alive(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ class DrainingAssignor:
                 if owner is None or not _may_stay(problem, client, owner, task):
                     continue
                 kept = True
+                del owners[task]  # another one that leaves may claim it, too
                 place.active.append(task)
                 placements[owner.process_id].active.remove(task)
                 if len(warmups) < problem.configs.max_warmup_replicas:

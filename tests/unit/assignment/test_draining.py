@@ -78,6 +78,13 @@ def test_state_that_the_leaving_client_has_not_either_is_not_waited_for(inner: B
 
 
 @ASSIGNORS
+def test_task_that_two_leaving_clients_claim_stays_with_one_of_them(inner: BuiltInAssignor) -> None:
+    both = client(1, "1_0 1_1", leaves=True), client(2, "1_1 1_2", leaves=True)
+    _, found = decide(inner, *both, client(3))
+    assert (found[1][0], found[2][0], found[3][0]) == ("1_0 1_1", "1_2", "0_0 0_1 1_3")
+
+
+@ASSIGNORS
 def test_nothing_changes_when_everybody_leaves(inner: BuiltInAssignor) -> None:
     both = client(1, "0_0 1_0 1_1", leaves=True), client(2, "0_1 1_2 1_3", leaves=True)
     _, found = decide(inner, *both)

@@ -319,7 +319,7 @@ class TaskState:
         for close in closing:
             try:
                 close()
-            except Exception as error:
+            except (Exception, SystemExit) as error:  # a store of the user's own may do anything
                 _logger.warning("task %s: closing its stores: %s", self.task_id, error)
                 errors.append(StateError(f"closing the stores of task {self.task_id}: {error}", task_id=self.task_id))
         self._stores = {}

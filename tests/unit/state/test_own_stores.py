@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -263,6 +264,20 @@ def test_restoring_failure_names_the_store(directory: StateDirectory) -> None:
     with pytest.raises(StateError, match="store 'top' cannot be restored: KeyError: 'what'"):
         state.restore(TOP, [Stored(0, "a", 1)])
     state.close()
+
+
+def test_task_is_let_go_of_though_a_store_exits_when_it_is_closed(directory: StateDirectory) -> None:
+    class Exits(TopStore):
+        def close(self) -> None:
+            sys.exit(3)
+
+    on_disk = key_value_store("file", **TEXTS, persistent=True)
+    state = state_of(directory, custom_store("top", Exits), on_disk)
+    with pytest.raises(StateError, match="closing the stores of task 0_3: 3"):
+        state.close()
+    assert directory.owner_of(TASK) is None
+    again = state_of(directory, on_disk)
+    again.close()
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ def test_last_commit_is_not_one_of_a_member_that_has_joined_again_without_its_ta
     steps.run(BOTH)
     world.write("in", b"x")
     steps.turn()
-    joined_again = []
+    joined_again: list[object] = []
 
     def joins_again(step: str) -> None:
         if step == "commit":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -77,7 +78,8 @@ class TwoInstances:
         self._dice = dice = random.Random(seed)
         self._exactly_once = dice.random() < 0.6
         self._kind = dice.choice(["table", "store", "cached store"])
-        self._persistent = dice.random() < 0.4  # opening files is what takes the time of these tests
+        self._is_tight = seed % 4 == 2  # no room in memory for what is not committed, in rebalances neither
+        self._persistent = dice.random() < 0.4 or self._is_tight  # opening files is what takes the time of these tests
         self._cache = dice.choice([0, 1 << 20])
         self._world = World(**{"in": _TASKS, "out": _TASKS, "app_counts_changelog": _TASKS})
         self._folder = folder
@@ -103,7 +105,7 @@ class TwoInstances:
     def _started(self, number: int) -> Steps:
         folder = self._folder / str(number)
         folder.mkdir(exist_ok=True)
-        return Steps(
+        steps = Steps(
             self._world,
             _topology(self._kind, persistent=self._persistent),
             folder,
@@ -111,6 +113,9 @@ class TwoInstances:
             statestore_cache_max_bytes=self._cache,
             processing_guarantee="exactly_once_v2" if self._exactly_once else "at_least_once",
         )
+        if self._is_tight:
+            steps.loop._settings = replace(steps.loop._settings, uncommitted_max_bytes=0)
+        return steps
 
     def _restart(self, number: int) -> None:
         self._instances[number] = self._started(number)

@@ -58,6 +58,7 @@ class StreamThread:
         self._on_error, self._on_end = on_error, on_end
         self._stop_application = False
         self._drains = False
+        self._pausing = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     # -- called from other threads -------------------------------------------------------------------------
@@ -138,9 +139,10 @@ class StreamThread:
 
     def pause(self, paused: bool) -> None:
         """Stop (or go on) processing, punctuating and restoring; membership stays alive."""
-        self.control.paused = paused
-        if self.loop is not None:
-            self.loop.parts.updater.pause(paused)
+        with self._pausing:
+            self.control.paused = paused
+            if self.loop is not None:
+                self.loop.parts.updater.pause(paused)
 
     # -- on this thread ------------------------------------------------------------------------------------
 
@@ -157,8 +159,10 @@ class StreamThread:
         self._close(clean=clean)
 
     def _open(self) -> StreamLoop:
-        loop = self.loop = self._open_loop(self)
-        loop.parts.updater.pause(self.control.paused)
+        loop = self._open_loop(self)
+        with self._pausing:
+            self.loop = loop
+            loop.parts.updater.pause(self.control.paused)
         if self._drains:
             loop.parts.rebalance.request_drain()
         if self._stop_application:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 from unittest.mock import Mock
 
@@ -22,6 +24,7 @@ from streams_py.runtime.restore.listener import StandbyUpdateListener, SuspendRe
 from streams_py.runtime.states import ThreadState
 from streams_py.runtime.threads.inbox import Inbox
 from streams_py.runtime.threads.rebalance import TaskSide
+from streams_py.runtime.threads.stream_thread import StreamThread
 from tests.unit.runtime.threads.outcomes import offsets, outputs
 from tests.unit.runtime.world import Steps, World, copying, counting, task, tp
 
@@ -75,6 +78,33 @@ def test_partition_is_paused_when_its_buffer_is_full_and_resumed_when_there_is_r
     steps.turn(2)
     assert steps.consumer.paused == set()
     assert len(outputs(world)) == 5
+
+
+def test_thread_that_is_paused_while_it_opens_restores_nothing(world: World) -> None:
+    class Updater:
+        paused = False
+
+        def pause(self, paused: bool) -> None:
+            if not paused:  # which is what it found when it began
+                pausing.start()
+                pausing.join(0.1)
+            self.paused = paused
+
+    updater = Updater()
+    loop: Any = SimpleNamespace(parts=SimpleNamespace(updater=updater))
+    thread = StreamThread(
+        "thread",
+        1,
+        clock=world.clock,
+        open_loop=lambda _: loop,
+        on_state=lambda *_: None,
+        on_error=lambda *_: None,
+        on_end=lambda _: None,
+    )
+    pausing = threading.Thread(target=thread.pause, args=(True,))
+    thread._open()
+    pausing.join()
+    assert updater.paused
 
 
 def test_paused_thread_neither_processes_nor_punctuates_but_stays_a_member(world: World, steps: Steps) -> None:

@@ -371,7 +371,8 @@ class KafkaStreams(ClientFigures):
         self._instance.share_cache(sum(t.state is not ThreadState.DEAD for t in self._threads.values()))
 
     def _forget_dead(self) -> None:
-        self._threads = {i: thread for i, thread in self._threads.items() if thread.state is not ThreadState.DEAD}
+        known = self._threads.items()  # one that is to be replaced keeps its number
+        self._threads = {i: thread for i, thread in known if thread.state is not ThreadState.DEAD or thread.replace}
 
     def _shut_down_threads(self, *, leave_group: bool = False, timeout: float | None = None) -> None:
         """Ask all threads to end; the last one that does completes the shutdown."""

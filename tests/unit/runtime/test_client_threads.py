@@ -49,6 +49,21 @@ def test_replaced_thread_has_the_same_number_and_the_client_rebalances(client: C
     assert client.streams.error is None
 
 
+def test_thread_that_is_added_does_not_take_the_number_of_one_that_is_being_replaced(client: Client) -> None:
+    """One of the two would be known to nobody, and never be closed."""
+    client.handle = lambda error: StreamThreadExceptionResponse.REPLACE_THREAD
+    first, _ = client.start()
+    replace = first._on_end
+
+    def add_and_replace(thread: object) -> None:
+        client.streams.add_stream_thread()
+        replace(thread)
+
+    first._on_end = add_and_replace
+    first.fail(StreamsError("user code"))
+    assert [thread.index for thread in client.made] == [1, 2, 3, 1]
+
+
 def test_thread_is_not_replaced_when_the_client_is_closing(client: Client) -> None:
     client.handle = lambda error: StreamThreadExceptionResponse.REPLACE_THREAD
     first, second = client.start()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +25,8 @@ _FORMAT: Final = 1
 class BackfillPlan:
     """One backfill. ``inputs``: topic -> folder, or options ``starting`` and ``ending`` of ``streams-kafka``.
     ``until``: see ``streams_py.spark.run``. ``cluster``: id of that to whose topics it writes. ``id``: part of the
-    names under which tasks write."""
+    names under which tasks write. ``place``: a topic that they commit beside, the same one however often it is gone
+    on with; empty when nothing is written."""
 
     application_id: str
     topology: str
@@ -34,6 +35,7 @@ class BackfillPlan:
     until: int | None
     cluster: str | None
     id: str
+    place: str
     done: bool = False
     format: int = _FORMAT
 
@@ -46,9 +48,11 @@ class BackfillPlan:
         inputs: Mapping[str, Any],
         until: int | None,
         cluster: str | None,
+        outputs: Collection[str],
     ) -> BackfillPlan:
-        """One that nothing is written of."""
-        return cls(application_id, topology, fingerprint, dict(inputs), until, cluster, uuid.uuid4().hex[:12])
+        """One that nothing is written of. ``outputs``: topics that it writes to."""
+        id, place = uuid.uuid4().hex[:12], min(outputs, default="")
+        return cls(application_id, topology, fingerprint, dict(inputs), until, cluster, id, place)
 
     def save(self, path: Path) -> None:
         """Write the file. ConfigError when that cannot be."""

@@ -13,7 +13,7 @@ It makes the file ``MARK`` when it is there. Points are named by what is done, a
 ``summed``      everything is done, but for the plan to be saved
 ``written``     the plan says so; nothing is read back
 ``verified``    the plan says so; nothing is committed
-``committed``   the positions are committed
+``committed``   the positions are committed; the plan only says that they are about to be
 ==============  ======================================================================================================
 """
 
@@ -28,6 +28,7 @@ from unittest.mock import patch
 
 from streams_py.cli.spark.bootstrap import bootstrap_app
 from streams_py.history import bootstrap as steps
+from streams_py.history.cluster import HistoryCluster
 from streams_py.spark.history import run as running
 from streams_py.spark.history import sinks, warm_start
 
@@ -73,8 +74,8 @@ def _in_stage(function: Any, mark: Path) -> Callable[..., Any]:
 
 
 def _in_outputs(function: Any, mark: Path) -> Callable[..., Any]:
-    def kernel(options: Any, names: Any, version: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
-        write = function(options, names, version, _TRANSACTION_RECORDS)
+    def kernel(options: Any, names: Any, place: str, version: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+        write = function(options, names, place, version, _TRANSACTION_RECORDS)
 
         def run(batches: Iterator[Any]) -> Iterator[Any]:
             def some(batches: Iterator[Any]) -> Iterator[Any]:
@@ -98,7 +99,7 @@ _POINTS: dict[str, tuple[Any, str, Callable[[Any, Path], Callable[..., Any]]]] =
     "summed": (warm_start, "written", _before),
     "written": (warm_start, "verify_changelogs", _before),
     "verified": (steps, "commit", _before),
-    "committed": (steps, "commit", _after),
+    "committed": (HistoryCluster, "commit", _after),
 }
 
 

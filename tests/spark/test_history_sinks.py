@@ -50,15 +50,15 @@ def broken_off(rows: list[dict[str, Any]]) -> Iterator[Any]:
 
 
 class Writing:
-    """The kernel with transactions of three records, and what readers see."""
+    """The kernel with transactions of three records, and what readers see. ``place``: a topic that is there."""
 
-    def __init__(self, options: Options) -> None:
-        self.options = options
+    def __init__(self, options: Options, place: str) -> None:
+        self.options, self.place = options, place
         id = f"{os.getpid()}-{next(_numbers)}"
         self.names = {source: f"sinks-{id}-0_{source}" for source in range(3)}
 
     def write(self, rows: Iterator[Any]) -> list[tuple[int, int, int]]:
-        kernel = once_kernel(writer_options(self.options()), self.names, library_version(), 3)
+        kernel = once_kernel(writer_options(self.options()), self.names, self.place, library_version(), 3)
         return [tuple(found.values()) for batch in kernel(rows) for found in batch.to_pylist()]
 
     def await_seen(self, topic: str, wanted: list[tuple[int, bytes]]) -> None:
@@ -75,7 +75,7 @@ class Writing:
 
 def test_what_was_committed_before_a_task_broke_off_is_not_written_again(cluster: Cluster, options: Options) -> None:
     topic, other = cluster.topic(2), cluster.topic(1)
-    writing = Writing(options)
+    writing = Writing(options, topic)
     first = [row(0, topic, at % 2, f"a{at}") for at in range(8)] + [row(0, other, 0, "b")]
     second = [row(1, topic, 0, f"c{at}") for at in range(4)]
     with pytest.raises(RuntimeError, match="gone"):
@@ -93,7 +93,7 @@ def test_what_was_committed_before_a_task_broke_off_is_not_written_again(cluster
 
 def test_earlier_attempt_that_wrote_something_else_is_noticed(cluster: Cluster, options: Options) -> None:
     topic = cluster.topic(1)
-    writing = Writing(options)
+    writing = Writing(options, topic)
     rows = [row(0, topic, 0, f"a{at}") for at in range(6)]
     assert writing.write(batches(rows)) == [(0, 6, 0)]
     others = [row(0, topic, 0, f"b{at}") for at in range(7)]
@@ -106,9 +106,21 @@ def test_earlier_attempt_that_wrote_something_else_is_noticed(cluster: Cluster, 
     writing.await_seen(topic, [(0, row["value"]) for row in (*rows, others[6])])
 
 
+def test_earlier_attempt_is_found_also_where_its_first_topic_has_nothing_any_more(
+    cluster: Cluster, options: Options
+) -> None:
+    topic, other = sorted((cluster.topic(1), cluster.topic(1)))
+    writing = Writing(options, topic)
+    rows = [row(0, topic, 0, "gone by now"), *(row(0, other, 0, f"a{at}") for at in range(3))]
+    assert writing.write(batches(rows)) == [(0, 4, 0)]
+    with pytest.raises(StreamsError, match="the 4 records that an earlier attempt has written"):
+        writing.write(batches(rows[1:]))
+    writing.await_seen(other, [(0, row["value"]) for row in rows[1:]])
+
+
 def test_two_attempts_at_once_write_every_record_once(cluster: Cluster, options: Options) -> None:
     topic = cluster.topic(2)
-    writing = Writing(options)
+    writing = Writing(options, topic)
     rows = [row(source, topic, at % 2, f"{source}-{at}") for source in range(3) for at in range(40)]
     together = threading.Barrier(2)
 
@@ -142,18 +154,18 @@ def test_an_attempt_that_was_replaced_writes_nothing_more(cluster: Cluster, opti
     finally:
         old.close()
         new.close()
-    Writing(options).await_seen(topic, [(0, b"new")])
+    Writing(options, topic).await_seen(topic, [(0, b"new")])
 
 
 def test_timestamp_0_cannot_be_written_in_a_transaction(cluster: Cluster, options: Options) -> None:
     topic = cluster.topic(1)
     with pytest.raises(StreamsError, match=f"{topic}-0 has the timestamp 0.*timestamp_extractor"):
-        Writing(options).write(batches([row(0, topic, 0, "x", 0)]))
+        Writing(options, topic).write(batches([row(0, topic, 0, "x", 0)]))
 
 
 def test_time_of_writing_is_what_the_producer_says(cluster: Cluster, options: Options) -> None:
     topic = cluster.topic(1)
-    writing = Writing(options)
+    writing = Writing(options, topic)
     writing.write(batches([row(0, topic, 0, "x", -1)]))
     writing.await_seen(topic, [(0, b"x")])
     assert read(options(topics=topic))[0]["timestamp_ms"] > 1_600_000_000_000

@@ -148,7 +148,7 @@ def backfill(
                 tick=tick,
             ) as results:
                 if planned is not None:
-                    there = sum(task.skipped for task in write_sinks(results, kafka, planned.id))
+                    there = sum(task.skipped for task in write_sinks(results, kafka, planned.id, planned.place))
                     replace(planned, done=True).save(file)
                     if there:
                         console().print(f"{there:,} records were there already, from an earlier attempt")
@@ -280,7 +280,7 @@ def _backfill_plan(
                 ranges += [] if topic in topology.global_topics else ranges_of(topic, options)
         if not accept_retention:
             check_retention(cluster, counts, ranges, now_ms())
-        return BackfillPlan.new(application_id, what, fingerprint, fixed, until, cluster.id())
+        return BackfillPlan.new(application_id, what, fingerprint, fixed, until, cluster.id(), counts)
 
 
 def _check_archives(

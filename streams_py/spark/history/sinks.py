@@ -45,11 +45,12 @@ class TaskWritten:
     skipped: int
 
 
-def write_sinks(results: Results, options: Mapping[str, str], id: str) -> list[TaskWritten]:
+def write_sinks(results: Results, options: Mapping[str, str], id: str, place: str) -> list[TaskWritten]:
     """Write all outputs, each exactly once for readers of committed records.
 
     ``id``: of this backfill; with the same one again, what is written already is left out. ``options``: of
-    ``streams-kafka``. StreamsError when it breaks off: what was committed by then stays, the rest can follow.
+    ``streams-kafka``. ``place``: see :func:`once_kernel`. StreamsError when it breaks off: what was committed by then
+    stays, the rest can follow.
     """
     plan = results.plan
     checked = writer_options(options)
@@ -66,7 +67,8 @@ def write_sinks(results: Results, options: Mapping[str, str], id: str) -> list[T
     ordered = rows.repartition("source").sortWithinPartitions("source", "topic", "seq").select(*_COLUMNS)
     ordered = with_headers_for_python(ordered)
     try:
-        done = ordered.mapInArrow(once_kernel(checked, names, library_version()), _WRITTEN).collect()
+        kernel = once_kernel(checked, names, place, library_version())
+        done = ordered.mapInArrow(kernel, _WRITTEN).collect()
     except Exception as error:
         raise StreamsError(f"the outputs of {plan.application_id} are not complete: {sentence_of(error)}") from error
     ids = {stage.rank: stage.id for stage in plan.stages}
@@ -77,10 +79,15 @@ def write_sinks(results: Results, options: Mapping[str, str], id: str) -> list[T
 
 
 def once_kernel(
-    options: WriterOptions, names: Mapping[int, str], version: str, transaction_records: int = _TRANSACTION_RECORDS
+    options: WriterOptions,
+    names: Mapping[int, str],
+    place: str,
+    version: str,
+    transaction_records: int = _TRANSACTION_RECORDS,
 ) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """The function for ``mapInArrow``. Rows come by source, each with its rows in their order. ``names``: source ->
-    name of its writer."""
+    name of its writer. ``place``: a topic that writers commit beside, the same one for all attempts: beside topics of
+    their own, one whose input has changed would not find what an earlier one has committed."""
 
     def write(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
@@ -95,8 +102,8 @@ def once_kernel(
                     if sequence is None or sequence.source != source:
                         if sequence is not None:
                             done.append(sequence.end())
-                        place = TopicPartition(part.column("topic")[0].as_py(), 0)
-                        writer = OnceWriter(kafka, names[source], place, timeout_ms=options.flush_timeout_ms)
+                        beside = TopicPartition(place, 0)
+                        writer = OnceWriter(kafka, names[source], beside, timeout_ms=options.flush_timeout_ms)
                         sequence = _Sequence(source, names[source], writer, transaction_records)
                     sequence.add(part)
             if sequence is not None:

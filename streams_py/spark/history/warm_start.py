@@ -106,7 +106,7 @@ def write_changelogs(
         kept, left_out = _kept(results, kept_from(plan, int(time.time() * 1000)))
         untimed = _write_state(kept, options)
         if sinks:
-            write_sinks(results, options, plan.id)
+            write_sinks(results, options, plan.id, min(outputs, default=""))
         sums = _sums_of_all(kept, untimed)
         summaries = [done for each in results.summaries().values() for done in each]
     topics_made = {**plan.changelogs, **plan.repartitions}

@@ -99,7 +99,7 @@ def test_lock_that_a_killed_process_has_left_is_taken_and_removed(tmp_path: Path
 def test_backfill_goes_on_with_the_archives_that_it_was_begun_with(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     given = {"lines": "/archive/lines", "names": {"starting": "{}", "ending": "{}"}}
-    plan = BackfillPlan.new("shop", "app:topology", "f", given, None, None)
+    plan = BackfillPlan.new("shop", "app:topology", "f", given, None, None, ())
     plan.check_archives(file, given)
     plan.check_archives(file, {"lines": {}, "names": {}})  # the plan says which
     with pytest.raises(ConfigError, match="begun with lines from /archive/lines, and this is /archive/new; give"):

@@ -9,7 +9,9 @@ In this order, so that whatever breaks off leaves an application that never saw 
    have a position; the broker refuses the request when somebody has started it meanwhile.
 
 Until the last step *abort* takes everything back: it deletes the changelogs that were made. The plan is a file between
-the steps, which says how far it got. After *abort* the same plan can be run again.
+the steps, which says how far it got. After *abort* the same plan can be run again. It says so *before* the request of
+the last step, too: from then on what is committed may be what the application goes on from, and nobody deletes it. Both
+ends, *commit* and *abort*, are in :mod:`streams_py.history.bootstrap_ends`.
 """
 
 from __future__ import annotations
@@ -32,7 +34,6 @@ from streams_py.history.plan_files import save_plan
 from streams_py.history.refuse import Finding, RefusedTopologyError, findings
 from streams_py.history.task import TaskSummary
 from streams_py.ports import DescribedMember, OffsetAndMetadata, TopicSpec
-from streams_py.rights import TOPIC, missing_right
 from streams_py.topology.topology import Topology
 
 __all__ = [
@@ -40,13 +41,10 @@ __all__ = [
     "BootstrapCluster",
     "BootstrapPlan",
     "Step",
-    "abort",
     "check_cluster",
     "check_file_is_free",
-    "check_not_started",
     "check_topics",
     "check_written",
-    "commit",
     "fingerprint_of",
     "kept_from",
     "make_plan",
@@ -79,6 +77,7 @@ class Step(StrEnum):
     RUNNING = "running"
     WRITTEN = "written"
     VERIFIED = "verified"
+    COMMITTING = "being committed"
     COMMITTED = "committed"
     ABORTED = "aborted"
 
@@ -128,8 +127,13 @@ class BootstrapPlan:
 
     def aborted(self) -> BootstrapPlan:
         """The plan after everything was taken back. It can be run again: it reads the same records, so a writer of
-        outputs finds those that it has written before."""
-        return replace(self, step=Step.ABORTED, written={}, untimed=[], positions=[], ends=[])
+        outputs finds those that it has written before. One of which nothing was begun stays as it is: it still has to
+        give up what it was made to give up."""
+        return (
+            self
+            if self.step is Step.PLANNED
+            else replace(self, step=Step.ABORTED, written={}, untimed=[], positions=[], ends=[])
+        )
 
     def save(self, path: Path) -> None:
         """Write the file. ConfigError when that cannot be."""
@@ -151,6 +155,19 @@ class BootstrapPlan:
             )
         return plan
 
+    def standing(self) -> str:
+        """How far it got, and what to do next."""
+        remedy = {
+            Step.PLANNED: "run it first",
+            Step.RUNNING: "it broke off, so abort it, and run it again",
+            Step.WRITTEN: "verify it, or abort it",
+            Step.VERIFIED: "commit it, or abort it",
+            Step.COMMITTING: "it broke off, so commit it once more",
+            Step.COMMITTED: "there is nothing more to do",
+            Step.ABORTED: "run it again, or plan again",
+        }[self.step]
+        return f"the warm start of {self.application_id} is {self.step.value}: {remedy}"
+
     def options_for(self, topic: str) -> dict[str, str]:
         """The ranges of a topic as options of ``streams-kafka``."""
         ranges = [at for at in (*self.ranges, *self.tables) if at[0] == topic]
@@ -161,15 +178,7 @@ class BootstrapPlan:
     def check(self, topology: Topology, *allowed: Step) -> None:
         """ConfigError when the plan is at another step, or was made for another topology."""
         if self.step not in allowed:
-            remedy = {
-                Step.PLANNED: "run it first",
-                Step.RUNNING: "it broke off: abort it, and run it again",
-                Step.WRITTEN: "verify it, or abort it",
-                Step.VERIFIED: "commit it, or abort it",
-                Step.COMMITTED: "there is nothing more to do",
-                Step.ABORTED: "run it again, or plan again",
-            }[self.step]
-            raise ConfigError(f"the warm start of {self.application_id} is {self.step.value}: {remedy}")
+            raise ConfigError(self.standing())
         if fingerprint_of(topology) != self.fingerprint:
             raise ConfigError(
                 f"the topology has changed since the warm start of {self.application_id} was planned; plan again"
@@ -184,10 +193,11 @@ def check_file_is_free(path: Path) -> None:
         plan = BootstrapPlan.load(path)
     except ConfigError as error:
         raise ConfigError(f"{path} is there, and no plan to be replaced ({error}); name another file") from None
-    if plan.step in (Step.RUNNING, Step.WRITTEN, Step.VERIFIED):
+    if plan.step in (Step.RUNNING, Step.WRITTEN, Step.VERIFIED, Step.COMMITTING):
+        first = "`bootstrap commit` it once more" if plan.step is Step.COMMITTING else "`bootstrap abort` it first"
         raise ConfigError(
-            f"{path} is the plan of a warm start of {plan.application_id} that is {plan.step.value}: `bootstrap abort` "
-            "it first, or name another file with --plan"
+            f"{path} is the plan of a warm start of {plan.application_id} that is {plan.step.value}: {first}, or name "
+            "another file with --plan"
         )
 
 
@@ -416,76 +426,3 @@ def check_written(plan: BootstrapPlan, read: Mapping[str, tuple[int, int]]) -> N
                 "was the application started, or has the topic deleted them (its retention.ms, when the whole history "
                 "is old)? Nothing is committed: stop the application, and `bootstrap abort`"
             )
-
-
-def check_not_started(plan: BootstrapPlan, cluster: BootstrapCluster) -> None:
-    """StreamsError when the application runs, or has run since the plan was made: what was written is not its state."""
-    group, and_now = plan.application_id, "nothing is committed; stop it, `bootstrap abort`, and begin again"
-    members = cluster.members(group)
-    if members:
-        raise StreamsError(f"{group} runs ({members[0].client_id}): {and_now}")
-    unseen = sorted({topic for topic, *_ in plan.ends} - cluster.partition_counts().keys())
-    if unseen:
-        raise StreamsError(
-            f"{', '.join(unseen)} is not there any more, or {missing_right('DESCRIBE', TOPIC, unseen)}; nothing is "
-            "committed"
-        )
-    moved = _moved(plan, cluster)
-    if moved is not None:
-        raise StreamsError(
-            f"somebody has written to {moved} since the changelogs were written, so {group} ran: {and_now}"
-        )
-    earlier = cluster.committed(group, [TopicPartition(topic, p) for topic, p, *_ in plan.ranges])
-    known = plan.given_up if plan.step is Step.PLANNED else []  # later they are gone
-    is_as_planned = earlier == {TopicPartition(topic, p): offset for topic, p, offset in known}
-    if earlier and not is_as_planned and not _is_committed(plan, cluster):
-        at = min(earlier)
-        raise StreamsError(f"{group} has committed {at} at {earlier[at]} since the plan was made, so it ran: {and_now}")
-
-
-def _moved(plan: BootstrapPlan, cluster: BootstrapCluster) -> TopicPartition | None:
-    """A changelog partition that does not end any more where it ended when it was written."""
-    wanted = {TopicPartition(topic, p): end for topic, p, end in plan.ends}
-    counts = cluster.partition_counts()
-    found = cluster.ends([at for at in wanted if at.partition < counts.get(at.topic, 0)])
-    return next((at for at, end in sorted(wanted.items()) if found.get(at) != end), None)
-
-
-def _is_committed(plan: BootstrapPlan, cluster: BootstrapCluster) -> bool:
-    """Whether the last step was taken although the plan does not say so."""
-    wanted = {TopicPartition(topic, p): end for topic, p, end, _ in plan.positions}
-    return bool(wanted) and cluster.committed(plan.application_id, list(wanted)) == wanted
-
-
-def commit(plan: BootstrapPlan, cluster: BootstrapCluster) -> None:
-    """Commit the positions, if nobody has touched anything since they were verified. Once more does no harm."""
-    check_not_started(plan, cluster)
-    positions = {TopicPartition(topic, p): OffsetAndMetadata(end, text) for topic, p, end, text in plan.positions}
-    cluster.commit(plan.application_id, positions)
-
-
-def abort(plan: BootstrapPlan, cluster: BootstrapCluster) -> list[str]:
-    """Take back what was written: the changelogs are deleted, which the application makes again; their names. What an
-    application has committed that was started on top of them goes first, so that it begins at the beginning. Nothing
-    where nothing was begun, or is taken back already: what is there then belongs to the application.
-
-    StreamsError while the application runs, or when everything was committed, although the plan does not say so.
-    """
-    if plan.step in (Step.PLANNED, Step.ABORTED):
-        return []
-    members = cluster.members(plan.application_id)
-    if members:
-        raise StreamsError(
-            f"{plan.application_id} runs ({members[0].client_id}), on top of changelogs that are not complete; stop it "
-            "first"
-        )
-    if _is_committed(plan, cluster) and _moved(plan, cluster) is None:
-        raise StreamsError(
-            f"the positions of {plan.application_id} are committed, only the plan does not say so: `bootstrap commit` "
-            "once more completes it; to begin again, reset the application"
-        )
-    cluster.forget(plan.application_id)
-    counts = cluster.partition_counts()
-    there = [topic for topic in sorted(plan.changelogs) if topic in counts]
-    cluster.delete(there)
-    return there

@@ -27,7 +27,7 @@ from typing import Any
 from unittest.mock import patch
 
 from streams_py.cli.spark.bootstrap import bootstrap_app
-from streams_py.history import bootstrap as steps
+from streams_py.history import bootstrap_ends
 from streams_py.history.cluster import HistoryCluster
 from streams_py.spark.history import run as running
 from streams_py.spark.history import sinks, warm_start
@@ -98,7 +98,7 @@ _POINTS: dict[str, tuple[Any, str, Callable[[Any, Path], Callable[..., Any]]]] =
     "changelogs": (warm_start, "_sums_of_all", _before),
     "summed": (warm_start, "written", _before),
     "written": (warm_start, "verify_changelogs", _before),
-    "verified": (steps, "commit", _before),
+    "verified": (bootstrap_ends, "commit", _before),
     "committed": (HistoryCluster, "commit", _after),
 }
 

@@ -160,7 +160,7 @@ def test_process_killed_behind_its_commit_is_completed_by_committing_once_more(a
     app.produce(10)
     app.plan()
     with killed_at(app, tmp_path, "committed", "--commit"):
-        assert step_of(app) is Step.VERIFIED
+        assert step_of(app) is Step.COMMITTING
         refused = app.do("abort")
         assert refused.exit_code == 1
         assert "once more completes it" in refused.output

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -84,9 +83,9 @@ def plan(
 
     from streams_py.history.bootstrap import Allowances, check_file_is_free, make_plan
     from streams_py.history.global_tables import check_global_tables
+    from streams_py.history.plan_files import held
 
-    with explained():
-        check_file_is_free(file)
+    with explained(), held(file, check_file_is_free):
         settings = settings_from(bootstrap, application_id, config)
         topology = built_topology(what, settings)
         with connected(settings) as cluster:
@@ -138,11 +137,7 @@ def run(
 
     Example: streams-py bootstrap run --master spark://host:7077 --work /shared/folder --commit
     """
-    begun = f"interrupted; {file} says how far it got: `bootstrap abort` takes it back, then run it again"
-    with (
-        _on_plan(file, bootstrap, config, begun) as (planned, cluster, settings),
-        spark_of(master, conf, py_files) as spark,
-    ):
+    with _on_plan(file, bootstrap, config) as (planned, cluster, settings), spark_of(master, conf, py_files) as spark:
         from streams_py.history.plan import sink_counts
         from streams_py.history.retention import check_retention
         from streams_py.spark.history.warm_start import write_changelogs
@@ -215,13 +210,14 @@ def abort(bootstrap: BOOTSTRAP = None, config: Config = None, file: _Plan = _PLA
     Example: streams-py bootstrap abort -b localhost:9092
     """
     with _on_plan(file, bootstrap, config) as (planned, cluster, _):
-        from streams_py.history import bootstrap as steps
+        from streams_py.history import bootstrap_ends
+        from streams_py.history.bootstrap import Step
 
-        if planned.step is steps.Step.COMMITTED:
+        if planned.step is Step.COMMITTED:
             raise ConfigError(
                 f"the warm start of {planned.application_id} is committed; to begin again, reset the application"
             )
-        gone = steps.abort(planned, cluster)
+        gone = bootstrap_ends.abort(planned, cluster)
         planned.aborted().save(file)
         console().print(f"deleted: {', '.join(gone) or 'nothing'}")
 
@@ -234,26 +230,30 @@ def _verify(spark: SparkSession, file: Path, settings: Mapping[str, Any], option
 
 
 def _commit(file: Path, cluster: HistoryCluster, settings: Mapping[str, Any]) -> None:
-    from streams_py.history import bootstrap as steps
+    from streams_py.history import bootstrap_ends
+    from streams_py.history.bootstrap import BootstrapPlan, Step
 
-    planned = steps.BootstrapPlan.load(file)
-    planned.check(built_topology(planned.topology, settings), steps.Step.VERIFIED)
-    steps.commit(planned, cluster)
-    replace(planned, step=steps.Step.COMMITTED).save(file)
+    planned = BootstrapPlan.load(file)
+    planned.check(built_topology(planned.topology, settings), Step.VERIFIED, Step.COMMITTING)
+    bootstrap_ends.commit(planned, file, cluster)
     console().print(f"committed {len(planned.positions)} positions of {planned.application_id}: start it now")
 
 
 @contextlib.contextmanager
 def _on_plan(
-    file: Path, bootstrap: str | None, config: Path | None, interrupted: str = "interrupted; the same command goes on"
+    file: Path, bootstrap: str | None, config: Path | None
 ) -> Iterator[tuple[BootstrapPlan, HistoryCluster, dict[str, Any]]]:
     """The plan of a warm start, held meanwhile, its cluster and settings; errors are explained."""
-    with explained(interrupted):
-        from streams_py.history.bootstrap import BootstrapPlan, check_cluster
-        from streams_py.history.plan_files import held
+    from streams_py.history.bootstrap import BootstrapPlan, check_cluster
+    from streams_py.history.plan_files import held
 
-        with held(file, BootstrapPlan.load) as planned:
-            settings = settings_from(bootstrap, planned.application_id, config)
-            with connected(settings) as cluster:
-                check_cluster(planned, cluster)
-                yield planned, cluster, settings
+    def interrupted() -> str:
+        with contextlib.suppress(ConfigError):
+            return f"interrupted; {BootstrapPlan.load(file).standing()}"
+        return "interrupted"
+
+    with explained(interrupted), held(file, BootstrapPlan.load) as planned:
+        settings = settings_from(bootstrap, planned.application_id, config)
+        with connected(settings) as cluster:
+            check_cluster(planned, cluster)
+            yield planned, cluster, settings

@@ -41,16 +41,16 @@ def console() -> Console:
 
 
 @contextlib.contextmanager
-def explained(interrupted: str = "interrupted") -> Iterator[None]:
+def explained(interrupted: str | Callable[[], str] = "interrupted") -> Iterator[None]:
     """Our own errors, a missing package, a file that cannot be used and what Spark says end the command with what is
-    wrong and what to do, Ctrl-C and SIGTERM with the sentence ``interrupted``."""
+    wrong and what to do, Ctrl-C and SIGTERM with the sentence ``interrupted``, which may depend on how far it is."""
     with _interruptible() as came:
         try:
             yield
         except BaseException as error:
             # A signal breaks off a question to the JVM, and what is asked after that may say something else.
             if came or isinstance(error, KeyboardInterrupt):
-                _end(interrupted, _INTERRUPTED, error)
+                _end(interrupted if isinstance(interrupted, str) else interrupted(), _INTERRUPTED, error)
             _explain(error)
             raise
 
@@ -65,10 +65,12 @@ def _explain(error: BaseException) -> None:
         _end(f"{what}; name another place, or make this one fit", NOT_DONE, error)
     if type(error).__module__.startswith("pyarrow."):
         _end(f"{error}; is it a table that telemetry has made?", NOT_DONE, error)
-    if type(error).__module__.startswith(("pyspark.", "py4j.")):
-        from streams_py.spark.failures import sentence_of
+    if isinstance(error, ConnectionError) or type(error).__module__.startswith(("pyspark.", "py4j.")):
+        from streams_py.spark.failures import lost_jvm, sentence_of
 
-        _end(sentence_of(error), FAILED, error)
+        lost = lost_jvm(error)
+        if lost is not None or not isinstance(error, ConnectionError):
+            _end(lost or sentence_of(error), FAILED, error)
 
 
 @contextlib.contextmanager

@@ -16,13 +16,13 @@ from streams_py.history.bootstrap import (
     BootstrapCluster,
     BootstrapPlan,
     Step,
-    check_not_started,
     check_topics,
     check_written,
     kept_from,
     prepare,
     written,
 )
+from streams_py.history.bootstrap_ends import check_not_started
 from streams_py.history.global_tables import AS_OF_END
 from streams_py.history.plan import sink_counts
 from streams_py.history.refuse import check_allowed

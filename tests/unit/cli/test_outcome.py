@@ -5,14 +5,20 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import typer
 
 from streams_py.cli.spark.outcome import explained, keeping_handlers
+from streams_py.history.bootstrap import Step
+from tests.unit.history.test_bootstrap import Cluster, planned
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -48,6 +54,35 @@ def test_interrupted_command_says_what_to_do_and_nothing_else(
     assert capsys.readouterr().err == "error: interrupted; do it again\n"
     assert [signal.getsignal(each) for each in SIGNALS] == before
     assert logging.getLogger().isEnabledFor(logging.ERROR)
+
+
+@pytest.mark.parametrize(
+    ("command", "step", "stands"),
+    [
+        ("verify", Step.WRITTEN, "written: verify it, or abort it"),
+        ("commit", Step.COMMITTING, "being committed: it broke off, so commit it once more"),
+        ("abort", Step.RUNNING, "running: it broke off, so abort it, and run it again"),
+    ],
+)
+def test_step_that_waits_for_a_broker_says_on_ctrl_c_how_far_the_warm_start_is(
+    command: str, step: Step, stands: str, tmp_path: Path
+) -> None:
+    plan = tmp_path / "plan.json"
+    replace(planned(Cluster()), step=step).save(plan)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(60)
+        where = f"127.0.0.1:{silent.getsockname()[1]}"
+        with subprocess.Popen(
+            [sys.executable, "-m", "streams_py", "bootstrap", command, "--plan", str(plan), "--bootstrap", where],
+            stderr=subprocess.PIPE, text=True, start_new_session=True, env={**os.environ, "COLUMNS": "400"},
+        ) as process:  # fmt: skip
+            connection, _ = silent.accept()
+            with connection:
+                os.killpg(process.pid, signal.SIGINT)
+                _, said = process.communicate(timeout=60)
+    assert said == f"error: interrupted; the warm start of shop is {stands}\n"
+    assert process.returncode == 130
+    assert [place.name for place in tmp_path.iterdir()] == ["plan.json"], "the lock is gone"
 
 
 def test_handler_of_pyspark_does_not_stay(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,22 +12,20 @@ import pytest
 
 from streams_protocol.types import TopicPartition
 from streams_py import StreamsBuilder, Topology, serdes
-from streams_py.errors import ConfigError, StreamsError
+from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 from streams_py.history.bootstrap import (
     Allowances,
     BootstrapPlan,
     Step,
-    abort,
     check_cluster,
     check_file_is_free,
-    check_not_started,
     check_topics,
     check_written,
-    commit,
     make_plan,
     prepare,
     written,
 )
+from streams_py.history.bootstrap_ends import abort, check_not_started, commit
 from streams_py.history.refuse import RefusedTopologyError
 from streams_py.history.retention import check_retention, check_retention_of
 from streams_py.history.task import TaskSummary
@@ -56,6 +54,8 @@ class Cluster:
         self.done: list[str] = []
         self.kept_ms: dict[str, int] = {}
         self.name: str | None = "one"
+        self.forbidden: set[str] = set()
+        self.is_cut_off = False
 
     def id(self) -> str | None:
         return self.name
@@ -91,7 +91,12 @@ class Cluster:
         self.offsets.clear()
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        self.offsets |= {at: position.offset for at, position in offsets.items()}
+        obeyed = {at: position.offset for at, position in offsets.items() if at.topic not in self.forbidden}
+        self.offsets |= {} if self.running else obeyed
+        if self.running or len(obeyed) < len(offsets):
+            raise StreamsError("the offsets cannot be set")
+        if self.is_cut_off:
+            raise BrokerUnavailableError("no answer came")
 
     def retention_ms(self, topics: Collection[str]) -> Mapping[str, int]:
         return {topic: self.kept_ms[topic] for topic in topics if topic in self.kept_ms}
@@ -195,7 +200,7 @@ def test_plan_is_for_one_cluster() -> None:
         check_cluster(plan, cluster)
 
 
-def test_group_with_members_is_refused_whatever_is_allowed() -> None:
+def test_group_with_members_is_refused_whatever_is_allowed(tmp_path: Path) -> None:
     cluster = Cluster()
     cluster.running = [member()]
     assert "group shop: 1 members run (worker-7); stop the application" in refusal(
@@ -204,7 +209,8 @@ def test_group_with_members_is_refused_whatever_is_allowed() -> None:
     cluster.running = []
     plan = replace(planned(cluster), step=Step.RUNNING)
     cluster.running = [member()]
-    for step in (check_not_started, commit, abort):
+    file = tmp_path / "plan.json"
+    for step in (check_not_started, abort, lambda plan, cluster: commit(plan, file, cluster)):
         with pytest.raises(StreamsError, match=r"shop runs \(worker-7"):
             step(plan, cluster)
     assert cluster.done == []
@@ -231,12 +237,12 @@ def test_killed_at_a_step_then_aborted_nothing_is_left(step: Step) -> None:
 
 
 @pytest.mark.parametrize("step", [Step.RUNNING, Step.WRITTEN, Step.VERIFIED])
-def test_application_started_meanwhile_gets_nothing_and_abort_clears_up_after_it(step: Step) -> None:
+def test_application_started_meanwhile_gets_nothing_and_abort_clears_up_after_it(tmp_path: Path, step: Step) -> None:
     cluster = Cluster()
     plan = at_step(cluster, step)
     cluster.start_application()
     with pytest.raises(StreamsError, match=r"nothing is committed; stop it, `bootstrap abort`, and begin again"):
-        commit(plan, cluster)
+        commit(plan, tmp_path / "plan.json", cluster)
     abort(plan, cluster)
     assert (cluster.offsets, CHANGELOG in cluster.topics) == ({}, False)
     assert planned(cluster).step is Step.PLANNED
@@ -318,7 +324,8 @@ def test_new_plan_takes_the_place_of_one_that_is_done_with_only(tmp_path: Path, 
     if step in (Step.PLANNED, Step.COMMITTED, Step.ABORTED):
         check_file_is_free(file)
     else:
-        with pytest.raises(ConfigError, match=f"warm start of shop that is {step.value}: `bootstrap abort` it first"):
+        first = "commit` it once more" if step is Step.COMMITTING else "abort` it first"
+        with pytest.raises(ConfigError, match=f"warm start of shop that is {step.value}: `bootstrap {first}"):
             check_file_is_free(file)
 
 
@@ -331,16 +338,73 @@ def test_plan_takes_the_place_of_no_other_file_and_says_when_it_cannot_be_writte
         planned(Cluster()).save(tmp_path / "nowhere" / "plan.json")
 
 
-def test_commit_that_was_killed_behind_the_request_is_completed_and_not_aborted() -> None:
-    cluster = Cluster()
-    plan = at_step(cluster, Step.VERIFIED)
-    commit(plan, cluster)
+def cut_off_commit(cluster: Cluster, file: Path) -> BootstrapPlan:
+    """The request is obeyed, and the command does not know it: it was killed, or no answer came."""
+    cluster.is_cut_off = True
+    with pytest.raises(BrokerUnavailableError):
+        commit(at_step(cluster, Step.VERIFIED), file, cluster)
+    cluster.is_cut_off = False
+    return BootstrapPlan.load(file)
+
+
+def test_commit_that_was_cut_off_behind_the_request_is_completed_and_not_aborted(tmp_path: Path) -> None:
+    cluster, file = Cluster(), tmp_path / "plan.json"
+    plan = cut_off_commit(cluster, file)
     wanted = {("lines", 0): 5, ("lines", 1): 7, (BETWEEN, 0): 0, (BETWEEN, 1): 0}
     assert cluster.offsets == {TopicPartition(*at): end for at, end in wanted.items()}
     with pytest.raises(StreamsError, match="`bootstrap commit` once more completes it"):
         abort(plan, cluster)
-    commit(plan, cluster)
+    commit(plan, file, cluster)
+    assert BootstrapPlan.load(file).step is Step.COMMITTED
     assert CHANGELOG in cluster.topics
+
+
+def test_application_that_started_behind_a_commit_that_was_cut_off_keeps_its_state(tmp_path: Path) -> None:
+    cluster, file = Cluster(), tmp_path / "plan.json"
+    plan = cut_off_commit(cluster, file)
+    cluster.logs[TopicPartition("lines", 0)] = (0, 6)
+    cluster.start_application()
+    before = dict(cluster.offsets), list(cluster.done)
+    for step in (lambda: abort(plan, cluster), lambda: commit(plan, file, cluster)):
+        with pytest.raises(
+            StreamsError, match="If it began at the positions of the plan, the warm start of shop is comp"
+        ):
+            step()
+    assert (cluster.offsets, cluster.done) == before
+
+
+def test_commit_that_was_cut_off_before_the_request_is_taken_back(tmp_path: Path) -> None:
+    cluster, file = Cluster(), tmp_path / "plan.json"
+    plan = cut_off_commit(cluster, file)
+    cluster.offsets.clear()
+    assert abort(plan, cluster) == [CHANGELOG]
+
+
+def test_commit_that_is_refused_as_a_whole_changes_nothing(tmp_path: Path) -> None:
+    cluster, file = Cluster(), tmp_path / "plan.json"
+    plan = at_step(cluster, Step.VERIFIED)
+    cluster.forbidden = {"lines", BETWEEN}
+    with pytest.raises(StreamsError, match="cannot be set"):
+        commit(plan, file, cluster)
+    assert (BootstrapPlan.load(file).step, cluster.offsets) == (Step.VERIFIED, {})
+
+
+def test_commit_that_is_obeyed_in_part_is_completed(tmp_path: Path) -> None:
+    cluster, file = Cluster(), tmp_path / "plan.json"
+    cluster.forbidden = {BETWEEN}
+    with pytest.raises(StreamsError, match="cannot be set"):
+        commit(at_step(cluster, Step.VERIFIED), file, cluster)
+    cluster.forbidden = set()
+    commit(BootstrapPlan.load(file), file, cluster)
+    assert cluster.offsets.keys() == {TopicPartition(topic, p) for topic in ("lines", BETWEEN) for p in (0, 1)}
+
+
+def test_plan_of_which_nothing_was_begun_gives_up_after_an_abort_what_it_was_to_give_up() -> None:
+    cluster = Cluster()
+    cluster.offsets[TopicPartition("lines", 0)] = 3
+    plan = planned(cluster, replace=True)
+    assert abort(plan, cluster) == []
+    check_not_started(plan.aborted(), cluster)
 
 
 def test_what_was_read_back_must_be_what_was_written() -> None:
@@ -361,7 +425,7 @@ def test_plan_file_says_how_far_it_got_and_what_is_wrong_with_it(tmp_path: Path)
     loaded.check(word_count(), Step.VERIFIED)
     for step, remedy in (
         (Step.PLANNED, "run it first"),
-        (Step.RUNNING, "it broke off: abort it"),
+        (Step.RUNNING, "it broke off, so abort it"),
         (Step.COMMITTED, "nothing more to do"),
         (Step.ABORTED, "run it again, or plan again"),
     ):
@@ -424,10 +488,10 @@ def test_topics_of_global_tables_are_read_to_fixed_ends_and_nothing_is_committed
         make_plan("app:topology", joined(), APP, CONFIG, cluster, Allowances(frozen_tables=True))
 
 
-def test_changelog_that_cannot_be_seen_is_not_taken_for_one_that_was_written_to() -> None:
+def test_changelog_that_cannot_be_seen_is_not_taken_for_one_that_was_written_to(tmp_path: Path) -> None:
     cluster = Cluster()
     plan = at_step(cluster, Step.VERIFIED)
     cluster.delete([CHANGELOG])
     with pytest.raises(StreamsError, match=f"{CHANGELOG} is not there any more, or the user has no right DESCRIBE on"):
-        commit(plan, cluster)
+        commit(plan, tmp_path / "plan.json", cluster)
     assert not cluster.offsets

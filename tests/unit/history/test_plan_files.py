@@ -55,7 +55,8 @@ def test_command_is_refused_while_another_one_works_on_its_plan(tmp_path: Path) 
     planned(Cluster()).save(plan)
     backfill = ("backfill", f"{program}:topology", "--sinks")
     steps = [(("bootstrap", step), plan) for step in ("run", "verify", "commit", "abort")]
-    for command, file in (*steps, (backfill, tmp_path / "new.json")):
+    anew = ("bootstrap", "plan", f"{program}:topology", "--application-id", "shop")
+    for command, file in (*steps, (anew, plan), (backfill, tmp_path / "new.json")):
         with held(file, Path.exists):
             refused = do(*command, "--plan", file)
             assert refused.exit_code == 2, refused.output

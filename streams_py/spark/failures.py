@@ -6,13 +6,17 @@ Spark's exception with pages of stack traces of two languages. Somewhere in ther
 
 from __future__ import annotations
 
+import os
 import re
-from typing import Final
+import signal
+import subprocess
+import sys
+from typing import Any, Final
 
 from streams_py import errors
 from streams_py.errors import StreamsError
 
-__all__ = ["sentence_of"]
+__all__ = ["lost_jvm", "sentence_of"]
 
 _OURS: Final = re.compile(rf"^(?:streams_(?:py|protocol)\.[\w.]*\w|{'|'.join(errors.__all__)}): (.+)$", re.MULTILINE)
 """Any error of a module of ours, or one of the public ones without its module."""
@@ -22,6 +26,15 @@ _SPARKS: Final = re.compile(r"\[[A-Z_.0-9]+\] (.+?)\.?(?: SQLSTATE: \w+)?")
 """A sentence of Spark's with a name and a state around it."""
 _JAVAS: Final = re.compile(r"^: [\w.$]*?(\w+): (.+)$", re.MULTILINE)
 """What is below py4j's own first line: an exception of Java with its message."""
+_NOT_STARTED: Final = "[JAVA_GATEWAY_EXITED]"
+_NO_MEMORY: Final = "java.lang.OutOfMemoryError"
+_NEEDS_MEMORY: Final = (
+    "give it more with the setting spark.driver.memory (on a cluster spark.executor.memory), or use fewer cores at once"
+)
+_STATUS_OF_NO_MEMORY: Final = 52
+"""With which Spark ends a JVM whose memory is used up."""
+_ENDING_S: Final = 5.0
+"""A process that ends closes its connections a little before others are told of its end."""
 _WORKER_LOST: Final = re.compile(r"Python worker exited unexpectedly|No module named '?([\w.]+)'?")
 _OF_THE_EXTRA: Final = {"streams_py", "streams_protocol", "confluent_kafka", "pyspark", "pyarrow", "numpy", "pandas"}
 
@@ -30,18 +43,28 @@ def sentence_of(error: BaseException) -> str:
     """Our own sentence if one is in there, else the first line of what Spark says."""
     if isinstance(error, StreamsError):
         return str(error)
+    lost = lost_jvm(error)
+    if lost is not None:
+        return lost
     text = str(error)
     ours = _OURS.findall(text) or _RAISED.findall(text)
     if ours:
         return str(ours[-1])
-    lost = _WORKER_LOST.search(text)
-    if lost is not None and lost[1] and lost[1].partition(".")[0] not in _OF_THE_EXTRA:
+    if _NOT_STARTED in text:
         return (
-            f"a Python worker has no module {lost[1]}; install it where the workers run, or ship it with --py-files "
+            "Spark's JVM ended before it was ready; what it said is above (was it killed, or is spark.driver.memory "
+            "too large for the machine?)"
+        )
+    if _NO_MEMORY in text:
+        return f"the memory of a JVM of Spark is used up: {_NEEDS_MEMORY}"
+    worker = _WORKER_LOST.search(text)
+    if worker is not None and worker[1] and worker[1].partition(".")[0] not in _OF_THE_EXTRA:
+        return (
+            f"a Python worker has no module {worker[1]}; install it where the workers run, or ship it with --py-files "
             "(SparkContext.addPyFile)"
         )
-    if lost is not None:
-        what = f"has no module {lost[1]}" if lost[1] else "ended unexpectedly"
+    if worker is not None:
+        what = f"has no module {worker[1]}" if worker[1] else "ended unexpectedly"
         return f"a Python worker {what}; install kafka-streams-py[spark] where the workers run, and set PYSPARK_PYTHON"
     java = _JAVAS.search(text) if type(error).__module__.startswith("py4j.") else None
     if java is not None:
@@ -51,3 +74,34 @@ def sentence_of(error: BaseException) -> str:
     if spark is not None:
         return str(spark[1])
     return f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}"
+
+
+def lost_jvm(error: BaseException) -> str | None:
+    """What to do when the error is one of asking a JVM that has ended; None when it is something else."""
+    is_of_bridge = type(error).__module__.startswith("py4j.") and type(error).__name__ != "Py4JJavaError"
+    pyspark: Any = sys.modules.get("pyspark")
+    if pyspark is None or not (is_of_bridge or isinstance(error, ConnectionError)):
+        return None
+    gateway = pyspark.SparkContext._gateway
+    process: Any = getattr(gateway, "proc", None)
+    if process is None:
+        return None  # somebody else has started it
+    try:
+        return _end_of_jvm(process.pid, process.wait(_ENDING_S))
+    except subprocess.TimeoutExpired:
+        return None  # it lives
+
+
+def _end_of_jvm(process: int, status: int) -> str:
+    if status == -signal.SIGKILL:
+        return (
+            "Spark's JVM was killed (SIGKILL), as the system does when memory is short, which dmesg says: use fewer "
+            "cores at once or a smaller spark.driver.memory, or give the machine or the container more memory"
+        )
+    if status == _STATUS_OF_NO_MEMORY:
+        return f"the memory of Spark's JVM is used up: {_NEEDS_MEMORY}"
+    how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"has ended with status {status}"
+    return (
+        f"Spark's JVM {how}; what it said is above, and after a crash more is in hs_err_pid{process}.log in "
+        f"{os.getcwd()}; is its memory (spark.driver.memory) too large for the machine, or too small?"
+    )

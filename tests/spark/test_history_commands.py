@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from streams_py.cli.spark import history
 from streams_py.cli.spark.history import add_to
-from streams_py.errors import ConfigError
+from streams_py.errors import ConfigError, StreamsError
 from tests.spark.conftest import Cluster
 from tests.spark.test_source_reads import read
 from tests.waiting import until
@@ -225,6 +225,20 @@ def test_outputs_are_all_there_or_none(spark: SparkSession, tmp_path: Path) -> N
     with pytest.raises(ConfigError, match="half exists; name another folder"):
         history._write_new(spark, str(out), sinks)
     assert [place.name for place in out.iterdir()] == ["half"], "somebody else's stays"
+
+
+def test_outputs_that_cannot_be_taken_back_are_said_to_be_there(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(_: Any) -> Any:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr("streams_py.spark.jobs.end_jobs", gone)
+    out = tmp_path / "made"
+    half = spark.range(3).selectExpr("raise_error('no more room') AS n")
+    with pytest.raises(StreamsError, match=f"no more room.*; what is in {out} is not complete: delete it"):
+        history._write_new(spark, str(out), {"whole": spark.range(3).toDF("n"), "half": half})
+    assert (out / "whole").exists()
 
 
 def test_global_table_is_allowed_as_it_is_at_the_end_and_said_so(files: Files) -> None:

@@ -1,6 +1,7 @@
 """Commands on Spark that are told to end: Ctrl-C and SIGTERM, to all of their processes at once.
 
-So a terminal, `timeout`, and managers of services send them. The JVM gets them too.
+So a terminal, `timeout`, and managers of services send them. The JVM gets them too. And commands whose JVM is killed
+alone, as the kernel does when memory is short.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pytest
 from confluent_kafka import Producer
 
 from streams_py.backtest.generate import History, generate
+from streams_py.cli.usage import FAILED
 from streams_py.history.bootstrap import BootstrapPlan, Step
 from tests.spark.conftest import Cluster
 from tests.spark.test_source_reads import read
@@ -70,11 +72,15 @@ class Commands:
         assert producer.flush(30) == 0
 
     def ended(self, how: signal.Signals, when: Callable[[int], object], *command: str) -> tuple[int, str, str]:
-        """What a command says that is told to end: its status, and both of its outputs."""
+        """What a command says that is told to end: its status, and both of its outputs. SIGKILL is for its JVM."""
         with self._started(*command) as process:
             until(lambda: when(process.pid) or process.poll() is not None, "the point to end it at", timeout_s=300)
-            os.killpg(process.pid, how)
-            os.killpg(process.pid, how)  # `timeout` does it twice
+            if how is signal.SIGKILL:
+                for jvm in jvms_of(process.pid):
+                    os.kill(jvm, how)
+            else:
+                os.killpg(process.pid, how)
+                os.killpg(process.pid, how)  # `timeout` does it twice
             output, said = process.communicate(timeout=120)
         # Folders of workers, which are killed, are those of the next process to remove.
         assert not [*self.temporary.glob("streams-py-history-*/stage-*")], said
@@ -95,6 +101,16 @@ class Commands:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait(60)
 
+    @property
+    def of_plan(self) -> tuple[str, ...]:
+        """Options of the steps of a warm start."""
+        return "--plan", str(self.plan), "--bootstrap", self.bootstrap
+
+    def make_plan(self) -> None:
+        """The first step of a warm start."""
+        command = [sys.executable, "-m", "streams_py", "bootstrap", "plan", self.topology, *self.of_plan]
+        subprocess.run([*command, "--application-id", self.id], cwd=_REPOSITORY, check=True, capture_output=True)
+
     def at_work(self, _: int) -> bool:
         """The topology has a record."""
         return self.mark.exists()
@@ -105,14 +121,15 @@ def commands(cluster: Cluster, tmp_path: Path) -> Commands:
     return Commands(cluster, tmp_path)
 
 
-def has_jvm(group: int) -> bool:
-    """A JVM is among the processes of a group."""
+def jvms_of(group: int) -> list[int]:
+    """The JVMs among the processes of a group."""
+    found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             head, _, rest = stat.read_text().rpartition(")")
             if head.endswith("(java") and int(rest.split()[2]) == group:
-                return True
-    return False
+                found.append(int(stat.parent.name))
+    return found
 
 
 @pytest.mark.parametrize("how", _SIGNALS, ids=attrgetter("name"))
@@ -129,7 +146,7 @@ def test_backfill_to_files_leaves_nothing_of_them(commands: Commands, how: signa
 def test_command_whose_jvm_is_starting_ends_with_a_sentence(commands: Commands, how: signal.Signals) -> None:
     out = commands.folder / "made"
     place = ("--out", str(out), "--bootstrap", commands.bootstrap)
-    status, _, said = commands.ended(how, has_jvm, "backfill", commands.topology, *place)
+    status, _, said = commands.ended(how, jvms_of, "backfill", commands.topology, *place)
     assert said == f"error: interrupted; nothing of it is in {out}, and the same command begins anew\n"
     assert status == _INTERRUPTED
 
@@ -147,12 +164,10 @@ def test_backfill_to_topics_lets_go_of_its_plan(commands: Commands, how: signal.
 
 @pytest.mark.parametrize("how", _SIGNALS, ids=attrgetter("name"))
 def test_warm_start_says_how_it_is_taken_back(commands: Commands, how: signal.Signals) -> None:
-    place = ("--plan", str(commands.plan), "--bootstrap", commands.bootstrap)
-    planned = [sys.executable, "-m", "streams_py", "bootstrap", "plan", commands.topology, *place]
-    subprocess.run([*planned, "--application-id", commands.id], cwd=_REPOSITORY, check=True, capture_output=True)
-    status, _, said = commands.ended(how, commands.at_work, "bootstrap", "run", *place)
+    commands.make_plan()
+    status, _, said = commands.ended(how, commands.at_work, "bootstrap", "run", *commands.of_plan)
     assert said == (
-        f"error: interrupted; {commands.plan} says how far it got: `bootstrap abort` takes it back, then run it again\n"
+        f"error: interrupted; the warm start of {commands.id} is running: it broke off, so abort it, and run it again\n"
     )
     assert status == _INTERRUPTED
     assert BootstrapPlan.load(commands.plan).step is Step.RUNNING
@@ -170,27 +185,71 @@ def test_comparison_writes_nothing(commands: Commands, how: signal.Signals) -> N
     assert not report.exists()
 
 
+def telemetry_of(commands: Commands, cluster: Cluster) -> tuple[Callable[[int], object], *tuple[str, ...]]:
+    """When it is at work, and the command."""
+    events, tables = f"{commands.id}-assignment-events", commands.folder / "tables"
+    cluster.topic(1, name=events)
+    producer = Producer({"bootstrap.servers": commands.bootstrap})
+    producer.produce(events, b"garbage")
+    assert producer.flush(30) == 0
+    where = ("--tables", str(tables), "--bootstrap", commands.bootstrap)
+    is_at_work = (tables / "_checkpoint" / "offsets" / "0").exists
+    return lambda _: is_at_work(), "telemetry", "run", "--group", commands.id, *where
+
+
 @pytest.mark.parametrize("how", _SIGNALS, ids=attrgetter("name"))
 def test_telemetry_ends_with_complete_tables(commands: Commands, cluster: Cluster, how: signal.Signals) -> None:
-    cluster.topic(1, name=f"{commands.id}-assignment-events")
-    tables = commands.folder / "tables"
-    producer = Producer({"bootstrap.servers": commands.bootstrap})
-    producer.produce(f"{commands.id}-assignment-events", b"garbage")
-    assert producer.flush(30) == 0
-    status, output, said = commands.ended(
-        how, lambda _: any((tables / "_checkpoint" / "offsets").glob("0")),
-        "telemetry", "run", "--group", commands.id, "--tables", str(tables), "--bootstrap", commands.bootstrap,
-    )  # fmt: skip
+    status, output, said = commands.ended(how, *telemetry_of(commands, cluster))
     assert said == ""
     assert output.splitlines()[-1].startswith("stopped; the tables are complete up to the last look")
     assert status == 0
 
 
-@pytest.mark.parametrize("how", _SIGNALS, ids=attrgetter("name"))
-def test_backtest_can_be_resumed(commands: Commands, how: signal.Signals) -> None:
+def backtest_of(commands: Commands) -> tuple[Callable[[int], object], *tuple[str, ...]]:
+    """When it is at work, and the command."""
     inputs, out = commands.folder / "in.jsonl", commands.folder / "out"
     inputs.write_text("\n".join(generate(History(tasks=40, clients=6), 300)), encoding="utf-8")
-    run = ("backtest", "--inputs", str(inputs), "--out", str(out), "--engine", "spark")
-    status, _, said = commands.ended(how, lambda _: (out / "backtest.json").exists(), *run)
+    has_begun = (out / "backtest.json").exists
+    return lambda _: has_begun(), "backtest", "--inputs", str(inputs), "--out", str(out), "--engine", "spark"
+
+
+@pytest.mark.parametrize("how", _SIGNALS, ids=attrgetter("name"))
+def test_backtest_can_be_resumed(commands: Commands, how: signal.Signals) -> None:
+    status, _, said = commands.ended(how, *backtest_of(commands))
     assert said == "error: interrupted; the same command with --resume goes on\n"
     assert status == _INTERRUPTED
+
+
+_KILLED: Final = (
+    "Spark's JVM was killed (SIGKILL), as the system does when memory is short, which dmesg says: use fewer cores at "
+    "once or a smaller spark.driver.memory, or give the machine or the container more memory\n"
+)
+
+
+@pytest.mark.parametrize("name", ["backfill", "bootstrap", "diff"])
+def test_command_over_a_history_that_loses_its_jvm_says_so(commands: Commands, name: str) -> None:
+    where, application = ("--bootstrap", commands.bootstrap), name
+    match name:
+        case "backfill":
+            command = (name, commands.topology, "--out", str(commands.folder / "made"), *where)
+        case "diff":
+            command = (name, *[commands.topology] * 2, *where)
+        case _:
+            commands.make_plan()
+            command, application = (name, "run", *commands.of_plan), commands.id
+    status, _, said = commands.ended(signal.SIGKILL, commands.at_work, *command)
+    assert said == f"error: stage 0 of {application}: {_KILLED}"
+    assert status == FAILED
+    assert not (commands.folder / "made").exists()
+
+
+def test_telemetry_that_loses_its_jvm_says_so(commands: Commands, cluster: Cluster) -> None:
+    status, _, said = commands.ended(signal.SIGKILL, *telemetry_of(commands, cluster))
+    assert said == f"error: {_KILLED}"
+    assert status == FAILED
+
+
+def test_backtest_that_loses_its_jvm_says_so_and_can_be_resumed(commands: Commands) -> None:
+    status, _, said = commands.ended(signal.SIGKILL, *backtest_of(commands))
+    assert said == f"error: {_KILLED}"
+    assert status == FAILED

@@ -38,7 +38,7 @@ from streams_py.cli.spark.history_options import (
 )
 from streams_py.cli.spark.outcome import console, explained
 from streams_py.cli.usage import FAILED, pairs_of
-from streams_py.errors import ConfigError
+from streams_py.errors import ConfigError, StreamsError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,11 +91,18 @@ def backfill(
 
       streams-py backfill app.py --sinks --application-id word-count
     """
-    begins_anew = f"interrupted; nothing of it is in {out}, and the same command begins anew"
-    with (
-        explained("interrupted; the same command goes on" if sinks else begins_anew),
-        contextlib.ExitStack() as until_the_end,
-    ):
+    is_complete = False
+
+    def interrupted() -> str:
+        if is_complete:
+            return "interrupted; all records are written"
+        return (
+            "interrupted; the same command goes on"
+            if sinks
+            else f"interrupted; nothing of it is in {out}, and the same command begins anew"
+        )
+
+    with explained(interrupted), contextlib.ExitStack() as until_the_end:
         if (out is None) == (not sinks):
             raise ConfigError("say where outputs go: --out FOLDER, or --sinks for their topics")
         settings = settings_from(bootstrap, application_id, config, "backfill")
@@ -147,13 +154,15 @@ def backfill(
                 spark=spark,
                 tick=tick,
             ) as results:
+                there = 0
                 if planned is not None:
                     there = sum(task.skipped for task in write_sinks(results, kafka, planned.id, planned.place))
                     replace(planned, done=True).save(file)
-                    if there:
-                        console().print(f"{there:,} records were there already, from an earlier attempt")
                 if out is not None:
                     _write_new(spark, out, results.sinks)
+                is_complete = True
+                if there:
+                    console().print(f"{there:,} records were there already, from an earlier attempt")
                 for topic in results.sinks:
                     console().print(f"{topic}: {results.written(topic):,} records")
 
@@ -209,7 +218,8 @@ def _check_absent(folder: Folder, topic: str) -> None:
 
 
 def _write_new(spark: SparkSession, out: str, sinks: Mapping[str, DataFrame]) -> None:
-    """A folder for each topic: all of them, or none when something comes between."""
+    """A folder for each topic: all of them, or none when something comes between. StreamsError where some is left."""
+    from streams_py.spark.failures import sentence_of
     from streams_py.spark.files import Folder
     from streams_py.spark.jobs import end_jobs
 
@@ -221,13 +231,16 @@ def _write_new(spark: SparkSession, out: str, sinks: Mapping[str, DataFrame]) ->
             _check_absent(folder, topic)
             begun.append(topic)
             rows.write.mode("errorifexists").parquet(folder.path(topic))
-    except BaseException:
-        with contextlib.suppress(Exception):  # what is to be said is why it broke off
+    except BaseException as error:
+        try:
             end_jobs(spark)
             for topic in begun:
                 folder.remove(topic)
             if is_new and not folder.children():
                 folder.remove()
+        except Exception:  # what is to be said is why it broke off
+            if begun and isinstance(error, Exception):
+                raise StreamsError(f"{sentence_of(error)}; what is in {out} is not complete: delete it") from error
         raise
 
 

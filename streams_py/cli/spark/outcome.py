@@ -6,6 +6,7 @@ import contextlib
 import errno
 import logging
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -65,12 +66,16 @@ def _explain(error: BaseException) -> None:
         _end(f"{what}; name another place, or make this one fit", NOT_DONE, error)
     if type(error).__module__.startswith("pyarrow."):
         _end(f"{error}; is it a table that telemetry has made?", NOT_DONE, error)
-    if isinstance(error, ConnectionError) or type(error).__module__.startswith(("pyspark.", "py4j.")):
-        from streams_py.spark.failures import lost_jvm, sentence_of
+    if type(error).__module__.startswith(("pyspark.", "py4j.")):
+        from streams_py.spark.failures import sentence_of
+
+        _end(sentence_of(error), FAILED, error)
+    if isinstance(error, ConnectionError) and "pyspark" in sys.modules:
+        from streams_py.spark.failures import lost_jvm
 
         lost = lost_jvm(error)
-        if lost is not None or not isinstance(error, ConnectionError):
-            _end(lost or sentence_of(error), FAILED, error)
+        if lost is not None:
+            _end(lost, FAILED, error)
 
 
 @contextlib.contextmanager

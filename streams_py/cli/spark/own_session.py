@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streams_py.cli.spark.outcome import keeping_handlers
+from streams_py.quiet import quiet_logs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,18 +29,47 @@ def own_session(
     from pyspark.sql import SparkSession
 
     before = SparkSession.getActiveSession()
-    session = keeping_handlers(lambda: spark_session(app, master=master, **{**QUIET, **settings}))
+    with quiet_logs("py4j"), _quiet_bridge():
+        session = keeping_handlers(lambda: spark_session(app, master=master, **{**QUIET, **settings}))
+        try:
+            if before is None:
+                _outlive_signals(session)
+                _end_quietly(session)
+            session.sparkContext.setLogLevel("OFF")  # what goes wrong is said in a sentence
+            for path in py_files:
+                session.sparkContext.addPyFile(str(path))
+            yield session
+        finally:
+            if before is None:
+                _stop(session)
+
+
+def _end_quietly(session: SparkSession) -> None:
+    """When the JVM is killed, the server that its tasks report to would print with its stack that nobody asks it."""
+    context: Any = session.sparkContext
+    context._accumulatorServer.handle_error = lambda *_: None
+
+
+def _stop(session: SparkSession) -> None:
+    with contextlib.suppress(Exception), warnings.catch_warnings():  # the JVM is gone, and why is said
+        warnings.simplefilter("ignore")
+        session.stop()
+
+
+@contextlib.contextmanager
+def _quiet_bridge() -> Iterator[None]:
+    """What py4j raises it also logs, with its stack, as if it were the program."""
+    root = logging.getLogger()
+    root.addFilter(_is_not_of_bridge)
     try:
-        if before is None:
-            _outlive_signals(session)
-        session.sparkContext.setLogLevel("OFF")  # what goes wrong is said in a sentence
-        for path in py_files:
-            session.sparkContext.addPyFile(str(path))
-        yield session
+        yield
     finally:
-        if before is None:
-            with contextlib.suppress(Exception):  # the JVM is gone, and why has been said
-                session.stop()
+        root.removeFilter(_is_not_of_bridge)
+
+
+def _is_not_of_bridge(record: logging.LogRecord) -> bool:
+    kind = record.exc_info[0] if record.exc_info else None
+    return kind is None or not kind.__module__.startswith("py4j.")
 
 
 def _outlive_signals(session: SparkSession) -> None:

@@ -71,4 +71,5 @@ def sent_to_workers(spark: SparkSession, contents: Mapping[str, DataFrame]) -> I
         yield sent
     finally:
         for found in sent.values():
-            found.given.destroy()
+            with contextlib.suppress(Exception):  # the JVM is gone, and they with it
+                found.given.destroy()

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("pyspark")
+
+from py4j.protocol import Py4JNetworkError
+from pyspark import SparkContext
+from pyspark.errors import PySparkRuntimeError
 
 from streams_py import StreamsBuilder, serdes
 from streams_py.history.loading import TopologyNotFoundError
 from streams_py.history.plan import plan_history
 from streams_py.history.task import StageOrders
 from streams_py.history.travel import TopologySource
+from streams_py.spark import failures
 from streams_py.spark.failures import sentence_of
 from streams_py.spark.history.serdes_on_the_way import serdes_that_stay
 from tests.unit.history.test_runs import word_count
@@ -30,6 +37,42 @@ from tests.unit.history.test_runs import word_count
 def test_module_that_workers_lack_is_named_with_its_remedy(text: str, sentence: str) -> None:
     with pytest.raises(RuntimeError, match=sentence):
         raise RuntimeError(sentence_of(ValueError(f"Job aborted.\n{text}\n")))
+
+
+@pytest.mark.parametrize(
+    ("ending", "sentence"),
+    [
+        ("kill -KILL $$", r"was killed \(SIGKILL\).*use fewer cores at once or a smaller spark.driver.memory"),
+        ("exit 52", "the memory of Spark's JVM is used up: give it more with the setting spark.driver.memory"),
+        ("exit 1", r"has ended with status 1; what it said is above.*hs_err_pid\d+.log in /"),
+        ("kill -ABRT $$", r"was ended by SIGABRT; what it said is above"),
+    ],
+)
+@pytest.mark.parametrize("error", [ConnectionRefusedError(111, "Connection refused"), Py4JNetworkError("empty answer")])
+def test_end_of_the_jvm_is_said_with_its_remedy(
+    error: Exception, ending: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with subprocess.Popen(["sh", "-c", ending]) as jvm:
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=jvm))
+        with pytest.raises(RuntimeError, match=sentence):
+            raise RuntimeError(sentence_of(error))
+
+
+def test_lost_connection_of_a_jvm_that_lives_is_not_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failures, "_ENDING_S", 0.01)
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as jvm:
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=jvm))
+        assert sentence_of(Py4JNetworkError("empty answer")) == "Py4JNetworkError: empty answer"
+
+
+def test_jvm_that_did_not_start_is_said_with_what_may_be_wrong() -> None:
+    error = PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+    assert "ended before it was ready; what it said is above" in sentence_of(error)
+
+
+def test_memory_of_java_that_is_used_up_is_said_with_its_remedy() -> None:
+    text = "Job aborted due to stage failure: Lost task 0.0: java.lang.OutOfMemoryError: Java heap space\n\tat a.b"
+    assert "is used up: give it more with the setting spark.driver.memory" in sentence_of(RuntimeError(text))
 
 
 def test_topology_that_a_worker_cannot_import_says_how_it_gets_there() -> None:

@@ -17,10 +17,10 @@ from urllib.parse import urlsplit
 __all__ = ["SERVER_OPTIONS", "is_loopback", "listen", "refused_name"]
 
 SERVER_OPTIONS: Final[Mapping[str, Any]] = MappingProxyType(
-    {"log_config": None, "access_log": False, "ws": "none", "http": "h11"}
+    {"log_config": None, "access_log": False, "ws": "none", "http": "streams_py.http_connections:BoundedConnections"}
 )
-"""Of every service, for uvicorn: it says nothing by itself, and takes no httptools where that is installed, which takes
-addresses and headers of any length in."""
+"""Of every service, for uvicorn: it says nothing by itself, limits connections, and takes no httptools where that is
+installed, which takes addresses and headers of any length in."""
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -240,7 +240,9 @@ class StreamsCoordinator(SubscribedTopics):
                 assignment = await self._attempt_join()
             except Exception as error:
                 self._judge(error)
+                await self._pause_after(error)
                 raise
+            self._times_forgotten = 0
             finished = _FinishedJoin(self._generation, assignment)
         self._finished_join = finished
         return finished.assignment

@@ -4,6 +4,9 @@ A member that is told ``UNKNOWN_MEMBER_ID`` joins again under a new id, and usua
 coordinator of Kafka 4.3 that comes back may serve the group before it has loaded its members, without sessions
 (:mod:`.ghosts`). A member that waits for its JoinGroup therefore lets its former ids leave, without waiting for a
 session: they were its own alone, and a group that does not know them says so.
+
+Such a coordinator forgets a new id, too, each time that it loads more, so that a member may get some dozens of them in
+a few seconds. Those under which it was in the group are kept apart: of them the group has it in its log.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ __all__ = ["FormerIds"]
 _log = logging.getLogger(__name__)
 
 _IDS_MAX: Final = 16
+"""Of each kind."""
 _REASON: Final = "the member has joined under another id"
 
 
@@ -27,11 +31,14 @@ class FormerIds:
     """The newest former ids of one dynamic member."""
 
     def __init__(self) -> None:
-        self._ids: deque[str] = deque(maxlen=_IDS_MAX)
+        self._of_member: deque[str] = deque(maxlen=_IDS_MAX)
+        self._only_given: deque[str] = deque(maxlen=_IDS_MAX)
 
-    def add(self, member_id: str) -> None:
-        if member_id not in self._ids:
-            self._ids.append(member_id)
+    def add(self, member_id: str, *, was_member: bool) -> None:
+        """``was_member``: a generation of the group had it; else it was given for a join that came to nothing."""
+        ids = self._of_member if was_member else self._only_given
+        if member_id not in ids:
+            ids.append(member_id)
 
     async def leave(self, coordinator: Any, joining_as: str) -> None:
         """One LeaveGroup for all of them, over another connection than JoinGroup's. Never raises Kafka's errors: it is
@@ -40,7 +47,7 @@ class FormerIds:
         ``joining_as``: the id in the request under way. It stays, also when an answer to something else has made it a
         former one since: the group may count this member under it.
         """
-        former = [member_id for member_id in self._ids if member_id != joining_as]
+        former = [member_id for member_id in (*self._only_given, *self._of_member) if member_id != joining_as]
         if not former:
             return
         request = LeaveGroupRequest(

@@ -34,6 +34,8 @@ _log = logging.getLogger(__name__)
 
 _COORDINATOR_PREFIX: Final = "coordinator-"
 _SESSIONS_MAX: Final = 1.5
+_PAUSE_MS_MAX: Final = 1_000
+_DOUBLINGS_MAX: Final = 10
 
 
 class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafka-python has no type information
@@ -44,6 +46,7 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
         self.failure: BaseException | None = None
         """What ended this membership for good; read by the polling thread."""
         self._waits_for_group = False  # JoinGroup or SyncGroup is under way
+        self._times_forgotten = 0  # in a row
         self._former_ids = FormerIds()
         self._ghosts = Ghosts()
         # Brokers call a member by its client id and something random; the mock cluster by an address, used again later.
@@ -62,10 +65,11 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
         self._session.confirm(sent_at)
 
     def reset_generation(self, member_id: str = UNKNOWN_MEMBER_ID) -> None:
-        former = self._generation.member_id
+        generation = self._generation
+        former = generation.member_id
         super().reset_generation(member_id)
         if self.group_instance_id is None and former != member_id and former.startswith(self._own_prefix):
-            self._former_ids.add(former)
+            self._former_ids.add(former, was_member=not generation.is_lost())
 
     def other_connection(self) -> Any:
         """The group's coordinator under its broker's own id, which is another connection than JoinGroup's; while the
@@ -82,6 +86,15 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
         if self._waits_for_group:
             raise kafka_errors.CoordinatorNotAvailableError
         return coordinator_id
+
+    async def _pause_after(self, error: Exception) -> None:
+        """Before another join: a coordinator that forgets the id that it has just given is still loading. kafka-python
+        asks again at once, and each time it gives another id, for which the group may wait."""
+        if isinstance(error, kafka_errors.UnknownMemberIdError):
+            if self._times_forgotten:
+                pause_ms = self.config["retry_backoff_ms"] * 2 ** min(self._times_forgotten - 1, _DOUBLINGS_MAX)
+                await self._manager._net.sleep(min(pause_ms, _PAUSE_MS_MAX) / 1000)
+            self._times_forgotten += 1
 
     # -- requests that take as long as the group takes -----------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 
 import pytest
 from kafka import errors as kafka_errors
@@ -10,7 +11,7 @@ from kafka.future import Future
 from kafka.protocol.consumer import JoinGroupRequest, LeaveGroupRequest, LeaveGroupResponse, OffsetFetchRequest
 
 from streams_py.errors import BrokerUnavailableError
-from tests.unit.adapters.kafka_python.scripted_member import T0, UNKNOWN_MEMBER_ID
+from tests.unit.adapters.kafka_python.scripted_member import MEMBER_ID_REQUIRED, T0, UNKNOWN_MEMBER_ID
 
 ANSWERED = LeaveGroupResponse.MemberResponse
 
@@ -95,6 +96,45 @@ def test_id_is_a_former_one_when_the_answer_to_a_join_says_that_it_is_unknown(ma
     assert member.coordinator.member_id == "c-2"
 
 
+def test_ids_given_in_vain_do_not_push_out_the_one_that_the_group_has(make):
+    """A coordinator that is still loading forgets each id that it gives, some dozens in a few seconds."""
+    member = make().joined(T0, member_id="c-1")
+    for number in range(20):
+        member.joins.append((MEMBER_ID_REQUIRED, -1, f"c-{number}-in-vain"))
+        member.joins.append((UNKNOWN_MEMBER_ID, -1, f"c-{number}-in-vain"))
+    member.will_join(2, T0, member_id="c-2")
+    member.coordinator.config["retry_backoff_ms"] = 0
+    ghosts = Ghosts(member)
+    send = ghosts.send
+
+    def wait_at_the_last_join(request, *arguments, **options):
+        if isinstance(request, JoinGroupRequest) and len(member.joins) == 1:
+            ghosts.waits_for = {"c-1"}
+        return send(request, *arguments, **options)
+
+    member.client._manager.send = wait_at_the_last_join
+    member.coordinator.reset_generation()
+    assert member.rejoin() is True
+    assert ghosts.left[-1] == "c-1"
+    assert member.coordinator.member_id == "c-2"
+
+
+def test_member_that_is_forgotten_again_and_again_joins_more_rarely(make):
+    member = make().joined(T0, member_id="c-1")
+    pauses = []
+
+    async def sleep(seconds):
+        pauses.append(round(seconds, 1))
+
+    for _ in range(7):
+        member.joins.append((UNKNOWN_MEMBER_ID, -1, "c-1"))
+    member.will_join(2, T0, member_id="c-2")
+    member.coordinator.config["retry_backoff_ms"] = 100
+    member.coordinator._manager = _SleepsOf(member.coordinator._manager, sleep)
+    assert member.rejoin() is True
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]  # none after the first
+
+
 def test_nothing_is_said_of_former_ids_that_the_group_does_not_know(make, caplog):
     member = forgotten(make().joined(T0, member_id="c-1"))
     ghosts = Ghosts(member)
@@ -155,6 +195,17 @@ def test_id_that_another_member_may_get_is_none_to_leave_under(make):
     ghosts.waits_for = {"0x7f29"}
     assert member.poll(100) is False
     assert ghosts.left == []
+
+
+class _SleepsOf:
+    """A connection manager whose network sleeps as told."""
+
+    def __init__(self, manager, sleep):
+        self._manager = manager
+        self._net = SimpleNamespace(sleep=sleep)
+
+    def __getattr__(self, name):
+        return getattr(self._manager, name)
 
 
 async def _as_coroutine(function):

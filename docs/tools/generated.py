@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from docs.tools import api, command_line, configuration
+from docs.tools import api, command_line, configuration, java_classes
 
 GENERATED: Final[dict[str, Callable[[], str]]] = {
     **api.pages(),
     "reference/configuration.md": configuration.page,
     "reference/command-line.md": command_line.page,
+    "reference/java-classes.md": java_classes.page,
 }
 """Address below ``docs/`` -> what writes its Markdown."""

@@ -133,7 +133,7 @@ def _class(name: str, value: type) -> Iterator[str]:
     if issubclass(value, enum.Enum):
         yield "Members: " + ", ".join(f"`{member}`" for member in value.__members__) + ".\n"
         return
-    for member, found in _members(value):
+    for member, found in members_of(value):
         kind = found.fget if isinstance(found, property) else getattr(value, member)
         text = inspect.getdoc(found) or inspect.getdoc(kind) or ""
         if text:
@@ -142,7 +142,7 @@ def _class(name: str, value: type) -> Iterator[str]:
             yield markdown(text)
 
 
-def _members(value: type) -> Iterator[tuple[str, Any]]:
+def members_of(value: type) -> Iterator[tuple[str, Any]]:
     """Public methods and properties, those of bases of ours included."""
     seen: set[str] = set()
     for base in value.__mro__:

@@ -126,11 +126,16 @@ class TaskTopicPartition(Protocol):
     """
 
     @property
-    def topic_partition(self) -> TopicPartition: ...
+    def topic_partition(self) -> TopicPartition:
+        """Topic and number."""
+
     @property
-    def is_source(self) -> bool: ...
+    def is_source(self) -> bool:
+        """True when the task reads records of it."""
+
     @property
-    def is_changelog(self) -> bool: ...
+    def is_changelog(self) -> bool:
+        """True when it is the changelog of one of the task's stores; a source topic can be that as well."""
 
     def rack_ids(self) -> frozenset[str] | None:
         """Racks of the replicas that have one (``broker.rack``); None when the partition's replicas are not known.
@@ -143,13 +148,17 @@ class TaskInfo(Protocol):
     """What is known about a task."""
 
     @property
-    def id(self) -> TaskId: ...
+    def id(self) -> TaskId:
+        """Sub-topology and partition."""
+
     @property
     def is_stateful(self) -> bool:
         """Whether the sub-topology has a state store, with or without changelog."""
 
     @property
-    def state_store_names(self) -> frozenset[str]: ...
+    def state_store_names(self) -> frozenset[str]:
+        """The stores of its sub-topology."""
+
     @property
     def topic_partitions(self) -> frozenset[TaskTopicPartition]:
         """Inputs and changelogs."""
@@ -159,7 +168,9 @@ class KafkaStreamsState(Protocol):
     """What is known about one client before the rebalance."""
 
     @property
-    def process_id(self) -> ProcessId: ...
+    def process_id(self) -> ProcessId:
+        """Which client it is; it keeps its id as long as it keeps its state directory."""
+
     @property
     def num_processing_threads(self) -> int:
         """Number of its member consumers: its capacity."""
@@ -177,9 +188,13 @@ class KafkaStreamsState(Protocol):
         """Tasks it had as standby or has state of, ascending; may name tasks that no longer exist."""
 
     @property
-    def host_info(self) -> HostInfo | None: ...
+    def host_info(self) -> HostInfo | None:
+        """Its ``application.server``; None when it has none."""
+
     @property
-    def client_tags(self) -> Mapping[str, str]: ...
+    def client_tags(self) -> Mapping[str, str]:
+        """Its settings ``client.tag.*`` (KIP-708), without the prefix."""
+
     @property
     def rack_id(self) -> str | None:
         """``client.rack`` of its first consumer."""
@@ -209,7 +224,8 @@ class ApplicationState(Protocol):
         After the end offsets could not be fetched every lag is -3, except -2 where a task was running.
         """
 
-    def assignment_configs(self) -> AssignmentConfigs: ...
+    def assignment_configs(self) -> AssignmentConfigs:
+        """The leader's settings that placement depends on."""
 
     def all_tasks(self) -> Mapping[TaskId, TaskInfo]:
         """Every task of the application; read-only."""

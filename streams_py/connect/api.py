@@ -119,7 +119,9 @@ class SourceTaskContext(Protocol):
         ...
 
     @property
-    def offset_reader(self) -> OffsetReader: ...
+    def offset_reader(self) -> OffsetReader:
+        """The source offsets that were committed before, by partition of the source."""
+        ...
 
 
 class SinkTaskContext(Protocol):
@@ -141,8 +143,13 @@ class SinkTaskContext(Protocol):
         """How long to wait before the next try, when ``put`` raises RetriableError."""
         ...
 
-    def pause(self, *partitions: TopicPartition) -> None: ...
-    def resume(self, *partitions: TopicPartition) -> None: ...
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Read nothing of these partitions until ``resume``."""
+        ...
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Read these partitions again."""
+        ...
 
     def request_commit(self) -> None:
         """Commit offsets after this ``put``."""

@@ -188,11 +188,16 @@ class StateStore(Protocol):
     """What every store has."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """As it was declared."""
+
     @property
-    def persistent(self) -> bool: ...
+    def persistent(self) -> bool:
+        """True when it is on disk, False when it is in memory only."""
+
     @property
-    def is_open(self) -> bool: ...
+    def is_open(self) -> bool:
+        """False before its task has opened it, and after its task has closed it."""
 
 
 class KeyValueStore(StateStore, Protocol[K, V]):
@@ -201,23 +206,38 @@ class KeyValueStore(StateStore, Protocol[K, V]):
     ``None`` as a value deletes. Ranges include both ends; None is an open end.
     """
 
-    def get(self, key: K) -> V | None: ...
-    def put(self, key: K, value: V | None) -> None: ...
+    def get(self, key: K) -> V | None:
+        """The value, or None."""
+
+    def put(self, key: K, value: V | None) -> None:
+        """Store a value in place of the present one; None deletes."""
+
     def put_if_absent(self, key: K, value: V) -> V | None:
         """The present value, or None after storing."""
 
-    def put_all(self, entries: Iterable[tuple[K, V | None]]) -> None: ...
+    def put_all(self, entries: Iterable[tuple[K, V | None]]) -> None:
+        """``put`` each of them, in order."""
+
     def delete(self, key: K) -> V | None:
         """The deleted value, if there was one."""
 
-    def range(self, first: K | None, last: K | None) -> Iterator[tuple[K, V]]: ...
-    def reverse_range(self, first: K | None, last: K | None) -> Iterator[tuple[K, V]]: ...
-    def all(self) -> Iterator[tuple[K, V]]: ...
-    def reverse_all(self) -> Iterator[tuple[K, V]]: ...
+    def range(self, first: K | None, last: K | None) -> Iterator[tuple[K, V]]:
+        """Entries from ``first`` to ``last``, both included; None is an open end."""
+
+    def reverse_range(self, first: K | None, last: K | None) -> Iterator[tuple[K, V]]:
+        """Those of ``range``, the last one first."""
+
+    def all(self) -> Iterator[tuple[K, V]]:
+        """Every entry."""
+
+    def reverse_all(self) -> Iterator[tuple[K, V]]:
+        """Every entry, the last one first."""
+
     def prefix_scan(self, prefix: bytes) -> Iterator[tuple[K, V]]:
         """Entries whose *serialized* key starts with ``prefix``."""
 
-    def approximate_num_entries(self) -> int: ...
+    def approximate_num_entries(self) -> int:
+        """How many entries there are; on disk an estimate, which counts overwritten ones, too."""
 
 
 class Eviction(NamedTuple):

@@ -30,8 +30,12 @@ class WindowStore(StateStore, Protocol[K, V]):
     What started ``retention`` or longer before the latest start that was ever put is expired: neither stored nor read.
     """
 
-    def put(self, key: K, value: V | None, start: int) -> None: ...
-    def fetch(self, key: K, start: int) -> V | None: ...
+    def put(self, key: K, value: V | None, start: int) -> None:
+        """Store the value of the window that starts at ``start``; None deletes."""
+
+    def fetch(self, key: K, start: int) -> V | None:
+        """The value of the window that starts at ``start``, or None."""
+
     def fetch_between(self, key: K, first: int, last: int, *, reverse: bool = False) -> Iterator[tuple[int, V]]:
         """(start, value) of one key, by start."""
 
@@ -43,7 +47,8 @@ class WindowStore(StateStore, Protocol[K, V]):
     def fetch_all(self, first: int, last: int, *, reverse: bool = False) -> Iterator[tuple[Windowed[K], V]]:
         """Windows of all keys, by start, then by key bytes."""
 
-    def all(self, *, reverse: bool = False) -> Iterator[tuple[Windowed[K], V]]: ...
+    def all(self, *, reverse: bool = False) -> Iterator[tuple[Windowed[K], V]]:
+        """Every window, by start, then by key bytes."""
 
 
 class TimestampedWindowStore(WindowStore[K, ValueAndTimestamp[V]], Protocol[K, V]):
@@ -56,9 +61,15 @@ class SessionStore(StateStore, Protocol[K, V]):
     What ended ``retention`` or longer before the latest end that was ever put is expired.
     """
 
-    def put(self, session: Windowed[K], value: V | None) -> None: ...
-    def remove(self, session: Windowed[K]) -> None: ...
-    def fetch_session(self, key: K, start: int, end: int) -> V | None: ...
+    def put(self, session: Windowed[K], value: V | None) -> None:
+        """Store the value of a session; None removes it."""
+
+    def remove(self, session: Windowed[K]) -> None:
+        """Remove a session, if it is there."""
+
+    def fetch_session(self, key: K, start: int, end: int) -> V | None:
+        """The value of the session that starts and ends at exactly these times, or None."""
+
     def find_sessions(
         self, key: K, earliest_end: int, latest_start: int, *, reverse: bool = False
     ) -> Iterator[tuple[Windowed[K], V]]:
@@ -69,8 +80,11 @@ class SessionStore(StateStore, Protocol[K, V]):
 
     def fetch_keys(
         self, first_key: K | None, last_key: K | None, *, reverse: bool = False
-    ) -> Iterator[tuple[Windowed[K], V]]: ...
-    def all(self, *, reverse: bool = False) -> Iterator[tuple[Windowed[K], V]]: ...
+    ) -> Iterator[tuple[Windowed[K], V]]:
+        """All sessions of a range of keys (None: open end)."""
+
+    def all(self, *, reverse: bool = False) -> Iterator[tuple[Windowed[K], V]]:
+        """Every session."""
 
 
 @checked_function

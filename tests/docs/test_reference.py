@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import importlib
 import json
 from collections import Counter
@@ -51,6 +52,19 @@ def test_every_entry_says_something(address: str) -> None:
     entries = GENERATED[address]().split("\n## ")[1:]
     silent = [entry.splitlines()[0] for entry in entries if len(entry.replace("```", "").split("\n\n")) < 2]
     assert silent == []
+
+
+@pytest.mark.parametrize("area", api.AREAS)
+def test_every_public_method_stands_on_its_page(area: str) -> None:
+    text = GENERATED[f"reference/api/{area}.md"]()
+    missing = [
+        f"{name}.{member}"
+        for module, name in api.names_of(api.AREAS[area])
+        if isinstance(kind := getattr(importlib.import_module(module), name), type) and not issubclass(kind, enum.Enum)
+        for member, _ in api.members_of(kind)
+        if f"\n### `{name}.{member}`\n" not in text and not member.startswith("test_")  # a name that is a sentence
+    ]
+    assert missing == [], "methods without a docstring"
 
 
 def test_configuration_page_has_every_key_with_its_default_and_that_of_java() -> None:

@@ -46,7 +46,7 @@ INSTEAD: Final = {
     "metric.reporters": "Read `KafkaStreams.metrics()`, and export it as you like.",
     "metrics.num.samples": "Rates are measured over fixed windows.",
     "metrics.sample.window.ms": "Rates are measured over fixed windows.",
-    "processing.exception.handler.global.enabled": "Global tables read topics as they are: nothing of yours runs.",
+    "processing.exception.handler.global.enabled": "`processing.exception.handler` is asked by global stores, too.",
     "processor.wrapper.class": "Wrap the processors where the topology is built.",
     "rocksdb.config.setter": "Memory is bounded for the whole process; there is nothing to set for one store.",
     "state.cleanup.dir.max.age.ms": "`KafkaStreams.clean_up()`, or delete the folder.",

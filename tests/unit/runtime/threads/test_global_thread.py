@@ -366,6 +366,15 @@ def test_records_without_key_are_in_no_global_table_and_poison_is_the_handlers_a
         assert view.get("q") is None
 
 
+def test_processing_handler_is_asked_when_the_processor_of_a_global_store_raises(world: World, tmp_path: Path) -> None:
+    world.log.produce("g", None, b"k", 0, None, 1, None)  # None has no upper()
+    config = {"processing.exception.handler": "log_and_continue"}
+    with client(world, custom(), tmp_path, **config) as streams:
+        world.write("g", b"last", key=b"z")
+        view = streams.store("names")
+        until(lambda: view.get("z") == "LAST", "the record behind the one that failed")
+
+
 # -- dead letters --------------------------------------------------------------------------------------------------
 
 

@@ -118,6 +118,10 @@ def inspect_(
 
       streams-py inspect -b localhost:9092 -g word-count --watch 2
     """
+    if group is None and (watch is not None or tasks):
+        raise typer.Exit(refuse("--watch and --tasks show one group; give --group too"))
+    if watch is not None and as_json:
+        raise typer.Exit(refuse("--watch is for a terminal and --json for programs; give one of them"))
     from streams_py.cli.groups.inspecting import inspect_command
 
     raise typer.Exit(inspect_command(group, bootstrap, config, as_json=as_json, watch_s=watch, all_tasks=tasks))

@@ -50,7 +50,7 @@ def inspect_command(
     try:
         with connected(bootstrap, config, "streams-py-inspect") as cluster:
             if group is None:
-                return _print_groups(cluster.groups)
+                return _print_groups(cluster.groups, as_json=as_json)
             if as_json:
                 print(json.dumps(to_json(inspect_group(cluster, group)), indent=2))
             elif watch_s is None:
@@ -67,8 +67,11 @@ def inspect_command(
     return 0
 
 
-def _print_groups(groups: GroupAdmin) -> int:
+def _print_groups(groups: GroupAdmin, *, as_json: bool) -> int:
     listed = groups.list_groups()
+    if as_json:
+        print(json.dumps([{"group": name, "type": kind.lower()} for name, kind in sorted(listed.items())], indent=2))
+        return 0
     if not listed:
         print("there are no groups", file=sys.stderr)
     for name, kind in sorted(listed.items()):

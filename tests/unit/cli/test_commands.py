@@ -474,6 +474,18 @@ def test_options_of_explain_that_do_not_fit_are_refused(arguments: list[str], wh
 
 
 @pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--watch", "2"], "--watch and --tasks show one group; give --group too"),
+        (["--tasks"], "--watch and --tasks show one group; give --group too"),
+        (["--group", "g", "--json", "--watch", "2"], "--watch is for a terminal and --json for programs"),
+    ],
+)
+def test_options_of_inspect_that_do_not_fit_are_refused(arguments: list[str], why: str) -> None:
+    assert why in one_sentence(run("inspect", *arguments))
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         ["inspect", "-g", "g"],

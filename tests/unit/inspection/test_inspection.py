@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import json
 import struct
 import uuid
 from dataclasses import replace
@@ -25,7 +27,8 @@ from streams_protocol import (
     encode_subscription_info,
 )
 from streams_protocol.types import ProcessId, TaskId, TopicPartition
-from streams_py.cli.groups.inspecting import render, short_tasks, to_json
+from streams_py.cli.groups import inspecting
+from streams_py.cli.groups.inspecting import inspect_command, render, short_tasks, to_json
 from streams_py.inspection.changelogs import changelogs_of
 from streams_py.inspection.election import Election, decode_election, offsets_partition
 from streams_py.inspection.gather import inspect_group
@@ -246,3 +249,13 @@ def test_a_member_is_one_line_on_a_terminal_of_80_characters() -> None:
     lines = [line.split() for line in console.export_text().splitlines()]
     assert ["A1", "8f5dfa5e…", "StreamThread-0", "192.168.100.100", "11", "0_0"] in lines
     assert ["B1", "8f5dfa5e…", "StreamThread-1", "192.168.100.100", "11", "0_1"] in lines
+
+
+def test_groups_there_are_can_be_had_as_data(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = FakeCluster({}, {}, groups=["b", "a"])
+    monkeypatch.setattr(inspecting, "connected", lambda *_: contextlib.nullcontext(cluster))
+    assert inspect_command(None, None, None, as_json=True, watch_s=None, all_tasks=False) == 0
+    listed = [{"group": "a", "type": "classic"}, {"group": "b", "type": "classic"}]
+    assert json.loads(capsys.readouterr().out) == listed

@@ -193,7 +193,8 @@ def _readable(text: str) -> str:
 
 def markdown(docstring: str) -> str:
     """A docstring of ours as Markdown: double back-quotes and roles become code, indented blocks stay code."""
-    text = re.sub(r":(?:class|meth|func|mod|attr|data|exc):`~?([^`]*)`", lambda m: f"`{_short(m[1])}`", docstring)
+    text = re.sub(r":mod:`([^`]*)`", r"`\1`", docstring)
+    text = re.sub(r":(?:class|meth|func|attr|data|exc):`~?([^`]*)`", lambda m: f"`{_short(m[1])}`", text)
     text = text.replace("``", "`")
     text = re.sub(r"(?m)^(?=\* )", "\n", text) if "\n* " in text and "\n\n* " not in text else text
     return textwrap.dedent(text).strip() + "\n"

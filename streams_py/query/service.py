@@ -28,7 +28,8 @@ class QueryService:
 
     Others find this instance by its ``application.server``, whose port it listens at unless ``port`` is given. Without
     ``host`` it listens on loopback: there is no authentication, and whoever reaches the port can read every store.
-    ``timeout_s`` bounds each query. ConfigError when ``application.server`` is missing, or the port is in use.
+    ``timeout_s``, in seconds, bounds each query. ConfigError when ``application.server`` is missing, or the port is
+    in use.
     """
 
     def __init__(

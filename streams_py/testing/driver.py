@@ -44,7 +44,8 @@ _DEFAULTS = {"application.id": "test", "bootstrap.servers": "embedded"}
 
 
 class InputTopic(Generic[K, V]):
-    """Writes records that the topology reads."""
+    """Writes records that the topology reads. Made by :meth:`TopologyTestDriver.input_topic`, where ``advance``, a
+    ``timedelta`` or milliseconds, is how much later than the one before each record is."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class InputTopic(Generic[K, V]):
         self._next_ms = driver.wall_clock_ms if start_ms is None and self._advance_ms else start_ms
 
     def advance_time(self, duration: Duration) -> None:
-        """The next record without a timestamp is so much later."""
+        """The next record without a timestamp is so much later: a ``timedelta`` or milliseconds."""
         now_ms = self._driver.wall_clock_ms if self._next_ms is None else self._next_ms
         self._next_ms = now_ms + duration_ms(duration, f"advance_time of the input topic {self.name}")
 
@@ -98,8 +99,8 @@ class InputTopic(Generic[K, V]):
     def send_all(
         self, records: Iterable[tuple[K | None, V | None]], *, timestamp_ms: int | None = None, advance: Duration = 0
     ) -> None:
-        """Process (key, value) pairs one after the other, all at ``timestamp_ms`` or each ``advance`` after the one
-        before."""
+        """Process (key, value) pairs one after the other, all at ``timestamp_ms`` or each ``advance`` (a ``timedelta``
+        or milliseconds) after the one before."""
         step_ms = duration_ms(advance, f"advance of records for {self.name}")
         if timestamp_ms is None and step_ms:
             timestamp_ms = self._driver.wall_clock_ms if self._next_ms is None else self._next_ms
@@ -109,7 +110,7 @@ class InputTopic(Generic[K, V]):
     def send_values(
         self, values: Iterable[V | None], *, timestamp_ms: int | None = None, advance: Duration = 0
     ) -> None:
-        """As :meth:`send_all`, for records without a key."""
+        """As :meth:`send_all`, for records without a key; ``advance`` is a ``timedelta`` or milliseconds."""
         self.send_all(((None, value) for value in values), timestamp_ms=timestamp_ms, advance=advance)
 
     def send_records(self, records: Iterable[Record[K | None, V | None]]) -> None:
@@ -224,7 +225,8 @@ class TopologyTestDriver:
         self, name: str, *, key: Serde[K], value: Serde[V], start_ms: int | None = None, advance: Duration = 0
     ) -> InputTopic[K, V]:
         """Write to a topic that some source reads; TopologyError for any other. Records without a timestamp get
-        ``start_ms``, and each further one is ``advance`` later; with neither, the driver's clock."""
+        ``start_ms``, and each further one is ``advance`` (a ``timedelta`` or milliseconds) later; with neither, the
+        driver's clock."""
         if not self._tasks.readers_of(name):
             sources = ", ".join(self._tasks.source_names()) or "nothing"
             raise TopologyError(f"no source reads topic {name!r}; this topology reads {sources}")

@@ -151,9 +151,10 @@ def key_value_store(
 ) -> StoreBuilder:
     """Declare a :class:`KeyValueStore` for your own processors; options: :class:`StoreBuilder`.
 
-    ``ttl``: an entry is gone, for every reader, when stream time has passed its timestamp by so much. Its timestamp is
-    that of the record that was processed when it was put. Such a store has no record cache. ``supplier``: makes a
-    ``KeyValueBytesStore`` of your own to keep it in, for each task, such as ``lru_map(1000)``.
+    ``ttl``, a ``timedelta`` or milliseconds: an entry is gone, for every reader, when stream time has passed its
+    timestamp by so much. Its timestamp is that of the record that was processed when it was put. Such a store has no
+    record cache. ``supplier``: makes a ``KeyValueBytesStore`` of your own to keep it in, for each task, such as
+    ``lru_map(1000)``.
     """
     kind, config, ttl_ms = StoreKind.KEY_VALUE, dict(logging_config or {}), ttl_ms_of(ttl, name)
     caching = caching and ttl_ms is None
@@ -173,7 +174,8 @@ def timestamped_key_value_store(
     ttl: Duration | None = None,
     supplier: Callable[[], Any] | None = None,
 ) -> StoreBuilder:
-    """Declare a :class:`TimestampedKeyValueStore` for your own processors; options: :func:`key_value_store`."""
+    """Declare a :class:`TimestampedKeyValueStore` for your own processors; options, ``ttl`` (a ``timedelta`` or
+    milliseconds) too: :func:`key_value_store`."""
     kind, config, ttl_ms = StoreKind.TIMESTAMPED_KEY_VALUE, dict(logging_config or {}), ttl_ms_of(ttl, name)
     caching = caching and ttl_ms is None
     return StoreBuilder(name, kind, key, value, persistent, logging, caching, config, ttl_ms=ttl_ms, supplier=supplier)

@@ -58,8 +58,8 @@ def versioned_key_value_store(
     logging: bool = True,
     logging_config: Mapping[str, str] | None = None,
 ) -> StoreBuilder:
-    """Declare a :class:`VersionedKeyValueStore` that can be asked about the last ``history``; other options:
-    ``StoreBuilder``. There is no record cache for it."""
+    """Declare a :class:`VersionedKeyValueStore` that can be asked about the last ``history``, a ``timedelta`` or
+    milliseconds; other options: ``StoreBuilder``. There is no record cache for it."""
     history_ms = duration_ms(history, f"history of store {name!r}")
     kind, config = StoreKind.VERSIONED_KEY_VALUE, dict(logging_config or {})
     return StoreBuilder(name, kind, key, value, persistent, logging, False, config, history_ms=history_ms)

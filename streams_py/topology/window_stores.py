@@ -101,8 +101,9 @@ def window_store(
     caching: bool = False,
     logging_config: Mapping[str, str] | None = None,
 ) -> StoreBuilder:
-    """Declare a :class:`WindowStore`. ``size``: of its windows; ``keep_duplicates``: every put adds a value, none is
-    replaced or deleted. Other options: ``StoreBuilder``."""
+    """Declare a :class:`WindowStore`. ``retention`` and ``size``, that of its windows, are a ``timedelta`` or
+    milliseconds; ``keep_duplicates``: every put adds a value, none is replaced or deleted. Other options:
+    ``StoreBuilder``."""
     kind = StoreKind.WINDOW
     windows = _windows(name, retention, size, keep_duplicates=keep_duplicates)
     config = dict(logging_config or {})
@@ -124,7 +125,8 @@ def timestamped_window_store(
     caching: bool = False,
     logging_config: Mapping[str, str] | None = None,
 ) -> StoreBuilder:
-    """Declare a :class:`TimestampedWindowStore`; options as of :func:`window_store`."""
+    """Declare a :class:`TimestampedWindowStore`; options, with durations that are a ``timedelta`` or milliseconds, are
+    those of :func:`window_store`."""
     kind = StoreKind.TIMESTAMPED_WINDOW
     windows, config = _windows(name, retention, size, keep_duplicates=False), dict(logging_config or {})
     return StoreBuilder(name, kind, key, value, persistent, logging, caching, config, windows=windows)
@@ -142,7 +144,8 @@ def session_store(
     caching: bool = False,
     logging_config: Mapping[str, str] | None = None,
 ) -> StoreBuilder:
-    """Declare a :class:`SessionStore`; options: ``StoreBuilder``."""
+    """Declare a :class:`SessionStore`. ``retention`` is a ``timedelta`` or milliseconds; other options:
+    ``StoreBuilder``."""
     kind = StoreKind.SESSION
     retention_ms = duration_ms(retention, f"retention of store {name!r}", least_ms=1)
     windows, config = WindowRetention.of(retention_ms, 0, step_ms=retention_ms // 4), dict(logging_config or {})

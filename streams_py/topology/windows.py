@@ -42,7 +42,8 @@ class TimeWindows:
     @classmethod
     @located
     def of(cls, size: Duration, *, grace: Duration = 0, advance: Duration | None = None) -> TimeWindows:
-        """Tumbling windows, or hopping ones that advance by less than their size. TopologyError for bad durations."""
+        """Tumbling windows, or hopping ones that advance by less than their size. Durations are a ``timedelta`` or
+        milliseconds; TopologyError for bad ones."""
         size_ms = duration_ms(size, "size of TimeWindows", least_ms=1)
         grace_ms = duration_ms(grace, "grace of TimeWindows")
         advance_ms = size_ms if advance is None else duration_ms(advance, "advance of TimeWindows", least_ms=1)
@@ -105,7 +106,8 @@ class SlidingWindows:
     @classmethod
     @located
     def of(cls, difference: Duration, *, grace: Duration = 0) -> SlidingWindows:
-        """Windows over records at most ``difference`` apart. TopologyError for bad durations."""
+        """Windows over records at most ``difference`` apart. Durations are a ``timedelta`` or milliseconds;
+        TopologyError for bad ones."""
         return cls(
             duration_ms(difference, "difference of SlidingWindows"), duration_ms(grace, "grace of SlidingWindows")
         )
@@ -131,7 +133,8 @@ class SessionWindows:
     @classmethod
     @located
     def of(cls, gap: Duration, *, grace: Duration = 0) -> SessionWindows:
-        """Sessions that end after ``gap`` of inactivity. TopologyError for bad durations."""
+        """Sessions that end after ``gap`` of inactivity. Durations are a ``timedelta`` or milliseconds; TopologyError
+        for bad ones."""
         return cls(duration_ms(gap, "gap of SessionWindows"), duration_ms(grace, "grace of SessionWindows"))
 
     @property
@@ -154,8 +157,8 @@ class JoinWindows:
     def of(
         cls, difference: Duration, *, grace: Duration = 0, before: Duration | None = None, after: Duration | None = None
     ) -> JoinWindows:
-        """Records at most ``difference`` apart; ``before`` and ``after`` say it for one direction. TopologyError when
-        nothing could ever be joined."""
+        """Records at most ``difference`` apart; ``before`` and ``after`` say it for one direction. Durations are a
+        ``timedelta`` or milliseconds. TopologyError when nothing could ever be joined."""
         what = "of JoinWindows"
         difference_ms = duration_ms(difference, f"difference {what}")
         before_ms = difference_ms if before is None else duration_ms(before, f"before {what}", least_ms=-_MAX_MS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import importlib
 import json
+import re
 from collections import Counter
 from xml.etree import ElementTree as ET
 
@@ -65,6 +66,18 @@ def test_every_public_method_stands_on_its_page(area: str) -> None:
         if f"\n### `{name}.{member}`\n" not in text and not member.startswith("test_")  # a name that is a sentence
     ]
     assert missing == [], "methods without a docstring"
+
+
+@pytest.mark.parametrize("address", [address for address in GENERATED if "/api/" in address])
+def test_what_takes_a_duration_says_in_which_unit(address: str) -> None:
+    entries = re.split(r"\n(?=##+ `)", GENERATED[address]())
+    silent = []
+    for entry in entries:
+        _, _, rest = entry.partition("```text\n")
+        signature, _, text = rest.partition("```")
+        if "Duration" in signature and not re.search(r"timedelta|\bms\b", text):
+            silent.append(entry.splitlines()[0])
+    assert silent == []
 
 
 def test_configuration_page_has_every_key_with_its_default_and_that_of_java() -> None:

@@ -121,8 +121,8 @@ class AsyncStream(StreamJoins[K, V]):
         value: Serde[V2] | None = None,
         name: str | None = None,
     ) -> KStream[K2, V2]:
-        """``await function(key, value)`` gives the new key and value; else as :meth:`map_values_async`. Order is kept
-        for the old keys. Operations by key will repartition first."""
+        """``await function(key, value)`` gives the new key and value; else as :meth:`map_values_async`: ``timeout``
+        is a ``timedelta`` or milliseconds. Order is kept for the old keys. Operations by key will repartition first."""
         call = _call(None, function, with_context, "map_async")
         given = function or with_context
         calls = _calls(call, answered_pair(given), given, concurrency, timeout, ordered=ordered)
@@ -186,7 +186,8 @@ class AsyncStream(StreamJoins[K, V]):
         passed since its first record came; one batch of a task runs at a time. ``function`` may be ``async def``; a
         plain one runs on a thread of its own. Write ``with_key=f`` for a function of (key, value) pairs, and
         ``with_context=f`` for one of (key, value, record context). When it raises, gives another number of values, or
-        takes longer than ``timeout``, the processing handler is asked about each record of the batch.
+        takes longer than ``timeout`` (a ``timedelta`` or milliseconds), the processing handler is asked about each
+        record of the batch.
 
         Example: ``examples/operators/batch_scoring.py``.
         """

@@ -46,7 +46,8 @@ class Materialized(Generic[K, V]):
     at least as long as they take records, which is the default. ``ttl``: time to live of a row, as of
     ``key_value_store``; nothing is sent on when it ends, and updates are not merged. ``history``: keep the table in a
     versioned store (``versioned_key_value_store``), for joins of streams with the rows as they were (KIP-914).
-    ``supplier``: makes a ``KeyValueBytesStore`` of your own to keep the table in, for each task.
+    ``supplier``: makes a ``KeyValueBytesStore`` of your own to keep the table in, for each task. Durations are a
+    ``timedelta`` or milliseconds.
     """
 
     store: str | None = None

@@ -42,8 +42,8 @@ class Suppressed:
         max_bytes: int | None = None,
         emit_early_when_full: bool = True,
     ) -> Suppressed:
-        """Send the latest change of each key ``limit`` after the first one, by stream time. A buffer over its limits
-        sends its first entries early, or stops the task."""
+        """Send the latest change of each key ``limit`` (a ``timedelta`` or milliseconds) after the first one, by stream
+        time. A buffer over its limits sends its first entries early, or stops the task."""
         limit_ms = duration_ms(limit, "time limit of suppress")
         return cls(limit_ms, *_limits(max_records, max_bytes), emits_early=emit_early_when_full)
 

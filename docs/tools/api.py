@@ -185,6 +185,7 @@ def _with_marks(lines: list[str], parameters: list[inspect.Parameter]) -> Iterat
 
 def _readable(text: str) -> str:
     """Annotations are text in our modules; a reader wants them without quotes and module names."""
+    text = re.sub(r"ForwardRef\('([^']*)'\)", r"\1", text)
     text = re.sub(r"(?<=[:>] )'([^']*)'", r"\1", text)
     text = re.sub(r"\b(?:streams_py|streams_protocol|collections\.abc|typing)(?:\.\w+)*\.(?=[A-Z])", "", text)
     text = re.sub(r"<(\w+\.\w+): [^>]*>", r"\1", text).replace("= <factory>", "= {}")
@@ -195,7 +196,7 @@ def markdown(docstring: str) -> str:
     """A docstring of ours as Markdown: double back-quotes and roles become code, indented blocks stay code."""
     text = re.sub(r":mod:`([^`]*)`", r"`\1`", docstring)
     text = re.sub(r":(?:class|meth|func|attr|data|exc):`~?([^`]*)`", lambda m: f"`{_short(m[1])}`", text)
-    text = text.replace("``", "`")
+    text = re.sub(r"::$", ":", text, flags=re.MULTILINE).replace("``", "`")
     text = re.sub(r"(?m)^(?=\* )", "\n", text) if "\n* " in text and "\n\n* " not in text else text
     return textwrap.dedent(text).strip() + "\n"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import enum
 import importlib
 import inspect
@@ -10,6 +11,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.resources import files
+from itertools import pairwise
 from typing import Any, Final
 
 __all__ = ["AREAS", "Area", "homes", "pages"]
@@ -58,15 +60,36 @@ AREAS: Final = {
     "errors": Area("Errors", "From `streams_py`, or `streams_py.errors`.", "streams_py.errors"),
     "assignment": Area("Task assignment", "From `streams_py.assignment` (KIP-924).", "=streams_py.assignment"),
     "testing": Area(
-        "Testing", "From `streams_py.testing`, and the contracts of stores from `streams_py.testing.store_contract`.",
-        "=streams_py.testing", "=streams_py.testing.store_contract",
+        "Testing",
+        "From `streams_py.testing`; brokers are from `streams_py.testing.broker`, contracts of stores from "
+        "`streams_py.testing.store_contract`.",
+        *("=streams_py.testing", "=streams_py.testing.broker", "=streams_py.testing.store_contract"),
+    ),
+    "simulator": Area(
+        "Groups in virtual time", "From `streams_py.testing.simulator`; `streams-py simulate` is made of it.",
+        "=streams_py.testing.simulator",
+    ),
+    "spark": Area(
+        "History on Spark",
+        "From `streams_py.spark` (extra `spark`). `preview`, which is made of classes of PySpark, is told of in "
+        "[the guide](../../spark-history.md).",
+        *("=streams_py.spark:run", "=streams_py.spark:Results"),
+    ),
+    "backtest": Area(
+        "Backtest",
+        "From the modules of `streams_py.backtest`: what [a backtest from Python](../../backtest.md) is made of.",
+        "=streams_py.backtest.sources:situations_in", "=streams_py.backtest.sources:Skipped",
+        "=streams_py.backtest.candidates:Candidate", "=streams_py.backtest.candidates:parse_candidate",
+        "=streams_py.backtest.kernel:Orders", "=streams_py.backtest.run:evaluate_locally",
+        "=streams_py.backtest.summary:Summary", "=streams_py.backtest.verdict:verdict_of",
+        "=streams_py.backtest.verdict:Verdict",
     ),
     "query": Area("Queries over HTTP", "From `streams_py.query` (extra `query`).", "=streams_py.query"),
     "metrics": Area("Metrics", "From `streams_py.metrics` (extra `metrics`).", "=streams_py.metrics"),
     "connectors": Area("Connectors", "From `streams_py.connect.api`.", "=streams_py.connect.api"),
 }  # fmt: skip
-"""Page -> what is on it. ``=module`` means everything the module lists in ``__all__``, other modules stand for the
-names of ``streams_py`` that live there, ``*`` for those that are on no other page."""
+"""Page -> what is on it. ``=module`` means everything the module lists in ``__all__``, ``=module:name`` one of
+it, other modules stand for the names of ``streams_py`` that live there, ``*`` for those that are on no other page."""
 
 
 def homes() -> dict[str, str]:
@@ -85,7 +108,8 @@ def names_of(area: Area) -> list[tuple[str, str]]:
     found: dict[str, str] = {}
     for module in area.modules:
         if module.startswith("="):
-            found |= dict.fromkeys(importlib.import_module(module[1:]).__all__, module[1:])
+            home, _, only = module[1:].partition(":")
+            found |= dict.fromkeys([only] if only else importlib.import_module(home).__all__, home)
         else:
             inside = _elsewhere if module == "*" else partial(_lives_in, module)
             found |= {name: at for name, at in homes().items() if inside(at)}
@@ -209,7 +233,13 @@ def _short(target: str) -> str:
 
 
 def _text_below(module: str, name: str) -> str:
-    """The text below the line that makes a constant."""
-    source = inspect.getsource(importlib.import_module(homes().get(name, module)))
-    match = re.search(rf'^{name}\b[^\n]*=.*?\n"""(.*?)"""', source, re.MULTILINE | re.DOTALL)
-    return inspect.cleandoc(match[1]) if match and len(match[0]) < 2000 else ""
+    """The text below the line that makes a constant, in the module that it comes from."""
+    body = ast.parse(inspect.getsource(importlib.import_module(homes().get(name, module)))).body
+    for statement, below in pairwise([*body, ast.Pass()]):
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=made)]) | ast.AnnAssign(target=ast.Name(id=made)) if made == name:
+                text = below.value if isinstance(below, ast.Expr) else None
+                return inspect.cleandoc(str(text.value)) if isinstance(text, ast.Constant) else ""
+            case ast.ImportFrom(module=str(home), names=aliases) if name in [alias.name for alias in aliases]:
+                return _text_below(home, name)
+    return ""

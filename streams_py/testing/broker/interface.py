@@ -58,7 +58,8 @@ class Broker(Protocol):
         """Value for ``bootstrap.servers``: ``host:port[,host:port]``."""
 
     @property
-    def capabilities(self) -> BrokerCapabilities: ...
+    def capabilities(self) -> BrokerCapabilities:
+        """What can be tested with it."""
 
     def create_topic(self, name: str, partitions: int, *, config: Mapping[str, str] | None = None) -> None:
         """Create a topic with the cluster's default replication and wait until every partition has a leader."""

@@ -144,8 +144,8 @@ def _entry(name: str, value: Any, module: str) -> Iterator[str]:
     else:
         ours = type(value).__module__.startswith("streams_py")
         short = _readable(str(value)).replace("'", "")
-        text = (inspect.getdoc(type(value)) if ours else "") or f"Short for ``{short}``."
-        yield markdown(_text_below(module, name) or text)
+        texts = [_text_below(module, name), inspect.cleandoc(type(value).__doc__ or "") if ours else ""]
+        yield markdown("\n\n".join(filter(None, texts)) or f"Short for ``{short}``.")
 
 
 def _class(name: str, value: type) -> Iterator[str]:
@@ -209,6 +209,7 @@ def _with_marks(lines: list[str], parameters: list[inspect.Parameter]) -> Iterat
 
 def _readable(text: str) -> str:
     """Annotations are text in our modules; a reader wants them without quotes and module names."""
+    text = re.sub(r"<function [^ ]*<lambda> at 0x[0-9a-f]+>", "...", text)
     text = re.sub(r"ForwardRef\('([^']*)'\)", r"\1", text)
     text = re.sub(r"(?<=[:>] )'([^']*)'", r"\1", text)
     text = re.sub(r"\b(?:streams_py|streams_protocol|collections\.abc|typing)(?:\.\w+)*\.(?=[A-Z])", "", text)

@@ -24,17 +24,7 @@ from streams_py.errors import StreamsError
 def test_page_begins_with_a_title_and_shows_no_machinery(address: str) -> None:
     text = GENERATED[address]()
     assert text.startswith("# ")
-    for machinery in (
-        ":class:",
-        ":meth:",
-        "``",
-        " object at 0x",
-        "<factory>",
-        "[bold]",
-        "typing.",
-        "ForwardRef",
-        "::\n",
-    ):
+    for machinery in (":class:", ":meth:", "``", " at 0x", "<factory>", "[bold]", "typing.", "ForwardRef", "::\n"):
         assert machinery not in text.replace("```", ""), machinery
 
 

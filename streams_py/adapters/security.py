@@ -434,8 +434,9 @@ def _imported(name: str, key: str) -> object:
     module_name, _, function = name.partition(":")
     try:
         module = import_module(module_name)
-    except (ImportError, ValueError) as error:
-        raise ConfigError(f"{key} = {name!r}: {error}; expected package.module:function", key=key) from None
+    except (Exception, SystemExit) as error:  # importing runs user code
+        text = f"{key} = {name!r}: {type(error).__name__}: {error}; expected package.module:function"
+        raise ConfigError(text, key=key) from None
     found: object = getattr(module, function, None)
     if found is None:
         raise ConfigError(f"{key}: no function {function} in module {module_name}", key=key)

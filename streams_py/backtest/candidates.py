@@ -195,7 +195,7 @@ def _from_file(candidate: Candidate) -> type[TaskAssignor]:
         try:
             assert spec.loader is not None
             spec.loader.exec_module(loaded)
-        except Exception as error:  # it is the user's code
+        except (Exception, SystemExit) as error:  # it is the user's code
             del sys.modules[module_name]
             raise ConfigError(
                 f"candidate {candidate.name!r}: {path} cannot be imported ({type(error).__name__}: {error}); correct it"

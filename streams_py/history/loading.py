@@ -41,8 +41,8 @@ def load_topology(what: str, *, optimize: bool) -> Topology:
         topology = _topology(found, optimize=optimize)
     except StreamsError as error:
         raise TopologyNotFoundError(f"{what}: {error}") from None
-    except Exception as error:  # building runs user code
-        raise TopologyNotFoundError(f"{what} cannot be built: {type(error).__name__}: {error}") from None
+    except (Exception, SystemExit) as error:  # building runs user code
+        raise TopologyNotFoundError(f"{what} cannot be built: {_raised(error)}") from None
     if topology is None:
         raise TopologyNotFoundError(
             f"{what} is of type {type(found).__name__}; give a StreamsBuilder, a Topology, or a function without "
@@ -55,8 +55,8 @@ def _module(name: str) -> ModuleType:
     sys.path.insert(0, str(Path.cwd()))
     try:
         return importlib.import_module(name)
-    except Exception as error:  # importing runs user code
-        raise TopologyNotFoundError(f"module {name} cannot be imported: {type(error).__name__}: {error}") from None
+    except (Exception, SystemExit) as error:  # importing runs user code
+        raise TopologyNotFoundError(f"module {name} cannot be imported: {_raised(error)}") from None
     finally:
         sys.path.pop(0)
 
@@ -74,8 +74,8 @@ def _from_file(path: Path) -> ModuleType:
     sys.modules[path.stem] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # importing runs user code
-        raise TopologyNotFoundError(f"module {path} cannot be imported: {type(error).__name__}: {error}") from None
+    except (Exception, SystemExit) as error:  # importing runs user code
+        raise TopologyNotFoundError(f"module {path} cannot be imported: {_raised(error)}") from None
     finally:
         sys.path.pop(0)
         for name in [name for name in sys.modules if sys.modules[name] is not before.get(name)]:
@@ -84,6 +84,13 @@ def _from_file(path: Path) -> ModuleType:
                 if name in before:
                     sys.modules[name] = before[name]
     return module
+
+
+def _raised(error: Exception | SystemExit) -> str:
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, SystemExit):  # it would end the command, with a status of its own
+        return f"{text}; put what runs behind if __name__ == '__main__':"
+    return text
 
 
 def _candidates(module: Mapping[str, object]) -> list[str]:

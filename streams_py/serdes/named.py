@@ -74,6 +74,7 @@ def _import(text: str, setting: str) -> object:
         found: object = import_module(module)
         for part in attribute.split("."):
             found = getattr(found, part)
-    except Exception as error:
-        raise ConfigError(f"{setting}: cannot import {text!r}: {error}", key=setting) from error
+    except (Exception, SystemExit) as error:  # importing runs user code
+        text = f"{setting}: cannot import {text!r}: {type(error).__name__}: {error}"
+        raise ConfigError(text, key=setting) from error
     return found

@@ -80,7 +80,7 @@ def load(key: str, path: str) -> type[Any]:
         found: Any = importlib.import_module(module_name)
         for part in name.split("."):
             found = getattr(found, part)
-    except Exception as error:  # importing runs somebody's code
+    except (Exception, SystemExit) as error:  # importing runs somebody's code
         raise ConfigError(f"{key} = {path!r} cannot be imported: {type(error).__name__}: {error}", key=key) from error
     if not isinstance(found, type):
         raise ConfigError(f"{key} = {path!r} is no class", key=key)

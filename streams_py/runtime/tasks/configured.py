@@ -27,8 +27,9 @@ def imported(path: str, key: str, known: Iterable[str] = ()) -> object:
         raise ConfigError(f"{key} = {path!r} is not known: {hint}Give {built_in}'package.module:name'", key=key)
     try:
         found: object = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"{key} = {path!r} cannot be imported: {error}", key=key) from error
+    except (Exception, SystemExit) as error:  # importing runs user code
+        text = f"{key} = {path!r} cannot be imported: {type(error).__name__}: {error}"
+        raise ConfigError(text, key=key) from error
     return found
 
 

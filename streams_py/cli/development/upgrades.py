@@ -9,6 +9,7 @@ from streams_py.cli.usage import refuse
 from streams_py.config_files import read_config_file
 from streams_py.errors import StreamsError
 from streams_py.history.loading import TopologyNotFoundError, load_topology
+from streams_py.topology.names import internal_topics
 from streams_py.topology.upgrade import UpgradeReport, check_running, check_upgrade
 
 __all__ = ["check"]
@@ -66,4 +67,11 @@ def _against_cluster(new: Topology, bootstrap: str | None, application_id: str, 
 
     with connected(bootstrap, config, "streams-py") as cluster:
         partitions = {name: len(found) for name, found in existing_topics(cluster.admin).items()}
+        own = internal_topics(application_id)
+        is_known = any(own.fullmatch(topic) for topic in partitions) or cluster.clients.embedded is not None
+        if not is_known and application_id not in cluster.groups.list_groups():
+            raise StreamsError(
+                f"{application_id} has neither internal topics nor a group at {cluster.bootstrap} that this user may "
+                "see, so there is nothing to compare with; is that its application.id?"
+            )
     return check_running(partitions, new, application_id)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
 from streams_py import StreamsBuilder, Topology, UpgradeReport, check_upgrade, serdes
+from streams_py.cli import connecting
 from streams_py.cli.commands import app
 from streams_py.cli.development import upgrades
+from tests.unit.inspection.groups import FakeCluster
 
 APP = """
 from streams_py import StreamsBuilder, serdes
@@ -94,6 +98,31 @@ def test_file_of_the_application_names_the_group(
     assert run(versions[0], "--config", str(file)) == (0, "SAFE\n")
     assert run(versions[0], "--config", str(file), "-a", "other", "-b", "here:1") == (0, "SAFE\n")
     assert asked == [(None, "shop", file), ("here:1", "other", file)]
+
+
+@pytest.mark.parametrize(
+    ("topics", "groups", "status", "said"),
+    [
+        ({"in": 4}, (), 2, "shop has neither internal topics nor a group at here:1"),
+        ({"in": 4}, ("shop",), 0, "everything: there are no internal topics of shop"),
+        ({"in": 4, "shop-KSTREAM-AGGREGATE-STATE-STORE-0000000001-changelog": 4}, (), 0, "SAFE"),
+    ],
+    ids=["a slip in the name", "an application that had no state", "its topics are there"],
+)
+def test_group_that_nobody_knows_is_not_called_safe(
+    topics: dict[str, int],
+    groups: tuple[str, ...],
+    status: int,
+    said: str,
+    versions: tuple[str, str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = FakeCluster(topics, {}, groups=groups)
+    monkeypatch.setattr(cluster, "clients", SimpleNamespace(embedded=None), raising=False)
+    monkeypatch.setattr(cluster, "bootstrap", "here:1", raising=False)
+    monkeypatch.setattr(connecting, "connected", lambda *_: contextlib.nullcontext(cluster))
+    code, output = run(versions[0], "-a", "shop", "-b", "here:1")
+    assert (code, said in output) == (status, True), output
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from streams_py.backtest.live.deciding import Move, Outcome, outcomes
 from streams_py.backtest.live.reading import Present, present_situation
 from streams_py.backtest.terminal import COLUMNS, TITLES, figure_text
 from streams_py.cli.connecting import connected
-from streams_py.cli.usage import pairs_of, refuse
-from streams_py.config_files import read_config_file
+from streams_py.cli.groups.settings import settings_told
+from streams_py.cli.usage import refuse
 from streams_py.errors import StreamsError
 
 __all__ = ["decide_live"]
@@ -42,7 +42,7 @@ def decide_live(
 ) -> int:
     """Print what each candidate would do; the exit status. Nobody joins the group."""
     try:
-        configs = {**({} if config is None else read_config_file(config)), **pairs_of(assumed, "--assume")}
+        configs = settings_told(group, config, assumed, "--assume")
         with connected(bootstrap, config, "streams-py-backtest") as cluster:
             present = present_situation(cluster, group, configs=configs)
         found = list(outcomes(present.situation, orders))

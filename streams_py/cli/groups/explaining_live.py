@@ -10,8 +10,8 @@ from typing import Any
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.cli.connecting import connected
 from streams_py.cli.groups.explaining import plain
-from streams_py.cli.usage import pairs_of, refuse
-from streams_py.config_files import read_config_file
+from streams_py.cli.groups.settings import settings_told
+from streams_py.cli.usage import refuse
 from streams_py.errors import StreamsError
 from streams_py.inspection.labels import member_labels, named, process_labels
 from streams_py.inspection.reasons import Reasons, TaskReason, explain_group
@@ -34,7 +34,7 @@ def explain_live(
     """Print why one task of the group is where it is, or all; the exit status."""
     try:
         wanted = None if task is None else TaskId.parse(task)
-        configs = {**({} if config is None else read_config_file(config)), **pairs_of(settings, "--set")}
+        configs = settings_told(group, config, settings, "--set", assignor=assignor)
         with connected(bootstrap, config, "streams-py-explain") as cluster:
             reasons = explain_group(cluster, group, configs=configs, assignor=assignor)
     except ValueError as error:

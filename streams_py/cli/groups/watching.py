@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from streams_py.cli.connecting import connected
-from streams_py.cli.usage import pairs_of, refuse
-from streams_py.config_files import read_config_file
+from streams_py.cli.groups.settings import settings_told
+from streams_py.cli.usage import refuse
 from streams_py.errors import StreamsError
 
 __all__ = ["serve_dashboard"]
@@ -36,7 +36,7 @@ def serve_dashboard(
             raise
         return refuse("the page needs two more packages; install them with: pip install 'kafka-streams-py[dashboard]'")
     try:
-        configs = {**({} if config is None else read_config_file(config)), **pairs_of(settings, "--set")}
+        configs = settings_told(group, config, settings, "--set", assignor=assignor)
         with connected(bootstrap, config, "streams-py-dashboard") as cluster:
             board = Board()
             watcher = GroupWatcher(

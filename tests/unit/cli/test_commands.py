@@ -466,11 +466,32 @@ def test_explain_says_what_is_wrong_with_a_file(tmp_path: Path, name: str, conte
         (["--set", "num.standby.replicas=1"], "--set is for a running group"),
         (["--group", "g", "--set", "num.standby.replicas"], "write KEY=VALUE"),
         (["--group", "g", "--config", "absent.toml"], "absent.toml"),
+        (["--group", "g", "--set", "acceptible.recovery.lag=5"], "did you mean 'acceptable.recovery.lag'?"),
+        (["--group", "g", "--set", "acceptable.recovery.lag=many"], "acceptable.recovery.lag"),
+        (["--group", "g", "--assignor", "fastest"], "'fastest'"),
         (["nonsense", "--group", "g"], "'nonsense' is not a task id"),
     ],
 )
 def test_options_of_explain_that_do_not_fit_are_refused(arguments: list[str], why: str) -> None:
     assert why in one_sentence(run("explain", *arguments))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (
+            ["dashboard", "--group", "g", "--set", "acceptible.recovery.lag=5"],
+            "did you mean 'acceptable.recovery.lag'?",
+        ),
+        (["dashboard", "--group", "g", "--assignor", "fastest"], "'fastest'"),
+        (
+            ["backtest", "--live", "--group", "g", "--assume", "num.standby.replica=1"],
+            "did you mean 'num.standby.replicas'?",
+        ),
+    ],
+)
+def test_settings_that_no_group_can_have_are_refused_before_anybody_is_asked(arguments: list[str], why: str) -> None:
+    assert why in one_sentence(run(*arguments))
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ class GroupWatcher:
 
     ``every_s``: pause between two rounds. ``configs`` and ``assignor`` are for :meth:`why`, as in
     :func:`~streams_py.inspection.reasons.explain_group`. StreamsError from the constructor when there is no such group,
-    or it is none of Kafka Streams.
+    it is none of Kafka Streams, or there is no ``events_topic``.
     """
 
     def __init__(
@@ -67,6 +67,8 @@ class GroupWatcher:
         self._tail = EventTail(events_topic or f"{group}-assignment-events", group, self._history)
         self._moves: deque[dict[str, Any]] = deque(maxlen=_MOVES_MAX)
         self._reading = read_group(cluster, group)
+        if events_topic is not None and events_topic not in self._reading.topics:
+            raise StreamsError(f"there is no topic {events_topic} to read events from; check the name")
         self._read_s = time.monotonic()
         self._at_rest: Reading | None = None
         self._shown: GroupView | None = None

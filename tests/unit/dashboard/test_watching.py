@@ -71,6 +71,11 @@ def watcher(cluster: FakeCluster, board: Board) -> Iterator[GroupWatcher]:
     watching.stop()
 
 
+def test_events_topic_that_is_not_there_is_refused(cluster: FakeCluster, board: Board) -> None:
+    with pytest.raises(StreamsError, match=r"there is no topic app-events to read events from"):
+        GroupWatcher(cluster, "app", board, events_topic="app-events")
+
+
 def test_everything_is_shown_at_once_and_lags_soon_after(watcher: GroupWatcher, board: Board) -> None:
     shown = Shown(board)
     assert shown.owners() == {"0_0": "A1", "0_1": "B1", "1_0": "A1", "1_1": "B1"}

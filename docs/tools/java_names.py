@@ -804,7 +804,10 @@ CLASSES: Final[dict[str, tuple[str, Methods]]] = {
         },
     ),
     "state.KeyValueBytesStoreSupplier": ("`KeyValueBytesStore`; `supplier=` of `key_value_store`", {}),
-    "state.KeyValueIterator": ("an iterator of pairs", {"close": "ends by itself", "peekNextKey": "not here"}),
+    "state.KeyValueIterator": (
+        "an iterator of pairs",
+        {"close": "`close()`; it also ends by itself", "peekNextKey": "not here"},
+    ),
     "state.KeyValueStore": ("`KeyValueStore`", {}),
     "state.QueryableStoreType": ("`QueryableStoreType`", _all("chosen by `kind=`")),
     "state.QueryableStoreTypes": (

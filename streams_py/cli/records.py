@@ -21,6 +21,7 @@ from streams_py.clients import KafkaClients
 from streams_py.errors import SerializationError, StreamsError
 from streams_py.ports import BEGINNING, Admin, AdminError, PartitionInfo, RawRecord, TopicSpec
 from streams_py.serdes import cannot_decode, cannot_encode
+from streams_py.topology.names import check_topic
 
 __all__ = ["Shown", "consume_topic", "create_topic", "existing_topics", "lines_of", "list_topics", "produce_lines"]
 
@@ -115,6 +116,7 @@ def create_topic(name: str, partitions: int, bootstrap: str | None, config: Path
     """Create a topic; the exit status."""
 
     def command() -> None:
+        check_topic(name)  # the embedded cluster takes any
         with connected(bootstrap, config, "streams-py", EMBEDDED) as cluster:
             failed = cluster.admin.create_topics([TopicSpec(name, partitions)])[name]
             if failed is not None:

@@ -34,7 +34,7 @@ def run(
     ] = 1,
     drain: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="At the end, give other instances so long to take the tasks over."),
+        typer.Option(min=0, metavar="SECONDS", help="At the end, give other instances so long to take the tasks over."),
     ] = None,
     health: Annotated[
         str | None,

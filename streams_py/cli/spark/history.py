@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -29,6 +29,7 @@ from streams_py.cli.spark.history_options import (
     What,
     Work,
     built_topology,
+    check_answers,
     connected,
     kafka_options,
     now_ms,
@@ -129,6 +130,7 @@ def backfill(
             )
         if planned is not None:
             sources = {topic: _planned(planned.inputs[topic], kafka) for topic in sources}
+        _check_answers(settings, option, sources.values())
         with spark_of(master, conf, py_files) as spark, progress() as tick:
             from streams_py.spark.history.run import run as run_history
             from streams_py.spark.history.sinks import write_sinks
@@ -360,6 +362,8 @@ def diff(
             _check_allowed(what, settings, outputs, side_effects=side_effects, global_tables=global_tables)
             say_frozen(built_topology(what, settings))
         kafka = kafka_options(settings, option)
+        read = [given for what in (old, new) for given in _sources(what, settings, inputs, kafka).values()]
+        _check_answers(settings, option, read)
         out = console()
         for what in (old, new) if last is not None else ():
             out.print(_reads(what, settings), soft_wrap=True, markup=False)
@@ -411,6 +415,13 @@ def _duration_ms(text: str) -> int:
     if text[-1:] not in units or not text[:-1].isdecimal():
         raise ConfigError(f"--last {text!r} is no duration; write for example 1d, 6h or 30m", key="--last")
     return int(text[:-1]) * units[text[-1]]
+
+
+def _check_answers(settings: Mapping[str, Any], option: list[str] | None, sources: Iterable[object]) -> None:
+    """See :func:`check_answers`. Options that lead to another cluster than the application's are left to the reader."""
+    elsewhere = any(key.startswith("kafka.") for key in pairs_of(option, "--option"))
+    if not elsewhere and not all(isinstance(given, str) for given in sources):
+        check_answers(settings)
 
 
 def _sources(

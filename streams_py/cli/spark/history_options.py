@@ -14,7 +14,7 @@ from streams_py.cli.options import settings_of
 from streams_py.cli.spark.outcome import console
 from streams_py.cli.spark.own_session import own_session
 from streams_py.cli.usage import pairs_of
-from streams_py.errors import ConfigError
+from streams_py.errors import BrokerUnavailableError, ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +35,7 @@ __all__ = [
     "What",
     "Work",
     "built_topology",
+    "check_answers",
     "connected",
     "kafka_options",
     "now_ms",
@@ -129,10 +130,25 @@ def kafka_options(settings: Mapping[str, Any], option: list[str] | None) -> dict
 
 
 def connected(settings: Mapping[str, Any]) -> contextlib.closing[HistoryCluster]:
+    """The application's cluster. BrokerUnavailableError at once when nobody is at its address."""
     from streams_py.config import StreamsConfig
     from streams_py.history.cluster import HistoryCluster
 
+    check_answers(settings)
     return contextlib.closing(HistoryCluster(StreamsConfig.of(dict(settings))))
+
+
+def check_answers(settings: Mapping[str, Any]) -> None:
+    """BrokerUnavailableError when nobody answers, ConfigError when the cluster does not let us in: at once, and not
+    from a reader on Spark, which waits for brokers to come back."""
+    from streams_py.clients import KafkaClients
+    from streams_py.config import StreamsConfig
+
+    with contextlib.closing(KafkaClients(StreamsConfig.of(dict(settings)))) as clients:
+        try:
+            clients.check_connection(must_answer=True)
+        except BrokerUnavailableError as away:
+            raise BrokerUnavailableError(f"{away}: start it, or name another one with --bootstrap") from None
 
 
 def spark_of(

@@ -125,6 +125,7 @@ def test_help_needs_no_spark() -> None:
         (["produce"], "Missing argument 'topic'; see "),
         (["produce", "lines", "--key"], "Option '--key' requires an argument"),
         (["topics", "superfluous"], "(superfluous); see "),
+        (["run", "app.py", "--drain", "-1"], "'--drain': "),
         (["topology", "app.py", "--svg", "--dot"], "only one of --svg, --mermaid and --dot"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -138,12 +138,15 @@ class ConfluentAdmin:
         wanted = [
             NewTopic(spec.name, spec.partitions, spec.replication_factor, config=dict(spec.config)) for spec in specs
         ]
-        return self._ask(
-            _CREATING,
-            lambda client: client.create_topics(wanted, request_timeout=self._timeout_s),
-            lambda _nothing: None,
-            [spec.name for spec in specs],
-        )
+        try:
+            return self._ask(
+                _CREATING,
+                lambda client: client.create_topics(wanted, request_timeout=self._timeout_s),
+                lambda _nothing: None,
+                [spec.name for spec in specs],
+            )
+        except ValueError as error:  # the library asks nobody about numbers that are out of its range
+            return dict.fromkeys([spec.name for spec in specs], AdminError(AdminErrorKind.OTHER, str(error)))
 
     def _all_topics(self) -> list[str]:
         return sorted(self._listed_topics())

@@ -62,6 +62,13 @@ def test_broker_unavailable_names_address_and_time_when_nobody_answers(doing: st
         ask(admin_of_nobody)
 
 
+@pytest.mark.parametrize("spec", [TopicSpec("new", 100_000_000), TopicSpec("new", 4, replication_factor=2**31 - 1)])
+def test_number_that_the_library_takes_for_no_topic_is_an_answer(spec: TopicSpec, admin_of_nobody: Admin) -> None:
+    answer = admin_of_nobody.create_topics([spec])["new"]
+    assert isinstance(answer, AdminError)
+    assert "out of expected range" in answer.message
+
+
 def test_request_works_again_when_the_broker_is_back(cluster: MockCluster, topic: str) -> None:
     config = StreamsConfig.of(
         {

@@ -76,28 +76,15 @@ class Clock(Protocol):
 
 
 class RawRecord(Protocol):
-    """A record as the consumer delivers it: the accessors of confluent-kafka's Message, so that nothing is wrapped."""
+    """A record as the consumer delivers it: accessors of confluent-kafka's Message; timestamp: (who gave it, ms)."""
 
-    def topic(self) -> str:
-        """The topic that it was read from."""
-
-    def partition(self) -> int:
-        """The partition that it was read from."""
-
-    def offset(self) -> int:
-        """Its place in the partition."""
-
-    def key(self) -> bytes | None:
-        """The key as it was written; None without one."""
-
-    def value(self) -> bytes | None:
-        """The value as it was written; None for a tombstone."""
-
-    def timestamp(self) -> tuple[int, int]:
-        """(who gave it: 1 the producer, 2 the broker, 0 nobody; milliseconds since 1970 in UTC)."""
-
-    def headers(self) -> list[tuple[str, bytes | None]] | None:
-        """Names and values in order; None without any."""
+    def topic(self) -> str: ...
+    def partition(self) -> int: ...
+    def offset(self) -> int: ...
+    def key(self) -> bytes | None: ...
+    def value(self) -> bytes | None: ...
+    def timestamp(self) -> tuple[int, int]: ...
+    def headers(self) -> list[tuple[str, bytes | None]] | None: ...
 
 
 class RecordConsumer(Protocol):

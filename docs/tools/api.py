@@ -14,6 +14,8 @@ from importlib.resources import files
 from itertools import pairwise
 from typing import Any, Final
 
+from streams_py.ports import RawRecord
+
 __all__ = ["AREAS", "Area", "homes", "pages"]
 
 _LINE_CHARS_MAX: Final = 100
@@ -160,7 +162,7 @@ def _class(name: str, value: type) -> Iterator[str]:
     for member, found in members_of(value):
         kind = found.fget if isinstance(found, property) else getattr(value, member)
         text = inspect.getdoc(found) or inspect.getdoc(kind) or ""
-        if text:
+        if text or value is RawRecord:  # whose accessors are told of at the top
             yield f"### `{name}.{member}`\n"
             yield f"```text\n{member}\n```\n" if isinstance(found, property) else _signature(member, kind)
             yield markdown(text)

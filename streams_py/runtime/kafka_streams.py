@@ -323,11 +323,8 @@ class KafkaStreams(ClientFigures):
         return thread.name
 
     def remove_stream_thread(self, timeout: float | None = None) -> str | None:
-        """Stop one stream thread, not the calling one if possible; it leaves the group. Its name, or None.
-
-        StreamsError when it has not ended within ``timeout`` seconds (None: wait as long as it takes); its removal goes
-        on then.
-        """
+        """Stop one stream thread, not the calling one if possible; it leaves the group. Its name, or None. StreamsError
+        when it does not end within ``timeout`` seconds."""
         with self._state.changing():
             alive = [
                 t for t in self._threads.values() if t.state not in (ThreadState.PENDING_SHUTDOWN, ThreadState.DEAD)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -120,6 +121,7 @@ def test_group_that_nobody_knows_is_not_called_safe(
     cluster = FakeCluster(topics, {}, groups=groups)
     monkeypatch.setattr(cluster, "clients", SimpleNamespace(embedded=None), raising=False)
     monkeypatch.setattr(cluster, "bootstrap", "here:1", raising=False)
+    import_module("streams_py.cli.records")  # it would keep what is put in here
     monkeypatch.setattr(connecting, "connected", lambda *_: contextlib.nullcontext(cluster))
     code, output = run(versions[0], "-a", "shop", "-b", "here:1")
     assert (code, said in output) == (status, True), output

@@ -32,6 +32,7 @@ _ABORTED: Final = 100
 _LOOK_S: Final = 2
 _ANSWER_S: Final = 10
 _REQUEST_S: Final = 60
+_MAX_POLL_MS: Final = 60_000
 _AT_WORK: Final = 0.7
 """Of so many faults that they hit an application that has processed something since the last one; others hit it while
 it recovers."""
@@ -200,6 +201,9 @@ class Torture:
             "heartbeat.interval.ms": plan.session_ms // 10,
             "num.standby.replicas": 1,
             "commit.interval.ms": 200,
+            # A coordinator of Kafka 4.3 that comes back may count members that are gone, without sessions: at worst the
+            # group waits for them for so long. The default of 5 minutes is more than what a run waits for a record.
+            "max.poll.interval.ms": _MAX_POLL_MS,
             **({} if self._login is None else self._login.keys),
             **plan.config,
         }

@@ -284,6 +284,7 @@ class StreamsCoordinator(SubscribedTopics):
         generation = self._generation
         assignments: Mapping[str, bytes] = {}
         if response.leader == response.member_id:
+            self._ghosts.note_members(response.members)
             assignments = await self._lead(response.members, keep=response.skip_assignment)
             if generation is not self._generation:
                 raise kafka_errors.IllegalGenerationError("the generation ended while its leader was assigning")

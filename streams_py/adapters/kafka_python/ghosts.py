@@ -10,13 +10,16 @@ A heartbeat under the name of a member starts its session. Whoever waits for too
 the others. Who lives goes on with heartbeats of its own, and notices nothing; who does not is dropped a session later.
 A heartbeat must name the group's generation: one of the last before the broker went, not always the very last. So they
 are tried, from the newest that this member has seen.
+
+The group itself says who its members are, unless that second load broke off: then it answers questions from before its
+first record, where there is no group. Whoever has led it remembers whom it was told then.
 """
 
 from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from kafka import errors as kafka_errors
@@ -30,6 +33,7 @@ _log = logging.getLogger(__name__)
 _GENERATIONS_MAX: Final = 200
 _MEMBERS_MAX: Final = 16
 """In one look: each member of a large group takes others."""
+_TOLD_MAX: Final = 256
 _RIGHT: Final = (kafka_errors.NoError.errno, kafka_errors.RebalanceInProgressError.errno)
 
 
@@ -43,10 +47,20 @@ class Ghosts:
 
     def __init__(self) -> None:
         self._newest = -1
+        self._told: dict[_Member, None] = {}  # the newest last
 
     def note(self, generation: int) -> None:
         """The group has had this generation; -1 is none."""
         self._newest = max(self._newest, generation)
+
+    def note_members(self, members: Iterable[Any]) -> None:
+        """Those of a generation that this member leads, from the answer to its JoinGroup."""
+        for member in members:
+            known = _Member(member.member_id, member.group_instance_id)
+            self._told.pop(known, None)
+            self._told[known] = None
+        for oldest in list(self._told)[:-_TOLD_MAX]:
+            del self._told[oldest]
 
     async def start_sessions(self, coordinator: Any, joining_as: str) -> None:
         """Of all but ``joining_as``, over another connection than JoinGroup's. Never raises Kafka's errors: it is tried
@@ -54,7 +68,8 @@ class Ghosts:
         if self._newest < 0:
             return
         try:
-            others = [member for member in await _members(coordinator) if member.member_id != joining_as]
+            known = dict.fromkeys([*await _members(coordinator), *self._told])
+            others = [member for member in known if member.member_id != joining_as]
             generations: Sequence[int] = range(self._newest, max(-1, self._newest - _GENERATIONS_MAX), -1)
             for member in random.sample(others, min(_MEMBERS_MAX, len(others))):
                 found = await _start_session(coordinator, member, generations)

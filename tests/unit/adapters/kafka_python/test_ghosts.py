@@ -8,8 +8,9 @@ import pytest
 from kafka import errors as kafka_errors
 from kafka.future import Future
 from kafka.protocol.admin import DescribeGroupsRequest
-from kafka.protocol.consumer import HeartbeatRequest, HeartbeatResponse, JoinGroupRequest
+from kafka.protocol.consumer import HeartbeatRequest, HeartbeatResponse, JoinGroupRequest, JoinGroupResponse
 
+from streams_py.adapters.kafka_python.coordinator import PROTOCOL_NAME
 from tests.unit.adapters.kafka_python.scripted_member import (
     ILLEGAL_GENERATION,
     REBALANCE_IN_PROGRESS,
@@ -26,8 +27,9 @@ class Haunted:
     It answers JoinGroup when all of them are gone, which they are when their session was started.
     """
 
-    def __init__(self, member, *, generation, ghosts, failures=0):
+    def __init__(self, member, *, generation, ghosts, failures=0, tells=True):
         self.member = member
+        self.tells = tells
         self.generation = generation
         self.ghosts = dict(ghosts)
         self.failures = failures
@@ -51,7 +53,7 @@ class Haunted:
             if self.failures:
                 self.failures -= 1
                 return Future().failure(kafka_errors.KafkaConnectionError("cut"))
-            counted = {**self.ghosts, "c-1": None}
+            counted = {**self.ghosts, "c-1": None} if self.tells else {}
             members = [SimpleNamespace(member_id=name, group_instance_id=one) for name, one in counted.items()]
             group = SimpleNamespace(group_id="g", error_code=0, members=members)
             return Future().success(SimpleNamespace(groups=[group]))
@@ -79,6 +81,31 @@ def test_member_that_waits_for_too_long_starts_the_sessions_of_all_others(make, 
     assert member.rejoin() is True
     assert sorted(group.heartbeats, key=str) == [("dead", None, 1), ("static", "i", 1)], "and not its own"
     assert group.nodes == {1}, "the coordinator's connection is JoinGroup's"
+
+
+def test_who_has_led_the_group_knows_its_members_also_when_the_group_does_not_say_them(make):
+    """A coordinator whose load broke off answers from before its first record."""
+    member = make()
+    send = member.client._manager.send
+
+    def lead(request, *arguments, **options):
+        answer = send(request, *arguments, **options)
+        if isinstance(request, JoinGroupRequest):
+            metadata = dict(request.protocols)[PROTOCOL_NAME]
+            answer.value.leader, answer.value.skip_assignment = answer.value.member_id, True
+            answer.value.members = [
+                JoinGroupResponse.JoinGroupResponseMember(name, instance_id, metadata)
+                for name, instance_id in (("c-1", None), ("dead", None), ("static", "i"))
+            ]
+        return answer
+
+    member.client._manager.send = lead
+    member.joined(T0, member_id="c-1")
+    member.client._manager.send = send
+    group = Haunted(member, generation=1, ghosts={"dead": None, "static": "i"}, tells=False)
+    member.will_join(2, T0, member_id="c-1")
+    assert member.rejoin() is True
+    assert sorted(group.heartbeats, key=str) == [("dead", None, 1), ("static", "i", 1)]
 
 
 def test_sessions_are_started_with_the_generation_that_the_group_is_in_which_is_looked_for_once(make):

@@ -101,9 +101,8 @@ def abort(plan: BootstrapPlan, cluster: BootstrapCluster) -> list[str]:
         )
     cluster.forget(plan.application_id)
     counts = cluster.partition_counts()
-    there = [topic for topic in sorted(plan.changelogs) if topic in counts]
-    cluster.delete(there)
-    return there
+    cluster.delete(sorted(plan.changelogs))  # also those that are not seen: somebody may not be allowed to see them
+    return [topic for topic in sorted(plan.changelogs) if topic in counts]
 
 
 def _check_not_committed(plan: BootstrapPlan, cluster: BootstrapCluster) -> None:

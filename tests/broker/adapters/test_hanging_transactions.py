@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -156,7 +156,8 @@ def test_open_transaction_of_another_application_is_left_alone(
     theirs.write(1)
     ours.write(1)
     both = guard(topic)
-    both.watch(both, lambda: {TopicPartition(topic, 1)})
+    updater = Updater({TopicPartition(topic, 1)})
+    both.watch(updater)
     both._clock = Hasty()  # type: ignore[assignment]
     both.check()
     both.check()
@@ -166,6 +167,16 @@ def test_open_transaction_of_another_application_is_left_alone(
         ours.producer.commit_transaction()
     for one in (theirs, ours):
         one.producer.close(timeout=0)
+
+
+class Updater:
+    """Restores these changelogs all the time."""
+
+    def __init__(self, changelogs: Collection[TopicPartition]) -> None:
+        self._changelogs = changelogs
+
+    def restoring(self) -> Collection[TopicPartition]:
+        return self._changelogs
 
 
 class Hasty(SystemClock):

@@ -25,7 +25,10 @@ class Page:
 
     def __init__(self, app: Application, folder: Path) -> None:
         command = [sys.executable, "-m", "streams_py", "dashboard", "-g", app.id, "-b", app.broker.bootstrap, "-p", "0"]
+        # Whoever is started in the background by a shell ignores Ctrl-C, and so would what it starts.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        signal.signal(signal.SIGINT, before)
         assert self.process.stdout is not None
         self.said = self.process.stdout.readline()
         self.chromium = Chromium(folder / "chromedriver.log")

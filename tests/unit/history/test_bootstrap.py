@@ -81,7 +81,7 @@ class Cluster:
             self.topics[spec.name] = spec.partitions
 
     def delete(self, topics: Sequence[str]) -> None:
-        for topic in topics:
+        for topic in set(topics) & self.topics.keys():
             self.done.append(f"delete {topic}")
             del self.topics[topic]
             self.logs = {at: log for at, log in self.logs.items() if at.topic != topic}

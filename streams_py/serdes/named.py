@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from importlib import import_module
 from typing import Any, Final
 
 from streams_py.errors import ConfigError
 from streams_py.serdes.basic import BOOL, BYTES, FLOAT32, FLOAT64, INT16, INT32, INT64, STRING, UUID, VOID
 from streams_py.serdes.json import JSON
 from streams_py.serdes.serde import Serde
+from streams_py.user_objects import user_object
 
 __all__ = ["SERDE_NAMES", "resolve_serde"]
 
@@ -62,8 +62,7 @@ def _import(text: str, setting: str) -> object:
     known = _BY_NAME.get(text) or _BY_JAVA_CLASS.get(text)
     if known is not None:
         return known
-    module, separator, attribute = text.partition(":")
-    if not separator:
+    if ":" not in text:
         near = get_close_matches(text, _BY_NAME, n=1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
         raise ConfigError(
@@ -71,10 +70,6 @@ def _import(text: str, setting: str) -> object:
             key=setting,
         )
     try:
-        found: object = import_module(module)
-        for part in attribute.split("."):
-            found = getattr(found, part)
-    except (Exception, SystemExit) as error:  # importing runs user code
-        text = f"{setting}: cannot import {text!r}: {type(error).__name__}: {error}"
-        raise ConfigError(text, key=setting) from error
-    return found
+        return user_object(text)
+    except ImportError as error:
+        raise ConfigError(f"{setting}: cannot import {text!r}: {error}", key=setting) from error

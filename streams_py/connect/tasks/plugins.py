@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -11,6 +10,7 @@ import orjson
 
 from streams_py.connect.api import Connector
 from streams_py.errors import ConfigError, SerializationError
+from streams_py.user_objects import user_object
 
 __all__ = ["Converter", "class_name", "converter_of", "load", "new_connector"]
 
@@ -77,11 +77,9 @@ def load(key: str, path: str) -> type[Any]:
     if not module_name or not name:
         raise ConfigError(f"{key} = {path!r} names no class; write package.module:Class", key=key)
     try:
-        found: Any = importlib.import_module(module_name)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except (Exception, SystemExit) as error:  # importing runs somebody's code
-        raise ConfigError(f"{key} = {path!r} cannot be imported: {type(error).__name__}: {error}", key=key) from error
+        found = user_object(path)
+    except ImportError as error:
+        raise ConfigError(f"{key} = {path!r} cannot be imported: {error}", key=key) from error
     if not isinstance(found, type):
         raise ConfigError(f"{key} = {path!r} is no class", key=key)
     return found

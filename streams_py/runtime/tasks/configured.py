@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import cast
@@ -11,6 +10,7 @@ from streams_py.errors import ConfigError
 from streams_py.runtime.tasks.timestamps import EXTRACTORS
 from streams_py.topology.nodes import TimestampExtractor
 from streams_py.topology.operators.in_context import WithContext
+from streams_py.user_objects import user_object
 
 __all__ = ["imported", "resolve_extractor"]
 
@@ -18,19 +18,16 @@ __all__ = ["imported", "resolve_extractor"]
 def imported(path: str, key: str, known: Iterable[str] = ()) -> object:
     """What ``package.module:name`` names; ConfigError naming ``key`` when it cannot be had. ``known`` are names that
     could have been meant instead."""
-    module, separator, name = path.partition(":")
-    if not separator:
+    if ":" not in path:
         names = sorted(known)
         near = get_close_matches(path, names, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         built_in = f"one of {', '.join(names)}, or " if names else ""
         raise ConfigError(f"{key} = {path!r} is not known: {hint}Give {built_in}'package.module:name'", key=key)
     try:
-        found: object = getattr(importlib.import_module(module), name)
-    except (Exception, SystemExit) as error:  # importing runs user code
-        text = f"{key} = {path!r} cannot be imported: {type(error).__name__}: {error}"
-        raise ConfigError(text, key=key) from error
-    return found
+        return user_object(path)
+    except ImportError as error:
+        raise ConfigError(f"{key} = {path!r} cannot be imported: {error}", key=key) from error
 
 
 def resolve_extractor(given: object) -> TimestampExtractor | None:

@@ -48,6 +48,7 @@ from streams_py.adapters.kafka_python.offsets import (
     commit_owned,
     fetch_committed,
     send_offset_fetch,
+    unstable_partitions,
 )
 from streams_py.adapters.kafka_python.options import MemberOptions
 from streams_py.adapters.kafka_python.payloads import (
@@ -100,6 +101,7 @@ class StreamsCoordinator(SubscribedTopics):
         self._listener = listener
         self._options = options
         self.owned: frozenset[TopicPartition] = frozenset()
+        self.unstable: list[TopicPartition] = []  # by the last answer about committed offsets
         """The member's own record of what it owns: the only valid one."""
         self._joined: GroupMetadata | None = None
         self._joined_at = -float("inf")
@@ -458,6 +460,7 @@ class StreamsCoordinator(SubscribedTopics):
 
     def _handle_offset_fetch_response(self, response: Any) -> dict[Any, Any]:
         check_topics_allowed(response)
+        self.unstable = unstable_partitions(response)
         return answered_offsets(response, super()._handle_offset_fetch_response(response))
 
     def _handle_offset_commit_response(self, offsets: Mapping[Any, Any], send_time: float, response: Any) -> None:

@@ -31,6 +31,7 @@ __all__ = [
     "commit_owned",
     "fetch_committed",
     "send_offset_fetch",
+    "unstable_partitions",
 ]
 
 _NOTHING_COMMITTED: Final = -1
@@ -58,11 +59,19 @@ async def fetch_committed(
     coordinator: Any, partitions: Collection[TopicPartition], timeout_ms: int
 ) -> CommittedOffsets:
     """Committed positions, None where there is none. BrokerUnavailableError when the answer cannot be read or leaves
-    out a partition; kafka-python's errors otherwise."""
+    out a partition, or when open transactions have offsets of some; kafka-python's errors otherwise."""
+    coordinator.unstable = []
     try:
         found = await coordinator.fetch_committed_offsets_async(
             {KafkaPartition(*partition) for partition in partitions}, timeout_ms=timeout_ms
         )
+    except kafka_errors.KafkaTimeoutError as error:
+        if not coordinator.unstable:
+            raise
+        names = ", ".join(map(str, coordinator.unstable))
+        raise BrokerUnavailableError(
+            f"committed offsets: a transaction with offsets of {names} has not ended"
+        ) from error
     except (kafka_errors.KafkaError, StreamsError):
         raise
     except Exception as unreadable:
@@ -98,6 +107,17 @@ def check_topics_allowed(response: Any) -> None:
     refused = {topic.name for topic in _topics_of(response) if any(at.error_code == code for at in topic.partitions)}
     if refused:
         raise kafka_errors.TopicAuthorizationFailedError(sorted(refused))
+
+
+def unstable_partitions(response: Any) -> list[TopicPartition]:
+    """Those of which an OffsetFetch answer says that a transaction with their offsets is open."""
+    code = kafka_errors.UnstableOffsetCommitError.errno
+    return sorted(
+        TopicPartition(topic.name, at.partition_index)
+        for topic in _topics_of(response)
+        for at in topic.partitions
+        if at.error_code == code
+    )
 
 
 def _topics_of(response: Any) -> Any:

@@ -43,11 +43,12 @@ class TaskStarter:
         clock: Clock,
         *,
         task_timeout_ms: int,
+        exactly_once: bool,
     ) -> None:
         self._table = table
         self._membership = membership
         self._start_positions = start_positions
-        self._doubts = OffsetDoubts(known_commits, clock)
+        self._doubts = OffsetDoubts(known_commits, clock, exactly_once=exactly_once)
         self._clock = clock
         self._task_timeout_ms = task_timeout_ms
         self._waiting_since_ms: dict[TaskId, int] = {}

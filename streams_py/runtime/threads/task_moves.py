@@ -48,6 +48,7 @@ class TaskMoves:
             parts.known_commits,
             parts.clock,
             task_timeout_ms=task_timeout_ms,
+            exactly_once=parts.transactions is not None,
         )
         self.deferred = DeferredErrors()
         """What went wrong in a rebalance; the loop raises it."""

@@ -11,11 +11,12 @@ import pytest
 from streams_py import Materialized, StreamsBuilder, serdes
 from streams_py.ports import BEGINNING, OffsetAndMetadata
 from streams_py.runtime.states import ThreadState
+from streams_py.runtime.tasks.offset_metadata import OffsetMetadata, encode_offset_metadata
 from tests.unit.runtime.world import Steps, World, copying, counting, task, tp
 
 A, B = task("0_0"), task("0_1")
 ONE = {A: [tp("in-0")]}
-TOLD = "its coordinator may not have read all of its log yet: asking again, for up to 10 s"
+TOLD = "its coordinator may not have read all of its log yet: asking again"
 
 
 @pytest.fixture
@@ -115,9 +116,9 @@ def test_nothing_committed_for_a_task_whose_changelog_is_not_empty_is_asked_for_
 
 
 def test_answer_that_stays_is_believed_since_somebody_may_have_reset_the_offsets(
-    counter: Callable[..., Steps], world: World, caplog: pytest.LogCaptureFixture
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    steps = counter(dsl_store_suppliers_class="in_memory")
+    steps = Steps(world, counting(), tmp_path, dsl_store_suppliers_class="in_memory")
     steps.run(ONE)
     count(steps, 5)
     steps.membership.round({})
@@ -138,6 +139,66 @@ def test_answer_that_stays_is_believed_since_somebody_may_have_reset_the_offsets
     assert TOLD not in caplog.text
 
 
+@pytest.mark.parametrize("told", [OffsetAndMetadata(2), None], ids=["older", "none"])
+def test_under_exactly_once_nothing_is_believed_against_what_this_process_has_committed(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture, told: OffsetAndMetadata | None
+) -> None:
+    """The coordinator broke off reading its log: it says the same until it is started again."""
+    steps = Steps(
+        world, counting(), tmp_path, processing_guarantee="exactly_once_v2", dsl_store_suppliers_class="in_memory"
+    )
+    both = {A: [tp("in-0")], B: [tp("in-1")]}
+    steps.run(both)
+    count(steps, 5)
+    steps.membership.round({})
+    committed = dict(world.committed)
+    world.committed.clear()
+    if told is not None:
+        world.committed[tp("in-0")] = told
+    steps.membership.round(both)
+    ask_again(steps, until_s=150)
+    assert steps.tasks == {"0_0": "RESTORING", "0_1": "RESTORING"}
+    assert steps.thread.state is not ThreadState.RUNNING
+    complaints = [record for record in caplog.records if "start the broker again that leads" in record.getMessage()]
+    assert len(complaints) == 3
+    assert "for in-0 of task 0_0, and offset 5 was committed before by this process" in complaints[0].getMessage()
+    world.committed.update(committed)
+    ask_again(steps, until_s=2)
+    assert steps.tasks == {"0_0": "RUNNING", "0_1": "RUNNING"}
+    count(steps, 1)
+    assert counts(world)[-1] == 6
+
+
+@pytest.mark.parametrize(
+    ("told", "doubted_s"),
+    [(OffsetAndMetadata(2, encode_offset_metadata(OffsetMetadata(7))), 58), (OffsetAndMetadata(2), 8)],
+    ids=["committed by a member", "reset"],
+)
+def test_under_exactly_once_another_process_doubts_for_longer_what_a_member_has_committed(
+    world: World, tmp_path: Path, told: OffsetAndMetadata, doubted_s: int
+) -> None:
+    def start() -> Steps:
+        return Steps(
+            world, counting(), tmp_path, processing_guarantee="exactly_once_v2", dsl_store_suppliers_class="rocksdb"
+        )
+
+    steps = start()
+    steps.run(ONE)
+    count(steps, 5)
+    steps.close()
+    steps.instance.directory.close()
+    world.committed[tp("in-0")] = told
+    steps = start()
+    steps.membership.round(ONE)
+    ask_again(steps, until_s=doubted_s)
+    assert steps.tasks == {"0_0": "RESTORING"}
+    ask_again(steps, until_s=6)
+    assert steps.tasks == {"0_0": "RUNNING"}
+    assert steps.consumer.assigned[-1] == {tp("in-0"): 2}
+    steps.close()
+    steps.instance.directory.close()
+
+
 def test_answers_that_change_are_not_believed_before_they_stay(counter: Callable[..., Steps], world: World) -> None:
     """The coordinator goes on reading its log, and every answer is a newer one."""
     steps = counter(dsl_store_suppliers_class="in_memory")
@@ -155,8 +216,8 @@ def test_answers_that_change_are_not_believed_before_they_stay(counter: Callable
     assert steps.consumer.assigned[-1] == {tp("in-0"): 40}
 
 
-def test_doubt_does_not_begin_anew_with_each_rebalance(counter: Callable[..., Steps], world: World) -> None:
-    steps = counter(dsl_store_suppliers_class="in_memory")
+def test_doubt_does_not_begin_anew_with_each_rebalance(world: World, tmp_path: Path) -> None:
+    steps = Steps(world, counting(), tmp_path, dsl_store_suppliers_class="in_memory")
     steps.run(ONE)
     count(steps, 5)
     world.committed[tp("in-0")] = OffsetAndMetadata(2)

@@ -15,21 +15,31 @@ from kafka.structs import OffsetAndMetadata as KafkaOffset
 from kafka.structs import TopicPartition as KafkaPartition
 
 from streams_protocol.types import TopicPartition
-from streams_py.adapters.kafka_python.offsets import answered_offsets, check_all_committed, fetch_committed
+from streams_py.adapters.kafka_python.offsets import (
+    answered_offsets,
+    check_all_committed,
+    fetch_committed,
+    unstable_partitions,
+)
 from streams_py.errors import BrokerUnavailableError
 from streams_py.ports import OffsetAndMetadata
 
 ASKED = [TopicPartition("t", number) for number in range(3)]
 UNKNOWN_TOPIC_OR_PARTITION = 3
+UNSTABLE_OFFSET_COMMIT = 88
 
 
 class Coordinator:
     """Finds what it is told to."""
 
-    def __init__(self, found: object) -> None:
+    def __init__(self, found: object, answers: list[TopicPartition] | None = None) -> None:
         self.found = found
+        self.answers = answers
+        self.unstable = [TopicPartition("of the question before", 0)]
 
     async def fetch_committed_offsets_async(self, partitions: object, timeout_ms: int) -> Any:
+        if self.answers is not None:
+            self.unstable = self.answers
         if isinstance(self.found, Exception):
             raise self.found
         return self.found
@@ -60,6 +70,23 @@ def test_answer_that_cannot_be_read_is_asked_for_again(odd: Exception) -> None:
 def test_errors_of_the_library_stay_what_they_are() -> None:
     with pytest.raises(kafka_errors.GroupAuthorizationFailedError):
         committed(kafka_errors.GroupAuthorizationFailedError())
+
+
+def test_open_transaction_is_named_when_its_offsets_do_not_come_in_time() -> None:
+    late = Coordinator(kafka_errors.KafkaTimeoutError(), [ASKED[1], ASKED[2]])
+    with pytest.raises(BrokerUnavailableError, match="a transaction with offsets of t-1, t-2 has not ended"):
+        asyncio.run(fetch_committed(late, ASKED, 1))
+    with pytest.raises(kafka_errors.KafkaTimeoutError):
+        committed(kafka_errors.KafkaTimeoutError())
+
+
+@pytest.mark.parametrize("version", [7, 8])
+def test_partitions_with_offsets_of_open_transactions_are_told_from_others(version: int) -> None:
+    codes = {0: 0, 2: UNSTABLE_OFFSET_COMMIT, 1: UNSTABLE_OFFSET_COMMIT, 3: UNKNOWN_TOPIC_OR_PARTITION}
+    parts = [SimpleNamespace(partition_index=number, error_code=code) for number, code in codes.items()]
+    topics = [SimpleNamespace(name="t", partitions=parts)]
+    response = SimpleNamespace(API_VERSION=version, topics=topics, groups=[SimpleNamespace(topics=topics)])
+    assert unstable_partitions(response) == [TopicPartition("t", 1), TopicPartition("t", 2)]
 
 
 @pytest.mark.parametrize("version", [5, 7, 8])

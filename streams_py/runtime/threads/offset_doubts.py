@@ -120,11 +120,11 @@ class OffsetDoubts:
         if now_ms >= self._next_complaint_ms:
             self._next_complaint_ms = now_ms + _COMPLAINT_MS
             _log.error(
-                "%s by this process. It is still said after %d s, but offsets do not go back while a group has members: "
-                "its coordinator has lost them. Nothing is processed twice under exactly_once_v2, so the tasks of this "
-                "thread that are to start wait: start the broker again that leads the group's partition of "
-                "__consumer_offsets, it then reads all of its log. If the offsets were reset, or the topic was created "
-                "anew, while this process was cut off, start this process again",
+                "%s by this process. It is still said after %d s, but offsets do not go back while a group has "
+                "members: its coordinator has lost them. Nothing is processed twice under exactly_once_v2, so the "
+                "tasks that are to start on this thread wait: start the broker again that leads the group's partition "
+                "of __consumer_offsets, it then reads all of its log. If the offsets were reset, or the topic was "
+                "created anew, while this process was cut off, start this process again",
                 said,
                 lasts_ms // 1000,
             )

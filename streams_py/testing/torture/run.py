@@ -21,6 +21,7 @@ from streams_py.errors import BrokerUnavailableError
 from streams_py.testing.torture.disk import DiskError, SmallDisk
 from streams_py.testing.torture.faults import CLOSE_S, Faults, Login
 from streams_py.testing.torture.history import History, Violation
+from streams_py.testing.torture.lost_commits import LostCommits
 from streams_py.testing.torture.processes import Instance
 from streams_py.testing.torture.proxy import Proxy
 from streams_py.testing.torture.records import Feeder, Reader, last_counts, write_aborted
@@ -123,6 +124,8 @@ class Torture:
             done=lambda: self._history.seen,
         )
         self._output: Reader | None = None
+        self._commits = LostCommits(self._admin, self.id)
+        self._commits_lost: list[str] = []
         self._next_look_s = 0.0
         self._left_out: list[str] = []
 
@@ -143,6 +146,8 @@ class Torture:
         finally:
             for instance in self._instances:
                 instance.release()
+        if self._commits_lost:
+            self._left_out.append(self._what_was_lost())
         found, grown = growth(self._instances[0].uses)
         if grown is None:
             self._left_out.append("memory and open files are not judged: nobody knows them for long enough")
@@ -258,14 +263,19 @@ class Torture:
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             self._look_after_instances()
-            self._look_at_uses()
+            self._look_around()
             time.sleep(min(left, 0.2))
 
-    def _look_at_uses(self) -> None:
+    def _look_around(self) -> None:
         now_s = time.monotonic()
         if now_s >= self._next_look_s:
             self._next_look_s = now_s + _LOOK_S
             self._instances[0].look_at_use(now_s)
+            if (lost := self._commits.look(now_s)) is not None:
+                self._commits_lost.append(lost)
+                self._say(lost)
+                if self._broker is not None:
+                    self._broker(0)
 
     def _look_after_instances(self) -> None:
         """Start again what ended by itself, as an orchestrator would. It is a death unless a fault explains it."""
@@ -275,6 +285,13 @@ class Torture:
                 if not instance.says_why_it_ends:
                     self._deaths.append(f"{instance.name} ended with {status}\n{instance.tail()}")
                 instance.start()
+
+    def _what_was_lost(self) -> str:
+        done = "start its broker again" if self._broker is None else "its broker was started again"
+        return (
+            f"the group's coordinator lost what was committed ({len(self._commits_lost)} x), as one of Kafka 4.3 does "
+            f"when it breaks off reading its log; {done}: {self._commits_lost[0]}"
+        )
 
     # -- the end ----------------------------------------
 
@@ -289,6 +306,8 @@ class Torture:
                 best, until = self._history.seen, time.monotonic() + self._plan.settle_s
             if time.monotonic() > until:
                 logs = "\n".join(instance.tail() for instance in self._instances)
+                if self._commits_lost:
+                    logs = f"{self._what_was_lost()}\n{logs}"
                 raise TimeoutError(
                     f"{what} did not come: {best} of {self._feeder.total} records came out, and no more for "
                     f"{self._plan.settle_s:.0f} s\n{logs}"

@@ -7,13 +7,13 @@ has to tell that from an application that does not.
 
 from __future__ import annotations
 
-from concurrent.futures import Future
-from typing import Final
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-__all__ = ["LostCommits"]
+__all__ = ["LostCommits", "committed_offsets"]
 
 _REQUEST_S: Final = 10
 _STAYS_S: Final = 15
@@ -22,12 +22,13 @@ _NOTHING: Final = -1
 
 
 class LostCommits:
-    """Asks a group's coordinator again and again, without waiting for it."""
+    """Asks what a group has committed again and again, on a thread of its own. ``ask`` says it for each topic and
+    partition that has something, and raises KafkaException when nobody answers."""
 
-    def __init__(self, admin: AdminClient, group: str) -> None:
-        self._admin = admin
-        self._group = group
-        self._asked: Future[ConsumerGroupTopicPartitions] | None = None
+    def __init__(self, ask: Callable[[], Mapping[tuple[str, int], int]]) -> None:
+        self._ask = ask
+        self._asking = ThreadPoolExecutor(1)
+        self._asked: Future[Mapping[tuple[str, int], int]] | None = None
         self._known: dict[tuple[str, int], int] = {}
         self._behind: dict[tuple[str, int], int] = {}
         self._since_s = 0.0
@@ -35,14 +36,13 @@ class LostCommits:
     def look(self, now_s: float) -> str | None:
         """What was lost, when that is certain; to be called every few seconds. It is told again when it stays."""
         if self._asked is None:
-            group = ConsumerGroupTopicPartitions(self._group)
-            self._asked = self._admin.list_consumer_group_offsets([group], request_timeout=_REQUEST_S)[self._group]
+            self._asked = self._asking.submit(self._ask)
             return None
         if not self._asked.done():
             return None
         asked, self._asked = self._asked, None
         try:
-            told = _offsets(asked.result().topic_partitions or [])
+            told = asked.result()
         except KafkaException:  # nobody is there, or it reads its log
             self._behind = {}
             return None
@@ -60,6 +60,24 @@ class LostCommits:
             f"{self._known[topic, number]} to {offset}"
         )
 
+    def close(self) -> None:
+        """Without waiting for an answer."""
+        self._asking.shutdown(wait=False, cancel_futures=True)
 
-def _offsets(partitions: list[TopicPartition]) -> dict[tuple[str, int], int]:
-    return {(at.topic, at.partition): at.offset for at in partitions if at.error is None and at.offset >= 0}
+
+def committed_offsets(
+    connection: Mapping[str, Any], group: str, topics: Mapping[str, int]
+) -> Callable[[], Mapping[tuple[str, int], int]]:
+    """Asks for what ``group`` has committed in ``topics`` (their partitions), open transactions or not. Through a
+    consumer that never joins: librdkafka's admin client crashes the process when a coordinator goes away."""
+    settings = {**connection, "group.id": group, "enable.auto.commit": False, "isolation.level": "read_uncommitted"}
+    consumer = Consumer(settings)
+    wanted = [TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)]
+
+    def ask() -> Mapping[tuple[str, int], int]:
+        told = consumer.committed(wanted, timeout=_REQUEST_S)
+        if refused := next((at.error for at in told if at.error is not None), None):
+            raise KafkaException(refused)
+        return {(at.topic, at.partition): at.offset for at in told if at.offset >= 0}
+
+    return ask

@@ -21,7 +21,7 @@ from streams_py.errors import BrokerUnavailableError
 from streams_py.testing.torture.disk import DiskError, SmallDisk
 from streams_py.testing.torture.faults import CLOSE_S, Faults, Login
 from streams_py.testing.torture.history import History, Violation
-from streams_py.testing.torture.lost_commits import LostCommits
+from streams_py.testing.torture.lost_commits import LostCommits, committed_offsets
 from streams_py.testing.torture.processes import Instance
 from streams_py.testing.torture.proxy import Proxy
 from streams_py.testing.torture.records import Feeder, Reader, last_counts, write_aborted
@@ -124,7 +124,7 @@ class Torture:
             done=lambda: self._history.seen,
         )
         self._output: Reader | None = None
-        self._commits = LostCommits(self._admin, self.id)
+        self._commits = LostCommits(committed_offsets(self._connection, self.id, {self._source: plan.partitions[0]}))
         self._commits_lost: list[str] = []
         self._next_look_s = 0.0
         self._left_out: list[str] = []
@@ -142,6 +142,7 @@ class Torture:
             finally:
                 for instance in self._instances:
                     instance.kill()
+                self._commits.close()
                 self._delete_topics()
         finally:
             for instance in self._instances:

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from typer.testing import CliRunner
 
 from streams_py.cli.commands import app
@@ -16,6 +16,7 @@ from streams_py.testing.broker import Broker, NoBrokerError
 from streams_py.testing.broker.login import LoginBroker
 from streams_py.testing.torture import Plan, Torture
 from streams_py.testing.torture.history import Entry, History, entry_bytes
+from streams_py.testing.torture.lost_commits import LostCommits, committed_offsets
 from streams_py.testing.torture.records import Feeder, Reader
 from tests.waiting import until
 
@@ -98,6 +99,28 @@ def test_stages_with_different_partition_counts_are_judged_clean_when_nothing_is
     assert result.faults == faults
     assert result.left_out == ["memory and open files are not judged: nobody knows them for long enough"]
     assert (tmp_path / "run.txt").read_text().count(" records\n") == 3
+
+
+def test_commits_that_went_back_are_seen_from_outside(kafka_broker: Broker, connection: dict[str, Any]) -> None:
+    topic, group = f"committed-{uuid4()}", f"group-{uuid4()}"
+    kafka_broker.create_topic(topic, 2)
+    consumer = Consumer({**connection, "group.id": group})
+    commits = LostCommits(committed_offsets(connection, group, {topic: 2}))
+    said: list[str] = []
+
+    def commit_and_look(offset: int, times_s: range) -> None:
+        consumer.commit(offsets=[TopicPartition(topic, 1, offset)], asynchronous=False)
+        for now_s in times_s:
+            said.extend(filter(None, [commits.look(now_s)]))
+            time.sleep(0.1)
+
+    commit_and_look(40, range(20))
+    commit_and_look(41, range(20, 40))
+    assert said == []
+    commit_and_look(7, range(40, 80))
+    assert set(said) == {f"committed offsets of 1 partitions went back: {topic}-1 from 41 to 7"}
+    commits.close()
+    consumer.close()
 
 
 @pytest.mark.slow

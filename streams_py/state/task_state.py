@@ -395,14 +395,15 @@ class TaskState:
         """Newer last offsets of changelogs; those of other tasks are left out.
 
         An older one is ignored: it is what this thread wrote before the task went away and came back. When the ones
-        after it are older too, the changelog has begun anew under this task.
+        after it are older too, the changelog has begun anew under this task. That of a source topic is taken as it is:
+        a group whose offsets were reset reads it again, and its store contains more.
         """
         for changelog, offset in offsets.items():
             store = self._store_by_changelog.get(changelog)
             if store is None:
                 continue
             at = self._offsets.get(changelog, offset)
-            if self._builders[store].source_topic is None and self._topics.begins_anew(
+            if self._builders[store].source_topic is not None or self._topics.begins_anew(
                 changelog, at, offset, store=store
             ):
                 self._offsets[changelog] = offset  # all that was written to it is in the store

@@ -361,3 +361,42 @@ def test_table_is_read_on_when_the_group_has_committed_more_than_it_was_said_to_
     copy = task_.store("copy")
     assert all(copy.get(key) is not None for key in (b"a", b"b", b"c", b"d"))
     assert [record.key() for number in (0, 1) for record in world.records(tp(f"out-{number}"))] == [b"d"]
+
+
+def test_table_whose_offsets_were_reset_is_doubted_once(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its files say that more was committed than the group has by now, until it has processed that again."""
+    builder = StreamsBuilder()
+    builder.table("in", key=serdes.BYTES, value=serdes.BYTES, materialized=Materialized("copy"))
+    topology = builder.build({"topology.optimization": "all"})
+    world.write("in", *[b"x"] * 40)
+
+    def started(**options: Any) -> Steps:
+        steps = Steps(
+            world, topology, tmp_path, topology_optimization="all", dsl_store_suppliers_class="rocksdb", **options
+        )
+        steps.membership.round(ONE)
+        return steps
+
+    def end(steps: Steps) -> None:
+        steps.close()
+        steps.instance.directory.close()
+
+    steps = started()
+    steps.turn(4)
+    end(steps)
+    assert world.committed[tp("in-0")].offset == 40
+    world.committed[tp("in-0")] = OffsetAndMetadata(2)
+    steps = started(max_poll_records=1)
+    ask_again(steps, until_s=18)
+    assert steps.tasks == {"0_0": "RUNNING"}
+    assert TOLD in caplog.text
+    end(steps)
+    assert 2 < world.committed[tp("in-0")].offset < 39
+    caplog.clear()
+    steps = started()
+    steps.turn(4)
+    assert steps.tasks == {"0_0": "RUNNING"}
+    assert not [record for record in caplog.records if "asking again" in record.getMessage()]
+    end(steps)

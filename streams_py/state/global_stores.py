@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["GlobalStores"]
 
 _CHECKPOINT_EVERY_RECORDS = 10_000
-_LOGGED_RECORDS = 20_000
-"""So many records are restored through the write-ahead log: that costs less than the flush that is needed without."""
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +61,6 @@ class GlobalStores:
         self._positions: dict[TopicPartition, int] = {}
         self._written: dict[TopicPartition, int] = {}
         """Those that are in the database."""
-        self._restored = 0
         self._topic_ids: dict[str, str] = {}
         self._checkpointed: dict[TopicPartition, int] = {}
         self.is_open = False
@@ -159,8 +156,7 @@ class GlobalStores:
                 store.restore(entries)
 
         end = {changelog: records[-1].offset() + 1} if in_bulk else {}
-        self._restored += len(records)
-        self._database.restore(load, end, unlogged=in_bulk and self._restored > _LOGGED_RECORDS)
+        self._database.restore(load, end, in_bulk=len(records) if in_bulk else 0)
         self._positions = self._positions | end
         self._written |= end
 

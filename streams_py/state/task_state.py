@@ -53,8 +53,6 @@ _CHECKPOINT_EVERY_RECORDS = 10_000
 _CHECKPOINT_EVERY_S = 10.0
 """Without being enforced, a checkpoint is written when positions moved by more records than this in sum (as in Kafka),
 and not more often."""
-_LOGGED_RECORDS = 20_000
-"""So many records are restored through the write-ahead log: that costs less than the flush that is needed without."""
 _logger = logging.getLogger(__name__)
 
 
@@ -105,7 +103,6 @@ class TaskState:
         self._inputs: dict[TopicPartition, int] = {}
         self._checkpointed: dict[TopicPartition, int] = {}
         self._next_checkpoint_s = 0.0
-        self._restored = 0
 
     # -- what others ask ---------------------------------------------------------------------------------------
 
@@ -175,7 +172,6 @@ class TaskState:
         try:
             self._open_stores(self._prepare())
             self._learn_positions()
-            self._restored = 0
         except BaseException:
             self._close_stores()
             self._directory.unlock(self.task_id, self._owner)
@@ -357,11 +353,12 @@ class TaskState:
         if isinstance(store, SuppressionBuffer | OwnStore):
             store.restore_records(records)
         elif self._database is not None and store.persistent:
-            self._restored += len(records)
-            unlogged = in_bulk and self._restored > _LOGGED_RECORDS
-            if unlogged and self._database.is_logged:
+            was_logged = self._database.is_logged
+            self._database.restore(
+                partial(store.restore, changelog_entries(records)), end, in_bulk=len(records) if in_bulk else 0
+            )
+            if was_logged and not self._database.is_logged:
                 self._logged = dict(self._committed)
-            self._database.restore(partial(store.restore, changelog_entries(records)), end, unlogged=unlogged)
             self._committed.update(end)
         else:
             store.restore(changelog_entries(records))

@@ -36,6 +36,9 @@ __all__ = ["RocksMemory", "TaskDatabase"]
 _POSITIONS: Final = "*positions"
 """No store is called like this: names have no asterisk."""
 _OFFSET = struct.Struct(">q")
+_LOGGED_RECORDS: Final = 20_000
+"""So many records of a restoration in bulk go through the write-ahead log: that costs less than the flush that is
+needed without."""
 _LOOK_BYTES: Final = 256 << 10
 """So much is loaded between two looks whether the disk takes it."""
 _HELD_HERE: Final = "lock hold by current process"
@@ -69,6 +72,8 @@ class TaskDatabase:
         self.is_shuffled = False
         """The keys that were restored last came in no order."""
         self._may_load = True
+        self._loaded_records = 0
+        """In bulk, since somebody wanted it open for reading and writing."""
         self._loaded_bytes = 0
         """Since somebody looked whether the disk takes it."""
         self._settling: Settling | None = None
@@ -190,18 +195,19 @@ class TaskDatabase:
         self._write(batch, positions)
         return True
 
-    def restore(
-        self, load: Callable[[], object], positions: Mapping[TopicPartition, int], *, unlogged: bool = False
-    ) -> None:
+    def restore(self, load: Callable[[], object], positions: Mapping[TopicPartition, int], *, in_bulk: int = 0) -> None:
         """Commit what ``load`` writes, and the positions that it brings the stores to. What it writes with
         ``write_batch`` goes straight into the batch: nobody reads it before it is committed. After an error nothing of
         that is left.
 
-        ``unlogged``: past the write-ahead log, which would be half of what the disk has to write. Column families are
-        flushed together, so what a crash leaves is still a committed state with its positions, but an older one. And
-        into a database that is open for loading until :meth:`end_loading` or the next commit, unless keys come in
-        order, which RocksDB takes quickly anyway, or it is read meanwhile: each read would have to sort what lies in
-        memory."""
+        ``in_bulk``: it writes so many records that nobody needs on the disk before :meth:`settle_aside` has brought
+        them there. When there are many, they go past the write-ahead log, which would be half of what the disk has to
+        write. Column families are flushed together, so what a crash leaves is still a committed state with its
+        positions, but an older one. And into a database that is open for loading until :meth:`end_loading` or the next
+        commit, unless keys come in order, which RocksDB takes quickly anyway, or it is read meanwhile: each read would
+        have to sort what lies in memory."""
+        self._loaded_records += in_bulk
+        unlogged = bool(in_bulk) and self._loaded_records > _LOGGED_RECORDS
         if unlogged:
             self._choose_loading()
         self.is_read = False
@@ -245,7 +251,12 @@ class TaskDatabase:
             return False
 
     def end_loading(self) -> None:
-        """Have it open for reading and writing again. For the thread that owns it."""
+        """Have it open for reading and writing again; what is restored in bulk after that is another restoration. For
+        the thread that owns it."""
+        self._loaded_records = 0
+        self._leave_loading()
+
+    def _leave_loading(self) -> None:
         self._may_load = True
         if self.is_loading:
             self._reopen(loading=False)
@@ -298,7 +309,7 @@ class TaskDatabase:
     def _write(self, batch: Any, positions: Mapping[TopicPartition, int], options: Any = None) -> None:
         logs = options is None
         if logs:
-            self.end_loading()
+            self._leave_loading()
             self.settle()  # after a crash the log would claim positions of which the stores have only a part
         stores = [store for store in self._stores.values() if not store.layer.is_empty]
         bundles = {store: bundle for store in stores if (bundle := store.bundle()) is not None}

@@ -18,13 +18,15 @@ from streams_py.state.disk.database import RocksMemory, TaskDatabase
 
 MEMORY = RocksMemory(block_cache_bytes=1 << 20, write_buffer_bytes=1 << 20)
 LOG = TopicPartition("changelog", 0)
+MANY = database_module._LOGGED_RECORDS + 1
+"""More than go through the write-ahead log."""
 
 
 def load(database: TaskDatabase, first: int, count: int = 5, *, unlogged: bool = True) -> None:
     """Restore numbers, in no order."""
     keys = [b"%06d" % number for number in range(first, first + count)][::-1]
     fill = partial(database.store("s").write_batch, keys, keys)
-    database.restore(fill, {LOG: first + count - 1}, unlogged=unlogged)
+    database.restore(fill, {LOG: first + count - 1}, in_bulk=MANY if unlogged else 0)
 
 
 def loading(folder: Path) -> TaskDatabase:

@@ -54,14 +54,13 @@ RESTORER = """
 import random, sys
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.serdes import INT64, STRING
-from streams_py.state import task_state
 from streams_py.state.directory import StateDirectory
-from streams_py.state.disk import options
+from streams_py.state.disk import database, options
 from streams_py.state.task_state import TaskState
 from streams_py.testing.memory_clients import MemoryRecord
 from streams_py.topology.stores import StoreBuilder, StoreKind
 
-task_state._LOGGED_RECORDS = 1_000  # what comes after them is on the disk when RocksDB flushes
+database._LOGGED_RECORDS = 1_000  # what comes after them is on the disk when RocksDB flushes
 options._WRITE_BUFFER_BYTES = 128 << 10
 directory = StateDirectory(sys.argv[1], "app")
 directory.open()

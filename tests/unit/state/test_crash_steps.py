@@ -14,6 +14,7 @@ import pytest
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.serdes import INT64, STRING
 from streams_py.state.directory import StateDirectory
+from streams_py.state.disk import database as database_module
 from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.task_state import TaskState
 from streams_py.testing.memory_clients import MemoryRecord
@@ -68,10 +69,10 @@ import os, signal, sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from test_crash_steps import CHANGELOGS, LOGGED, REPLAYED, changelog, opened
-from streams_py.state import task_state
+from streams_py.state.disk import database
 from streams_py.state.disk.database import TaskDatabase
 
-task_state._LOGGED_RECORDS = 2 * LOGGED
+database._LOGGED_RECORDS = 2 * LOGGED
 attempt, steps = TaskDatabase._attempt, int(sys.argv[3])
 directory, state = opened(Path(sys.argv[2]))
 for first, end in ((0, LOGGED), (LOGGED, REPLAYED)):
@@ -134,6 +135,8 @@ elif step == "forget":
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
+MANY = database_module._LOGGED_RECORDS + 1
+"""More than go through the write-ahead log."""
 COUNTS = {str(number).encode(): b"2" for number in range(100)}
 
 
@@ -146,7 +149,7 @@ def bundled_beside_restored(path: Path) -> TaskDatabase:
         database.commit({CHANGELOGS[0]: int(value)})
     assert database.store("s").bundle_keys
     database.commit({CHANGELOGS[1]: 0})
-    database.restore(lambda: database.store("t").write_batch([b"k"], [b"v"]), {CHANGELOGS[1]: 9}, unlogged=True)
+    database.restore(lambda: database.store("t").write_batch([b"k"], [b"v"]), {CHANGELOGS[1]: 9}, in_bulk=MANY)
     assert not database.is_logged
     return database
 

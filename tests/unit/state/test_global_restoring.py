@@ -15,9 +15,9 @@ import pytest
 from streams_protocol.types import TopicPartition
 from streams_py.ports import BEGINNING
 from streams_py.serdes import INT64, STRING
-from streams_py.state import global_stores
 from streams_py.state.checkpoint import read_checkpoint
 from streams_py.state.directory import StateDirectory
+from streams_py.state.disk import database as database_module
 from streams_py.state.global_stores import GlobalStores
 from streams_py.state.open import StoreDefaults
 from streams_py.testing.memory_clients import MemoryRecord
@@ -65,7 +65,7 @@ def fold(end: int) -> dict[str, int]:
 
 @pytest.fixture
 def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GlobalStores]:
-    monkeypatch.setattr(global_stores, "_LOGGED_RECORDS", 10)
+    monkeypatch.setattr(database_module, "_LOGGED_RECORDS", 10)
     found, directory = opened(tmp_path)
     yield found
     found.close()
@@ -107,11 +107,10 @@ def test_position_that_moved_without_records_is_noted_after_what_was_restored_in
 FILLER = f"""
 import random, sys
 sys.path.insert(0, {str(Path(__file__).parents[3])!r})
-from streams_py.state import global_stores
-from streams_py.state.disk import options
+from streams_py.state.disk import database, options
 from tests.unit.state.test_global_restoring import PARTITIONS, opened, restore
 
-global_stores._LOGGED_RECORDS = 1_000  # what comes after them is on the disk when RocksDB flushes
+database._LOGGED_RECORDS = 1_000  # what comes after them is on the disk when RocksDB flushes
 options._WRITE_BUFFER_BYTES = 128 << 10
 stores, _ = opened(sys.argv[1])
 draw = random.Random(int(sys.argv[2]))

@@ -15,10 +15,12 @@ import pytest
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import StateError, StateStoreMigratedError
-from streams_py.state.disk.database import RocksBytes, RocksMemory, TaskDatabase
+from streams_py.state.disk.database import _LOGGED_RECORDS, RocksBytes, RocksMemory, TaskDatabase
 
 MEMORY = RocksMemory(block_cache_bytes=1 << 20, write_buffer_bytes=1 << 20)
 LOG = TopicPartition("log", 0)
+MANY = _LOGGED_RECORDS + 1
+"""More than go through the write-ahead log."""
 
 
 @pytest.fixture
@@ -89,7 +91,7 @@ def restored_past_the_log(folder: Path) -> TaskDatabase:
         keys = [b"%d" % number for number in range(first, first + 5)]
         for name in ("s", "t"):
             load = partial(database.store(name).write_batch, keys, keys)
-            database.restore(load, {TopicPartition(name, 0): first + 4}, unlogged=first > 0)
+            database.restore(load, {TopicPartition(name, 0): first + 4}, in_bulk=MANY if first else 0)
     return database
 
 
@@ -130,7 +132,7 @@ def load(database: TaskDatabase, first: int, count: int = 5, *, logged: bool = F
     keys = [b"%06d" % number for number in range(first, first + count)]
     keys = keys if in_order else keys[::-1]
     load = partial(database.store("s").write_batch, keys, keys)
-    database.restore(load, {LOG: first + count - 1}, unlogged=not logged)
+    database.restore(load, {LOG: first + count - 1}, in_bulk=0 if logged else MANY)
 
 
 def restoring(folder: Path, *, in_order: bool = False) -> TaskDatabase:
@@ -198,7 +200,7 @@ def test_store_whose_restoration_reads_is_not_loaded_for_writing(tmp_path: Path)
     database = restoring(tmp_path)
     store = database.store("s")
     for number in range(3):
-        database.restore(lambda: list(store.scan(None, None)), {LOG: number}, unlogged=number > 0)
+        database.restore(lambda: list(store.scan(None, None)), {LOG: number}, in_bulk=MANY if number else 0)
     assert not database.is_loading
     database.close()
 

@@ -9,9 +9,9 @@ import pytest
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import StateError
 from streams_py.serdes import STRING
-from streams_py.state import task_state
 from streams_py.state.checkpoint import read_checkpoint
 from streams_py.state.directory import StateDirectory
+from streams_py.state.disk import database as database_module
 from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.task_state import TaskState
 from streams_py.testing.memory_clients import MemoryRecord
@@ -56,7 +56,7 @@ def test_position_stays_when_what_is_restored_cannot_be_written(
 def test_checkpoint_claims_what_was_restored_in_bulk_only_when_it_is_on_the_disk(
     directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_state, "_LOGGED_RECORDS", 1)
+    monkeypatch.setattr(database_module, "_LOGGED_RECORDS", 1)
     state = opened(directory)
     state.restore(DISK, [record(4, b"a")], in_bulk=True)
     state.restore(DISK, [record(5, b"b")], in_bulk=True)
@@ -78,7 +78,7 @@ def test_task_that_becomes_a_copy_while_it_is_restored_is_open_for_reading(
     directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each read would have to sort what lies in memory, until the next record comes."""
-    monkeypatch.setattr(task_state, "_LOGGED_RECORDS", 3)
+    monkeypatch.setattr(database_module, "_LOGGED_RECORDS", 3)
     state = opened(directory)
     for first in (0, 3, 6):
         state.restore(
@@ -90,6 +90,41 @@ def test_task_that_becomes_a_copy_while_it_is_restored_is_open_for_reading(
     assert not state._database.is_loading
     assert [key for key, _ in state.store("disk").all()] == ["a", "b", "c"]
     state.restore(DISK, [record(9, b"d")])
+    state.close()
+
+
+def test_copy_that_has_replayed_much_is_promoted_without_a_flush(
+    directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it lacks is little; and its files would be opened twice more to load that."""
+    monkeypatch.setattr(database_module, "_LOGGED_RECORDS", 3)
+    state = opened(directory)
+    state.attach(RecordContext(), None)
+    for first in (0, 3, 6):
+        state.restore(DISK, [record(first + number, key) for number, key in enumerate((b"c", b"b", b"a"))])
+    state.attach(RecordContext(), None)
+    state.restore(DISK, [record(9, b"d")], in_bulk=True)
+    assert state._database is not None
+    assert not state._database.is_loading
+    assert state._database.is_logged
+    assert state.flush_restored()
+    state.close()
+
+
+def test_task_that_comes_back_is_restored_through_the_log_again(
+    directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_module, "_LOGGED_RECORDS", 3)
+    state = opened(directory)
+    state.restore(DISK, [record(number, b"%d" % number) for number in range(9)], in_bulk=True)
+    while not state.flush_restored():
+        time.sleep(0.001)
+    state.attach(RecordContext(), None)
+    state.restore(DISK, [record(9, b"d")], in_bulk=True)
+    assert state._database is not None
+    assert state._database.is_logged
+    state.restore(DISK, [record(number, b"e") for number in range(10, 13)], in_bulk=True)
+    assert not state._database.is_logged
     state.close()
 
 

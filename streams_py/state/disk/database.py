@@ -231,6 +231,15 @@ class TaskDatabase:
         elif not self.is_loading and self._may_load and self.is_shuffled and not self.is_read:
             self._reopen(loading=True)
 
+    def note_read(self) -> None:
+        """Something in files is about to be read. What is loaded is brought there first, once until more is restored,
+        which may take its time: each read would have to sort what lies in memory, and nothing else runs meanwhile. Any
+        thread may."""
+        if self.is_loading and not self.is_read:
+            with suppress(StateError):  # whoever restores meets it, too
+                self.settle()
+        self.is_read = True
+
     @property
     def is_behind(self) -> bool:
         """True while what is restored past the log waits for the disk: whoever restores has to pause. Any thread may

@@ -131,7 +131,7 @@ class RocksBytes:
         self._held.load = self._load if self._database.is_loading else family.get
 
     def _load(self, key: bytes) -> Any:
-        self._database.is_read = True
+        self._database.note_read()
         return self._family.get(key)
 
     def _refuse(self, _key: bytes) -> NoReturn:
@@ -158,7 +158,7 @@ class RocksBytes:
             batch.set_default_column_family(None)
 
     def scan(self, first: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
-        self._database.is_read = True
+        self._database.note_read()
         layer = self._held.layer  # before the snapshot: what is committed in between is in both, and not in neither
         above = self._above(layer, first, end, reverse=reverse)
         floor = layer.floor
@@ -170,7 +170,7 @@ class RocksBytes:
         return scan
 
     def collect(self, first: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
-        self._database.is_read = True
+        self._database.note_read()
         layer = self._held.layer
         above = self._above(layer, first, end, reverse=False)
         floor = layer.floor

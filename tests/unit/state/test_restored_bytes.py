@@ -196,6 +196,28 @@ def test_what_is_loaded_is_read_as_ever_and_then_no_longer_loaded_for_writing(tm
     database.close()
 
 
+@pytest.mark.parametrize("reads", ["get", "scan", "collect"])
+def test_what_is_loaded_is_sorted_once_for_those_who_read_while_nothing_more_comes(reads: str, tmp_path: Path) -> None:
+    """The client is paused, or no broker answers: each read would have to sort what lies in memory."""
+    database = restoring(tmp_path)
+    store = database.store("s")
+    load(database, 5)
+    assert database.is_loading
+    assert store.properties()["num-entries-active-mem-table"] == 5
+    ask = {
+        "get": lambda: store.read(b"000007"),
+        "scan": lambda: list(store.scan(b"000007", b"000008")),
+        "collect": lambda: store.collect(b"000007", b"000008"),
+    }
+    assert ask[reads]() in (b"000007", [(b"000007", b"000007")])
+    assert store.properties()["num-entries-active-mem-table"] == 0
+    assert database.is_logged
+    left = as_after_a_crash(database, tmp_path / "b")
+    assert (left.positions(), len(list(left.store("s").scan(None, None)))) == ({LOG: 9}, 10)
+    left.close()
+    database.close()
+
+
 def test_store_whose_restoration_reads_is_not_loaded_for_writing(tmp_path: Path) -> None:
     database = restoring(tmp_path)
     store = database.store("s")

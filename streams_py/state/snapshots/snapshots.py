@@ -180,6 +180,8 @@ class Snapshots:
             place.put_file(path, files[name])
             if self._stop.is_set():
                 return
+        for gone in [at for at in opened.hashes if at[0] not in files]:
+            del opened.hashes[gone]
         of = SnapshotOf(self._application, self._cluster(), str(task), opened.layout)
         place.put_manifest(Manifest(of, positions, files, topic_ids))
         self._uploaded[task] = positions
@@ -194,7 +196,7 @@ class Snapshots:
             for name in place.names():
                 try:
                     fetch.folder = self._fetched(place, name, wanted, os.path.join(folder, _FETCH))
-                except SnapshotError as error:
+                except (SnapshotError, FileNotFoundError) as error:  # also one that its owner deletes meanwhile
                     _log.warning("task %s: snapshot %s is not used: %s", task, name, error)
                     continue
                 _log.info("task %s starts from snapshot %s", task, name)

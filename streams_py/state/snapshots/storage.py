@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import time
 import uuid
 from collections.abc import Collection
@@ -46,6 +47,7 @@ class TaskSnapshots:
         self._fs, root = storage
         self._files = f"{root}/{application}/{task}/files"
         self._manifests = f"{root}/{application}/{task}/manifests"
+        self._fs.invalidate_cache()  # of listings: others write there, and delete
 
     def names(self) -> list[str]:
         """Those there are, newest first; whether they can be used is another question."""
@@ -68,7 +70,9 @@ class TaskSnapshots:
     def put_manifest(self, manifest: Manifest) -> None:
         """Make it a snapshot: all of its files must be there."""
         self._fs.makedirs(self._manifests, exist_ok=True)
-        name = f"{time.time_ns() // 1_000_000:015d}-{uuid.uuid4().hex[:8]}.json"
+        now_ms = time.time_ns() // 1_000_000
+        newest_ms = max((_time_of(name) for name in self.names()), default=0)  # perhaps by a clock that is ahead
+        name = f"{max(now_ms, newest_ms + 1):015d}-{uuid.uuid4().hex[:8]}.json"
         self._fs.pipe_file(f"{self._manifests}/{name}", manifest.encode())
 
     def get_file(self, file: SnapshotFile, local: str) -> None:
@@ -102,6 +106,12 @@ class TaskSnapshots:
     def _remove(self, folder: str, names: Collection[str]) -> None:
         for name in names:
             self._fs.rm_file(f"{folder}/{name}")
+
+
+def _time_of(manifest: str) -> int:
+    """In ms; 0 when the name says none."""
+    time_ms = manifest.partition("-")[0]
+    return int(time_ms) if re.fullmatch("[0-9]{15}", time_ms) else 0
 
 
 def hash_of(path: str) -> SnapshotFile:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,15 +19,18 @@ import pytest
 
 pytest.importorskip("fsspec")
 
+from fsspec.implementations.local import LocalFileSystem
+
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import ConfigError, LockError, SnapshotError
 from streams_py.ports import OffsetAndMetadata
 from streams_py.serdes import STRING
 from streams_py.state.directory import StateDirectory
 from streams_py.state.snapshots import snapshots as snapshots_module
+from streams_py.state.snapshots import storage as storage_module
 from streams_py.state.snapshots.manifest import Manifest, SnapshotFile, SnapshotOf
 from streams_py.state.snapshots.snapshots import ChangelogNow, Snapshots
-from streams_py.state.snapshots.storage import hash_of, open_storage
+from streams_py.state.snapshots.storage import TaskSnapshots, hash_of, open_storage
 from streams_py.state.task_state import TaskState
 from streams_py.testing.memory_clients import MemoryRecord
 from streams_py.topology.nodes import RecordContext
@@ -220,6 +224,73 @@ def test_what_came_of_a_snapshot_that_is_not_whole_is_removed(machine: Callable[
     two.close()
 
 
+def test_snapshot_that_is_deleted_meanwhile_is_passed_over_for_another(
+    machine: Callable[..., Machine], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its task's owner keeps the newest ones only, also while somebody fetches."""
+    machine().open().restore(0, 9).upload().close()
+    names = TaskSnapshots.names
+    monkeypatch.setattr(TaskSnapshots, "names", lambda self: ["999-deleted.json", *names(self)])
+    two = machine().open()
+    assert two.position == 10
+    assert "snapshot 999-deleted.json is not used" in caplog.text
+    two.close()
+
+
+def test_snapshot_is_the_newest_though_the_clock_of_the_owner_before_was_ahead(
+    machine: Callable[..., Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead = machine().open()
+    with monkeypatch.context() as patch:
+        patch.setattr(storage_module, "time", SimpleNamespace(time_ns=lambda: time.time_ns() + 3_600 * 10**9))
+        ahead.restore(0, 9).upload().restore(10, 19).upload()
+    ahead.close()
+    machine().open().restore(20, 29).upload().close()
+    third = machine().open()
+    assert third.position == 30
+    third.close()
+
+
+class _Remembers(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """Believes that what was there still is, as file systems of clouds do."""
+
+    cachable = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[str] = set()
+
+    def exists(self, path: str, **_: object) -> bool:
+        if path not in self.seen and super().exists(path):
+            self.seen.add(path)
+        return path in self.seen
+
+    def invalidate_cache(self, path: str | None = None) -> None:
+        self.seen.clear()
+
+
+def test_file_that_another_owner_has_deleted_is_uploaded_again(tmp_path: Path) -> None:
+    (tmp_path / "local").write_bytes(b"data")
+    file, storage = hash_of(str(tmp_path / "local")), (_Remembers(), str(tmp_path / "place"))
+    TaskSnapshots(storage, "app", "0_1").put_file(str(tmp_path / "local"), file)
+    uploaded = tmp_path / "place" / "app" / "0_1" / "files" / file.sha256
+    assert storage[0].exists(str(uploaded))
+    uploaded.unlink()
+    TaskSnapshots(storage, "app", "0_1").put_file(str(tmp_path / "local"), file)
+    assert uploaded.read_bytes() == b"data"
+
+
+def test_hashes_of_files_that_are_gone_are_forgotten(machine: Callable[..., Machine]) -> None:
+    one = machine().open().restore(0, 9).upload()
+    (opened,) = one.snapshots._open.values()
+    opened.hashes["000001.sst", 1] = SnapshotFile("0" * 64, 1)
+    before = opened.hashes.keys() - {("000001.sst", 1)}
+    one.restore(10, 19).upload()
+    assert before < opened.hashes.keys()
+    assert ("000001.sst", 1) not in opened.hashes
+    one.close()
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -291,7 +362,8 @@ def test_task_waits_for_a_slow_snapshot_without_holding_its_thread(machine: Call
         storage.get_file(remote, local)
 
     patched = SimpleNamespace(
-        **{name: getattr(storage, name) for name in ("ls", "size", "cat_file", "exists")}, get_file=slow
+        **{name: getattr(storage, name) for name in ("ls", "size", "cat_file", "exists", "invalidate_cache")},
+        get_file=slow,
     )
     two.snapshots._storage = (patched, root)
     with pytest.raises(LockError, match="task 0_1 waits for its snapshot"):

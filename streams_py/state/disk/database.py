@@ -309,17 +309,21 @@ class TaskDatabase:
     def _settle(self) -> None:
         if self.is_logged:
             return
-        for store in list(self._stores.values()):
-            self._attempt(store.flush)
+        self._flush_stores()
         # After the stores: what a crash leaves in between is given the same records again.
         self._attempt(self._positions.flush)
         self.is_logged = True
+
+    def _flush_stores(self) -> None:
+        for store in list(self._stores.values()):
+            self._attempt(store.flush)
 
     def _write(self, batch: Any, positions: Mapping[TopicPartition, int], options: Any = None) -> None:
         logs = options is None
         if logs:
             self._leave_loading()
-            self.settle()  # after a crash the log would claim positions of which the stores have only a part
+            if not self.is_logged:  # else nobody waits for a copy that is being made
+                self.settle()  # after a crash the log would claim positions of which the stores have only a part
         stores = [store for store in self._stores.values() if not store.layer.is_empty]
         bundles = {store: bundle for store in stores if (bundle := store.bundle()) is not None}
         self._fill(batch, stores, positions, bundles)
@@ -440,6 +444,7 @@ class TaskDatabase:
             if self._is_closed:
                 return None
             positions, topic_ids = self.positions(), self.topic_ids()
+            self._flush_stores()  # the next line would, with the interpreter's lock
             self._attempt(lambda: rocksdict.Checkpoint(self._database).create_checkpoint(folder))
             return positions, topic_ids
 

@@ -290,8 +290,9 @@ class RocksBytes:
         put_or_delete(batch, entries.items())
 
     def flush(self) -> None:
-        """Bring what is committed from memory into files."""
-        self._family.flush()
+        """Bring what is committed from memory into files; closing has."""
+        if not self._is_closed:
+            self._family.flush()
 
     def note_committed(self, bundle: bytes | None) -> None:
         """What waited is in the database, as this bundle or else written out."""

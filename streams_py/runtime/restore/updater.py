@@ -105,6 +105,10 @@ class StateUpdater:
         self._next_checkpoint_ms = clock.monotonic_ms() + commit_interval_ms
         self._next_identity_ms = clock.monotonic_ms() + _IDENTITY_MS
         self._next_limits_ms = self._next_positions_ms = 0
+        self._only_topic: str | None = None
+        """The topic that is read, if it is only one: the consumer delivers what it reads and nothing else."""
+        self._settles = False
+        """Something that is restored comes to the disk."""
 
     # -- called by the stream thread -------------------------------------------------------------------------------
 
@@ -296,7 +300,7 @@ class StateUpdater:
         if any(task.awaits_disk for task in self.tasks()):
             self._clock.sleep_ms(_DISK_PAUSE_MS)
             return False
-        records = consumer.poll(_RECORDS_MAX, min(self._poll_ms, _POLL_MAX_MS))
+        records = consumer.poll(_RECORDS_MAX, min(self._poll_ms, _DISK_PAUSE_MS if self._settles else _POLL_MAX_MS))
         with self._lock:
             return self._apply(records, consumer)
 
@@ -311,6 +315,7 @@ class StateUpdater:
                 with self._lock:
                     if self._tasks.get(task.id) is task:
                         self._fail(task, error)
+        self._settles = len(flushed) < len(restored)
         self._news.tell()
         with self._lock:
             self._finish(flushed)
@@ -391,12 +396,14 @@ class StateUpdater:
                 changelog.registered = True
             restored = self._note_ends()
         consumer.assign(positions)
+        topics = {partition.topic for partition in positions}
+        self._only_topic = topics.pop() if len(topics) == 1 else None
         return restored
 
     def _apply(self, records: Sequence[RawRecord], consumer: RecordConsumer) -> bool:
         """True when there may be more, and no changelog has ended: the consumer is to hear of that."""
         has_ended = False
-        for partition, batch in by_partition(records).items():
+        for partition, batch in by_partition(records, self._only_topic).items():
             changelog = self._changelogs.get(partition)
             if changelog is None or not changelog.registered:
                 continue

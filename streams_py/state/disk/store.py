@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice, repeat, takewhile
+from itertools import repeat, takewhile
 from operator import gt
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -28,8 +28,10 @@ _MISSING: Final = object()
 _BUNDLED_BYTES_MAX: Final = 1 << 20
 """In the bundles of one store: what opening it costs more."""
 _BUNDLES_MAX: Final = 1_000
+_LOOKED_AT: Final = 64
 _OUT_OF_ORDER: Final = 0.1
-"""Of the keys that are restored: more that are followed by a lower one are no order. Of random ones, half are."""
+"""Of the first so many keys that are restored at a time: more that are followed by a lower one are no order. Of random
+ones, half are."""
 _put: Final = rocksdict.WriteBatch.put
 _ENDED: Final[Iterator[tuple[bytes, bytes]]] = iter(())
 
@@ -147,7 +149,8 @@ class RocksBytes:
         if held.written:
             held.keep(Layer())
         if not self._database.is_loading:
-            self._database.is_shuffled = sum(map(gt, keys, islice(keys, 1, None))) > len(keys) * _OUT_OF_ORDER
+            some = keys[:_LOOKED_AT]
+            self._database.is_shuffled = sum(map(gt, some, some[1:])) > len(some) * _OUT_OF_ORDER
         batch.set_default_column_family(self._database.handle(self.name))
         try:
             if not removes:

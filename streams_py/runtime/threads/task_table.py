@@ -34,7 +34,9 @@ __all__ = ["Partitions", "StreamTask", "TaskFactory", "TaskTable"]
 
 _log = logging.getLogger(__name__)
 
-_LOCK_BACKOFF_MS, _LOCK_BACKOFF_MAX_MS = 1_000, 10_000
+_LOCK_BACKOFF_MS, _LOCK_BACKOFF_MAX_MS = 50, 1_000
+"""Pauses of a task that waits for its directory: mostly another thread is about to let go of it, or there is no
+snapshot to be fetched."""
 
 StreamTask: TypeAlias = "ActiveTask | StandbyTask"
 Partitions: TypeAlias = frozenset[TopicPartition]
@@ -240,9 +242,10 @@ class TaskTable:
             try:
                 entry.task.initialize()
             except LockError as error:
+                level = logging.INFO if entry.backoff_ms == _LOCK_BACKOFF_MS else logging.DEBUG
+                _log.log(level, "task %s waits for its directory: %s", task_id, error)
                 entry.not_before_ms = now + round(entry.backoff_ms * random.uniform(0.5, 1.5))
                 entry.backoff_ms = min(2 * entry.backoff_ms, _LOCK_BACKOFF_MAX_MS)
-                _log.info("task %s waits for its directory: %s", task_id, error)
                 continue
             with self._lock:
                 del self._pending[task_id]

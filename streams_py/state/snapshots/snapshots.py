@@ -32,8 +32,6 @@ _log = logging.getLogger("streams_py")
 
 _FETCH: Final = "snapshot-fetch"
 _MAKE: Final = "snapshot-make"
-_QUICK_S: Final = 0.5
-"""A fetch is waited for so long before the task has to come again: mostly there is nothing to fetch."""
 
 
 class ChangelogNow(NamedTuple):
@@ -115,7 +113,7 @@ class Snapshots:
                 fetch = self._fetches[task] = _Fetch()
                 arguments = (fetch, task, folder, layout)
                 threading.Thread(target=self._fetch, args=arguments, name=f"snapshot-{task}", daemon=True).start()
-        if not fetch.done.wait(_QUICK_S):
+        if not fetch.done.is_set():
             raise LockError(f"task {task} waits for its snapshot", task_id=task)
         with self._lock:
             self._fetches.pop(task, None)

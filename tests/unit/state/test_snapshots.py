@@ -351,7 +351,14 @@ def test_manifest_of_somebody_else_cannot_name_files_outside(tmp_path: Path) -> 
             Manifest.decode(data)
 
 
-def test_task_waits_for_a_slow_snapshot_without_holding_its_thread(machine: Callable[..., Machine]) -> None:
+class _NoWait(threading.Event):
+    def wait(self, timeout: float | None = None) -> bool:
+        raise AssertionError("the other tasks of the thread wait with it")
+
+
+def test_task_waits_for_a_slow_snapshot_without_holding_its_thread(
+    machine: Callable[..., Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
     machine().open().restore(0, 9).upload().close()
     two = machine()
     storage, root = two.snapshots._storage
@@ -366,6 +373,7 @@ def test_task_waits_for_a_slow_snapshot_without_holding_its_thread(machine: Call
         get_file=slow,
     )
     two.snapshots._storage = (patched, root)
+    monkeypatch.setattr(snapshots_module, "_Fetch", lambda: SimpleNamespace(done=_NoWait(), folder=None))
     with pytest.raises(LockError, match="task 0_1 waits for its snapshot"):
         two.state.open()
     released.set()
@@ -455,7 +463,14 @@ def test_client_with_an_empty_disk_starts_from_what_another_one_uploaded(tmp_pat
     both = {task("0_0"): [tp("in-0")], task("0_1"): [tp("in-1")]}
     world.committed[tp("in-0")] = world.committed[tp("in-1")] = OffsetAndMetadata(0)
     one = Steps(world, counting(), tmp_path / "one", **settings)
-    one.run(both)
+    one.membership.round(both)
+
+    def has_started(steps: Steps) -> bool:
+        world.clock.advance(20_000)
+        steps.turn()
+        return set(steps.tasks.values()) == {"RUNNING"}
+
+    until(lambda: has_started(one), "both tasks to run")
     snapshots: Any = one.instance._snapshots
     assert snapshots.upload_all() == 2
     one.close()
@@ -463,13 +478,7 @@ def test_client_with_an_empty_disk_starts_from_what_another_one_uploaded(tmp_pat
     shutil.rmtree(tmp_path / "one")
     two = Steps(world, counting(), tmp_path / "two", **settings)
     two.membership.round(both)
-
-    def has_started() -> bool:
-        world.clock.advance(20_000)
-        two.turn()
-        return set(two.tasks.values()) == {"RUNNING"}
-
-    until(has_started, "both tasks to run")
+    until(lambda: has_started(two), "both tasks to run")
     assert two.updater.figures["restore-records-total"] == 0
     store: Any = two.parts.table.shown[0].stores.store("counts")
     assert store.get("old-0").value == 20

@@ -206,8 +206,9 @@ def test_uncommitted_records_are_never_handed_on(world: World, steps: Steps, wis
 
 
 def test_task_waits_with_growing_pauses_when_its_directory_is_locked(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", logger="streams_py")
     monkeypatch.setattr("random.uniform", lambda low, high: 1.0)
     steps = Steps(world, counting(), tmp_path, dsl_store_suppliers_class="rocksdb")
     assert steps.instance.directory.lock(ONE, "somebody else")
@@ -224,8 +225,9 @@ def test_task_waits_with_growing_pauses_when_its_directory_is_locked(
     start = world.clock.now_ms()
     for _ in range(400):
         table.initialize_pending()
-        world.clock.advance(100)
-    assert [at - start for at in tried] == [0, 1000, 3000, 7000, 15000, 25000, 35000]
+        world.clock.advance(10)
+    assert [at - start for at in tried] == [0, 50, 150, 350, 750, 1550, 2550, 3550]
+    assert caplog.text.count("task 0_0 waits for its directory") == 1
     steps.instance.directory.unlock(ONE, "somebody else")
     world.clock.advance(10_000)
     table.initialize_pending()

@@ -27,7 +27,14 @@ from streams_protocol.types import TopicPartition
 from streams_py.errors import StateError
 from streams_py.state.checkpoint import DATABASE_DIRECTORY
 from streams_py.state.disk.bundles import BUNDLE, name_of, unpacked
-from streams_py.state.disk.options import RocksMemory, database_options, remedy_for, shared_rocks_memory
+from streams_py.state.disk.options import (
+    LEVEL_0_FILES_MERGED,
+    LEVEL_0_FILES_MERGED_LATE,
+    RocksMemory,
+    database_options,
+    remedy_for,
+    shared_rocks_memory,
+)
 from streams_py.state.disk.settling import Settling
 from streams_py.state.disk.store import RocksBytes, put_or_delete
 
@@ -74,6 +81,8 @@ class TaskDatabase:
         self._may_load = True
         self._loaded_records = 0
         """In bulk, since somebody wanted it open for reading and writing."""
+        self._merges_late = False
+        """Files are merged later than in a database that is read."""
         self._loaded_bytes = 0
         """Since somebody looked whether the disk takes it."""
         self._settling: Settling | None = None
@@ -230,6 +239,8 @@ class TaskDatabase:
             self._reopen(loading=False)
         elif not self.is_loading and self._may_load and self.is_shuffled and not self.is_read:
             self._reopen(loading=True)
+        if not self._merges_late:
+            self._merge(late=True)
 
     def note_read(self) -> None:
         """Something in files is about to be read. What is loaded is brought there first, once until more is restored,
@@ -269,6 +280,13 @@ class TaskDatabase:
         self._may_load = True
         if self.is_loading:
             self._reopen(loading=False)
+        elif self._merges_late:
+            self._merge(late=False)
+
+    def _merge(self, *, late: bool) -> None:
+        self._merges_late = late
+        for store in self._stores.values():
+            store.merge(LEVEL_0_FILES_MERGED_LATE if late else LEVEL_0_FILES_MERGED)
 
     def _reopen(self, *, loading: bool) -> None:
         with self.closing:
@@ -280,7 +298,7 @@ class TaskDatabase:
             self._positions.close()
             self._database.close()
             self._is_closed = True  # unless the next line succeeds
-            self.is_loading = loading
+            self.is_loading = self._merges_late = loading
             self._attempt(lambda: self._open(()))
             self._is_closed = False
             for store in self._stores.values():

@@ -18,6 +18,8 @@ import rocksdict
 __all__ = [
     "BUFFERS_WAITING_MAX",
     "LEVEL_0_FILES_MAX",
+    "LEVEL_0_FILES_MERGED",
+    "LEVEL_0_FILES_MERGED_LATE",
     "RocksMemory",
     "database_options",
     "remedy_for",
@@ -35,8 +37,10 @@ BUFFERS_WAITING_MAX: Final = _BUFFERS_MAX - 2
 LEVEL_0_FILES_MAX: Final = 16
 """So many full buffers and files may wait for RocksDB's own threads. From 3 and 20 on it slows writers down, then stops
 them, and rocksdict holds the interpreter's lock meanwhile."""
-_LEVEL_0_FILES_MERGED: Final = 12
-"""While a store is loaded. Else RocksDB's 4: most loads end before that."""
+LEVEL_0_FILES_MERGED: Final = 4
+LEVEL_0_FILES_MERGED_LATE: Final = 12
+"""So many files are merged into the next level; the latter number while a store is restored in bulk: mostly that ends
+before, and there is one merging less."""
 _LOG_BYTES_MAX: Final = 64 << 20
 """Of a database's write-ahead log: what has to be read again when the task opens after a crash."""
 _KEPT_ENTRIES: Final = 262_144
@@ -96,9 +100,9 @@ def database_options(memory: RocksMemory, *, loading: bool = False) -> Any:
     options.set_write_buffer_manager(memory.write_buffers)
     options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
     options.set_allow_concurrent_memtable_write(False)  # there is one writer
+    options.set_level_zero_file_num_compaction_trigger(LEVEL_0_FILES_MERGED_LATE if loading else LEVEL_0_FILES_MERGED)
     if loading:
         options.set_memtable_factory(rocksdict.MemtableFactory.vector())
-        options.set_level_zero_file_num_compaction_trigger(_LEVEL_0_FILES_MERGED)
     # With RocksDB's 2 whoever fills a buffer waits for the one before it to be flushed: restoring would, all the time.
     options.set_max_write_buffer_number(_BUFFERS_MAX)
     # Data and positions reach the files together, also when the machine loses its power and the log its end.

@@ -297,6 +297,10 @@ class RocksBytes:
         if not self._is_closed:
             self._family.flush()
 
+    def merge(self, files: int) -> None:
+        """Have so many files of the first level merged into the next one."""
+        self._attempt(lambda: self._family.set_options({"level0_file_num_compaction_trigger": str(files)}))
+
     def note_committed(self, bundle: bytes | None) -> None:
         """What waited is in the database, as this bundle or else written out."""
         held = self._held

@@ -16,6 +16,7 @@ import pytest
 from streams_protocol.types import TopicPartition
 from streams_py.errors import StateError, StateStoreMigratedError
 from streams_py.state.disk.database import _LOGGED_RECORDS, RocksBytes, RocksMemory, TaskDatabase
+from tests.waiting import until
 
 MEMORY = RocksMemory(block_cache_bytes=1 << 20, write_buffer_bytes=1 << 20)
 LOG = TopicPartition("log", 0)
@@ -172,6 +173,23 @@ def test_keys_in_order_need_no_database_for_writing(tmp_path: Path) -> None:
     load(database, 15)
     assert database.is_loading
     assert len(list(database.store("s").scan(None, None))) == 20
+    database.close()
+
+
+def test_files_are_merged_when_all_is_restored(tmp_path: Path) -> None:
+    database = restoring(tmp_path, in_order=True)
+
+    def files() -> int:
+        return int(database.store("s")._family.property_value("rocksdb.num-files-at-level0"))
+
+    for number in range(1, 10):
+        load(database, 5 * number, in_order=True)
+        database.settle()
+    assert not database.is_loading
+    assert files() == 9
+    database.end_loading()
+    until(lambda: files() < 4, "the files to be merged")
+    assert len(list(database.store("s").scan(None, None))) == 50
     database.close()
 
 

@@ -102,6 +102,8 @@ class TaskState:
         self._topics = ChangelogTopics(task_id)
         self._inputs: dict[TopicPartition, int] = {}
         self._checkpointed: dict[TopicPartition, int] = {}
+        self._in_file: dict[TopicPartition, int] = {}
+        """What the checkpoint file says, if it was written here."""
         self._next_checkpoint_s = 0.0
 
     # -- what others ask ---------------------------------------------------------------------------------------
@@ -262,6 +264,7 @@ class TaskState:
                 self._offsets[changelog] = offset
         self._committed = dict(self._offsets)
         self._checkpointed = dict(self._offsets)
+        self._in_file = {}
         for name, own in self._own.items():
             offset, changelogs = own.committed_offset(), self._changelogs_of(name)
             if offset is None:
@@ -480,12 +483,14 @@ class TaskState:
         self._next_checkpoint_s = now_s + _CHECKPOINT_EVERY_S
         known = self._committed if self._database.is_logged else self._logged
         offsets = {changelog: known.get(changelog, OFFSET_UNKNOWN) for changelog in self._persistent_changelogs()}
+        if offsets == self._in_file:  # each file is forced to the disk, and the thread's other tasks wait
+            return
         try:
             write_checkpoint(self._directory.task_path(self.task_id), offsets)
         except OSError as error:
             _logger.warning("task %s: cannot write its checkpoint, going on without: %s", self.task_id, error)
             return
-        self._checkpointed = dict(known)
+        self._checkpointed, self._in_file = dict(known), offsets
 
     def _moved(self) -> int:
         return sum(abs(offset - self._checkpointed.get(changelog, 0)) for changelog, offset in self._committed.items())

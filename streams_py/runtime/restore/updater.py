@@ -159,6 +159,8 @@ class StateUpdater:
 
     def drain_failed(self) -> list[tuple[RestorableTask, Exception]]:
         """Tasks that could not be updated, and why. Raises when the updater itself has failed."""
+        if not self._failed and self._fatal is None:  # asked with every turn, and the lock may be held for a while
+            return []
         with self._lock:
             failed, self._failed = self._failed, []
             if self._fatal is not None and not failed:
@@ -171,9 +173,8 @@ class StateUpdater:
             return [*self._tasks.values(), *self._restored, *(task for task, _ in self._failed)]
 
     def has_restoring_actives(self) -> bool:
-        """True while an active is here."""
-        with self._lock:
-            return bool(self._restored) or any(task.is_active for task in self._tasks.values())
+        """True while an active is here. Waits for nobody: running tasks would, with every turn of their thread."""
+        return any(task.is_active for task in list(self._tasks.values())) or bool(self._restored)
 
     def remaining_records(self) -> Mapping[TaskId, int]:
         """Records that tasks still have to replay, as far as known; 0 for standbys."""
@@ -465,12 +466,12 @@ class StateUpdater:
             except Exception as error:
                 self._fail(task, error)
                 continue
+            self._restored.append(task)  # before: those who do not wait are to see it in one place at least
             self._forget(task)  # their listener has heard of the end
-            self._restored.append(task)
 
     def _fail(self, task: RestorableTask, error: Exception) -> None:
-        self._forget(task)
         self._failed.append((task, error))
+        self._forget(task)
 
     def _forget(self, task: RestorableTask, *, promoted: bool = False) -> None:
         self._tasks.pop(task.id, None)

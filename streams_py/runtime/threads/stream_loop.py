@@ -322,9 +322,9 @@ class StreamLoop:
     def _check_sends(self) -> bool:
         """Ask the production handler about refused records, through any task: they share the producer. True when it
         had records written instead."""
-        for task in self.parts.table.all():
-            if isinstance(task, ActiveTask):
-                return task.check_sends()
+        table = self.parts.table
+        for task in table.running() or table.actives():  # most are running, and asking for those waits for nobody
+            return task.check_sends()
         self.parts.producer.check()
         return False
 

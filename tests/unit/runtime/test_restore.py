@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -11,6 +12,7 @@ from streams_py.errors import StateError, TaskCorruptedError, TimeoutExceededErr
 from streams_py.member.events import Progress
 from tests.unit.runtime.fakes import FakeLog, FakeTask
 from tests.unit.runtime.stepped_updater import LOG, OTHER, Stepped, active, standby
+from tests.waiting import PATIENCE_S
 
 
 def test_active_is_restored_from_the_beginning_when_it_has_no_checkpoint(log: FakeLog) -> None:
@@ -32,6 +34,15 @@ def test_active_is_restored_after_its_checkpoint_when_it_has_one(log: FakeLog) -
     updater.turn(2)
     assert task.restored == [(LOG, 3), (LOG, 4)]
     assert updater.drain_restored() == [task]
+
+
+def test_running_tasks_wait_for_nothing_that_is_done_for_others(log: FakeLog) -> None:
+    """What their thread asks with every turn, while a batch is written, or a checkpoint is forced to the disk."""
+    updater = Stepped(log)
+    updater.add(active(LOG))
+    with ThreadPoolExecutor() as pool, updater._lock:
+        assert pool.submit(updater.has_restoring_actives).result(PATIENCE_S)
+        assert pool.submit(updater.drain_failed).result(PATIENCE_S) == []
 
 
 def test_active_is_done_at_once_when_its_changelog_is_empty(log: FakeLog) -> None:

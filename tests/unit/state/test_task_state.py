@@ -296,6 +296,26 @@ def test_checkpoint_is_written_only_after_enough_records_when_not_enforced(
     state.close()
 
 
+def test_checkpoint_that_says_the_same_is_not_forced_to_the_disk_again(
+    directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever restores a task writes it, and whoever runs it, and whoever closes it."""
+    state = opened(directory)
+    state.restore(DISK, [Record(4, "a", 1)])
+    state.checkpoint(enforce=True)
+    with monkeypatch.context() as patch:
+        patch.setattr("streams_py.state.task_state.write_checkpoint", lambda *_: pytest.fail("it says the same"))
+        state.checkpoint(enforce=True)
+    state.restore(DISK, [Record(5, "a", 1)])
+    state.checkpoint(enforce=True)
+    assert read_checkpoint(directory.task_path(TASK))[DISK] == 5
+    state.close()
+    again = opened(directory)
+    again.checkpoint(enforce=True)
+    assert read_checkpoint(directory.task_path(TASK))[DISK] == 5
+    again.close()
+
+
 def test_acknowledged_offsets_replace_restored_ones_and_those_of_others_are_left_out(directory: StateDirectory) -> None:
     state = opened(directory)
     state.restore(DISK, [Record(4, "a", 1)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -27,6 +28,7 @@ from streams_py.runtime.threads.rebalance import TaskSide
 from streams_py.runtime.threads.stream_thread import StreamThread
 from tests.unit.runtime.threads.outcomes import offsets, outputs
 from tests.unit.runtime.world import Steps, World, copying, counting, task, tp
+from tests.waiting import PATIENCE_S
 
 A, B = task("0_0"), task("0_1")
 BOTH = {A: [tp("in-0")], B: [tp("in-1")]}
@@ -51,6 +53,17 @@ def test_records_are_processed_and_committed_by_interval(world: World, tmp_path:
     world.clock.advance(1001)
     steps.turn()
     assert world.names() == ["flush", "commit"]  # nothing new
+
+
+def test_running_tasks_process_and_commit_while_the_state_updater_is_held_up(world: World, tmp_path: Path) -> None:
+    steps = Steps(world, copying(), tmp_path)
+    steps.run(BOTH)
+    world.write("in", b"a")
+    with ThreadPoolExecutor() as pool, steps.updater._lock:
+        pool.submit(steps.loop.iterate).result(PATIENCE_S)
+        world.clock.advance(1001)
+        pool.submit(steps.loop.iterate).result(PATIENCE_S)
+    assert offsets(world) == {tp("in-0"): 1}
 
 
 def test_reading_starts_at_the_committed_offset_else_by_the_reset_policy(world: World, steps: Steps) -> None:

@@ -81,8 +81,7 @@ class GlobalStores:
 
     def attach(self, record: RecordContext, changelog_writer: Callable[[str, int], ChangeLog] | None) -> None:
         """From now on stores are written within this context."""
-        if self._database is not None:
-            self._database.end_loading()
+        self.end_loading()
         self._measured.attach(record)
         for store in self._stores.values():
             store.rebind(log=None, context=record)
@@ -168,6 +167,11 @@ class GlobalStores:
     def flush_restored(self) -> bool:
         """Bring to the disk what was restored in bulk; to be asked again until it is True."""
         return self._database is None or self._database.settle_aside()
+
+    def end_loading(self) -> None:
+        """All is restored: be open for reading and writing."""
+        if self._database is not None:
+            self._database.end_loading()
 
     def store_of(self, changelog: TopicPartition) -> str:
         """Name of the store that a topic fills."""

@@ -273,8 +273,7 @@ class TaskState:
 
     def attach(self, record: RecordContext, changelog_writer: Callable[[str, int], ChangeLog] | None) -> None:
         """From now on stores log with this context through these writers; None: nobody writes (standby)."""
-        if self._database is not None:
-            self._database.end_loading()  # also for a copy, which is read
+        self.end_loading()  # a copy is read, too
         self._topics.change_writer()
         self._measured.attach(record)
         for name, store in self._stores.items():
@@ -379,6 +378,11 @@ class TaskState:
         """Bring to the disk what was restored in bulk; to be asked again until it is True. Any thread may."""
         database = self._database
         return database is None or database.settle_aside()
+
+    def end_loading(self) -> None:
+        """All is restored: be open for reading and writing."""
+        if self._database is not None:
+            self._database.end_loading()
 
     # -- committing --------------------------------------------------------------------------------------------
 

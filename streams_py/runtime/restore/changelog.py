@@ -51,6 +51,9 @@ class RestorableTask(Protocol):
     def flush_restored(self) -> bool:
         """Bring to the disk what was restored; to be asked again until it is True. Any thread may."""
 
+    def end_loading(self) -> None:
+        """All is restored: make it ready for whoever works with it, which may take a moment."""
+
     def checkpoint(self, *, enforce: bool) -> None: ...
 
 

@@ -153,6 +153,8 @@ class StateUpdater:
 
     def drain_restored(self) -> list[RestorableTask]:
         """Actives that are up to date; they are not here any more afterwards."""
+        if not self._restored:  # as :meth:`drain_failed`
+            return []
         with self._lock:
             restored, self._restored = self._restored, []
             return restored
@@ -462,6 +464,7 @@ class StateUpdater:
             if self._tasks.get(task.id) is not task or not all(c is not None and c.ended for c in changelogs):
                 continue
             try:
+                task.end_loading()  # here: the thread that gets it has others
                 task.checkpoint(enforce=True)
             except Exception as error:
                 self._fail(task, error)

@@ -97,6 +97,9 @@ class TaskStores(Protocol):
     def flush_restored(self) -> bool:
         """Bring to the disk what was restored in bulk; to be asked again until it is True. Any thread may."""
 
+    def end_loading(self) -> None:
+        """All is restored: be open for reading and writing."""
+
     def store_of(self, changelog: TopicPartition) -> str: ...
     def flush_caches(self, order: Iterable[str]) -> None:
         """Write and forward what the record caches of these stores hold, until nothing is dirty any more."""
@@ -232,6 +235,10 @@ class Task:
     def flush_restored(self) -> bool:
         """Bring to the disk what was restored; to be asked again until it is True. Any thread may."""
         return self.stores.flush_restored()
+
+    def end_loading(self) -> None:
+        """All is restored: make it ready for whoever works with it, which may take a moment."""
+        self.stores.end_loading()
 
     def store_of(self, changelog: TopicPartition) -> str:
         """Name of the store that a changelog belongs to."""

@@ -197,6 +197,7 @@ class FakeTask:
         self.flush_error: Exception | None = None
         self.awaits_disk = False
         self.is_flushed = True
+        self.is_ready = False
 
     def is_of(self, changelog: TopicPartition, topic_id: str | None) -> bool:
         return topic_id is None or self.topic_ids.setdefault(changelog.topic, topic_id) == topic_id
@@ -211,12 +212,16 @@ class FakeTask:
         if self.error is not None:
             raise self.error
         self.restored += [(changelog, record.offset()) for record in records]
+        self.is_ready = False
 
     def flush_restored(self) -> bool:
         self.flushed_after.append(len(self.restored))
         if self.flush_error is not None:
             raise self.flush_error
         return self.is_flushed
+
+    def end_loading(self) -> None:
+        self.is_ready = True
 
     def store_of(self, changelog: TopicPartition) -> str:
         return f"store of {changelog.topic}"

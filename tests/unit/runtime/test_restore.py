@@ -43,6 +43,7 @@ def test_running_tasks_wait_for_nothing_that_is_done_for_others(log: FakeLog) ->
     with ThreadPoolExecutor() as pool, updater._lock:
         assert pool.submit(updater.has_restoring_actives).result(PATIENCE_S)
         assert pool.submit(updater.drain_failed).result(PATIENCE_S) == []
+        assert pool.submit(updater.drain_restored).result(PATIENCE_S) == []
 
 
 def test_active_is_done_at_once_when_its_changelog_is_empty(log: FakeLog) -> None:

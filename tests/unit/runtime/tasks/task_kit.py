@@ -92,6 +92,9 @@ class FakeStores:
         self.calls.append("flush restored")
         return True
 
+    def end_loading(self) -> None:
+        self.calls.append("end loading")
+
     def store_of(self, changelog: TopicPartition) -> str:
         return next(name for name, topic in self._topics.items() if topic == changelog.topic)
 

@@ -6,9 +6,10 @@ Layout::
         .lock                              held by an exclusive lock for the life of the client
         kafka-streams-process-metadata     {"processId": "..."}: makes the client recognisable after a restart
         <sub-topology>_<partition>/        one per task: .checkpoint, .py-store-format, store files
+        global/                            the same of the global stores
         instance-2/, instance-3/, ...      the same for further instances on this machine
-        of-cluster-<id>/                   tasks of another cluster, set aside
-        of-another-library/                tasks whose files are not ours, set aside
+        of-cluster-<id>/                   tasks and global stores of another cluster, set aside
+        of-another-library/                those whose files are not ours, set aside
 
 Kafka Streams uses the same names, so a directory may be shared by mistake. Its store files mean nothing to us: a task
 directory counts as ours only with our marker file; without it, it is neither reported nor touched until its task is
@@ -191,7 +192,7 @@ class StateDirectory:
     # -- whose state it is -------------------------------------------------------------------------------------
 
     def check_cluster(self) -> bool:
-        """Make sure that the tasks here are those of the cluster that is used now; others are set aside. False while
+        """Make sure that the state here is that of the cluster that is used now; another's is set aside. False while
         that cluster does not answer: nothing here may be used then. Asks only once."""
         if self._cluster_checked or self._ask_cluster_id is None:
             return True
@@ -215,10 +216,11 @@ class StateDirectory:
             return
         # State that does not say where it comes from is an older version's; an embedded cluster cannot be that old.
         is_foreign = metadata.cluster_id is not None or cluster_id.startswith(EMBEDDED_CLUSTER_ID)
-        tasks = [task_id for task_id in self._task_directories() if _is_ours(self.task_path(task_id))]
+        folders = [*map(str, self._task_directories()), _GLOBAL_DIRECTORY]
+        filled = [name for name in folders if _is_ours(os.path.join(self.path, name))]
         try:
-            if is_foreign and tasks:
-                self._set_aside(tasks, metadata.cluster_id or "unknown", cluster_id)
+            if is_foreign and filled:
+                self._set_aside(filled, metadata.cluster_id or "unknown", cluster_id)
         except OSError as error:
             raise StateError(
                 f"the state in {self.path} belongs to cluster {metadata.cluster_id}, not to {cluster_id}, and cannot "
@@ -227,11 +229,11 @@ class StateDirectory:
         self._metadata = replace(metadata, cluster_id=cluster_id)
         write_metadata(self.path, self._metadata)
 
-    def _set_aside(self, tasks: Collection[TaskId], old: str, new: str) -> None:
+    def _set_aside(self, folders: Collection[str], old: str, new: str) -> None:
         if old.startswith(EMBEDDED_CLUSTER_ID):
             _logger.info("deleting the state in %s: the embedded cluster that it belongs to is gone", self.path)
-            for task_id in tasks:
-                shutil.rmtree(self.task_path(task_id))
+            for name in folders:
+                shutil.rmtree(os.path.join(self.path, name))
             return
         aside = os.path.join(self.path, _ASIDE + re.sub(r"[^A-Za-z0-9_-]", "_", old)[:64])
         _logger.warning(
@@ -243,11 +245,11 @@ class StateDirectory:
             aside,
         )
         self._make(aside)
-        for task_id in tasks:
-            target = os.path.join(aside, str(task_id))
+        for name in folders:
+            target = os.path.join(aside, name)
             if os.path.isdir(target):
                 shutil.rmtree(target)
-            os.rename(self.task_path(task_id), target)
+            os.rename(os.path.join(self.path, name), target)
 
     # -- locks of tasks ----------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from streams_py.errors import BrokerUnavailableError, LockError, StateError
-from streams_py.state.directory import StateDirectory
+from streams_py.state.directory import FORMAT_MARKER, StateDirectory
 from tests.unit.state.directories import T0, T1, opened, store_something
 
 
@@ -233,7 +233,8 @@ def on(cluster: Cluster, state_dir: Path) -> StateDirectory:
 
 def filled(cluster: Cluster, state_dir: Path) -> StateDirectory:
     directory = on(cluster, state_dir)
-    (store_something(directory, T0) / "content").write_text(str(cluster.id))
+    for folder in (store_something(directory, T0), Path(directory.prepare_global())):
+        (folder / "content").write_text(str(cluster.id))
     return directory
 
 
@@ -261,7 +262,9 @@ def test_state_of_another_cluster_is_set_aside_with_one_sentence(
         (message,) = (found for found in caplog.messages if "belongs to cluster one" in found)
         assert f"connected to cluster {other} now: it is set aside in {new.path}/of-cluster-one" in message
         new.close()
-        assert (Path(new.path) / "of-cluster-one" / str(T0) / "content").read_text() == "one"
+        for name in (str(T0), "global"):
+            assert (Path(new.path) / "of-cluster-one" / name / "content").read_text() == "one"
+            assert not (Path(new.path) / name).exists()
         back = filled(Cluster(), tmp_path)
         assert back.stored_tasks() == [T0], round_trip
         back.close()
@@ -274,6 +277,16 @@ def test_state_of_an_embedded_cluster_that_is_gone_is_deleted(tmp_path: Path, ca
     assert new.lock_stored_tasks("thread") == []
     assert "the embedded cluster that it belongs to is gone" in caplog.text
     assert {entry.name for entry in Path(new.path).iterdir()} == {".lock", "kafka-streams-process-metadata"}
+    new.close()
+
+
+def test_global_stores_of_another_cluster_are_set_aside_though_there_are_no_tasks(tmp_path: Path) -> None:
+    old = on(Cluster(), tmp_path)
+    (Path(old.prepare_global()) / "content").write_text("one")
+    old.close()
+    new = on(Cluster("two"), tmp_path)
+    assert os.listdir(new.prepare_global()) == [FORMAT_MARKER]
+    assert (Path(new.path) / "of-cluster-one" / "global" / "content").read_text() == "one"
     new.close()
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "CHECKPOINT_FILE",
     "DATABASE_DIRECTORY",
     "delete_checkpoint",
+    "force_to_disk",
     "has_database",
     "read_checkpoint",
     "stored_offsets",
@@ -126,7 +127,7 @@ def write_checkpoint(task_directory: str, offsets: Mapping[TopicPartition, int])
         file.flush()
         os.fsync(file.fileno())
     os.replace(beside, path)
-    _force_directory(task_directory)
+    force_to_disk(task_directory)
 
 
 def delete_checkpoint(task_directory: str) -> None:
@@ -135,16 +136,16 @@ def delete_checkpoint(task_directory: str) -> None:
         os.unlink(os.path.join(task_directory, CHECKPOINT_FILE))
     except FileNotFoundError:
         return
-    _force_directory(task_directory)
+    force_to_disk(task_directory)
 
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o640)
 
 
-def _force_directory(path: str) -> None:
-    """Make the rename itself durable."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+def force_to_disk(path: str) -> None:
+    """A file's content; of a directory which names there are, so that a rename is durable. OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -10,6 +10,7 @@ over with a warning, and without a snapshot the changelog is replayed.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shutil
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailableError, LockError, SnapshotError
-from streams_py.state.checkpoint import DATABASE_DIRECTORY, has_database
+from streams_py.state.checkpoint import DATABASE_DIRECTORY, force_to_disk, has_database
 from streams_py.state.snapshots.manifest import Manifest, SnapshotFile, SnapshotOf
 from streams_py.state.snapshots.storage import TaskSnapshots, hash_of
 
@@ -121,6 +122,7 @@ class Snapshots:
             database = os.path.join(folder, DATABASE_DIRECTORY)
             shutil.rmtree(database, ignore_errors=True)  # there is none in it
             os.replace(fetch.folder, database)
+            _force_names(folder)
         shutil.rmtree(os.path.join(folder, _FETCH), ignore_errors=True)  # what came of one that is not whole
 
     def opened(self, task: TaskId, database: TaskDatabase, layout: Mapping[str, str]) -> None:
@@ -212,6 +214,7 @@ class Snapshots:
         os.makedirs(into, mode=0o750)
         for file_name, file in manifest.files.items():
             place.get_file(file, os.path.join(into, file_name))
+        _force_names(into)
         return into
 
     def _check_positions(self, manifest: Manifest) -> None:
@@ -227,6 +230,11 @@ class Snapshots:
                 raise SnapshotError(f"it is at {at} of {changelog}, which ends at {end}: that is another changelog")
             if at < first:
                 raise SnapshotError(f"it is at {at} of {changelog}, which begins at {first} by now: it is too old")
+
+
+def _force_names(folder: str) -> None:
+    with contextlib.suppress(OSError):  # not every file system can
+        force_to_disk(folder)
 
 
 def _hashed(path: str, name: str, hashes: dict[tuple[str, int], SnapshotFile]) -> SnapshotFile:

@@ -18,6 +18,7 @@ from collections.abc import Collection
 from typing import Any, Final
 
 from streams_py.errors import ConfigError, SnapshotError
+from streams_py.state.checkpoint import force_to_disk
 from streams_py.state.snapshots.manifest import Manifest, SnapshotFile
 
 __all__ = ["TaskSnapshots", "hash_of", "open_storage"]
@@ -76,13 +77,15 @@ class TaskSnapshots:
         self._fs.pipe_file(f"{self._manifests}/{name}", manifest.encode())
 
     def get_file(self, file: SnapshotFile, local: str) -> None:
-        """Download, and compare. SnapshotError when it is not what the manifest says."""
+        """Download, compare, and force to the disk: files that a database claims and that a machine without power has
+        lost would keep it from opening. SnapshotError when it is not what the manifest says."""
         remote = f"{self._files}/{file.sha256}"
         if not self._fs.exists(remote) or self._fs.size(remote) != file.size:
             raise SnapshotError(f"its file {file.sha256[:12]} is missing or not whole")
         self._fs.get_file(remote, local)
         if hash_of(local) != file:
             raise SnapshotError(f"its file {file.sha256[:12]} is not what was uploaded")
+        force_to_disk(local)
 
     def prune(self, keep: int) -> None:
         """Delete all but the newest, and the files that no snapshot left needs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import shutil
 import signal
@@ -22,10 +23,11 @@ pytest.importorskip("fsspec")
 from fsspec.implementations.local import LocalFileSystem
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import ConfigError, LockError, SnapshotError
+from streams_py.errors import ConfigError, LockError, SnapshotError, StateError
 from streams_py.ports import OffsetAndMetadata
 from streams_py.serdes import STRING
 from streams_py.state.directory import StateDirectory
+from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.snapshots import snapshots as snapshots_module
 from streams_py.state.snapshots import storage as storage_module
 from streams_py.state.snapshots.manifest import Manifest, SnapshotFile, SnapshotOf
@@ -122,6 +124,48 @@ def test_empty_disk_is_filled_from_the_newest_snapshot(machine: Callable[..., Ma
     second.restore(20, 29)
     assert second.get(25) == "value-25"
     second.close()
+
+
+def test_fetched_files_are_forced_to_the_disk_before_they_are_a_database(
+    machine: Callable[..., Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine().open().restore(0, 9).upload().close()
+    forced: set[int] = set()
+    fsync, replace, moved = os.fsync, os.replace, []
+
+    def noting(descriptor: int) -> None:
+        forced.add(os.fstat(descriptor).st_ino)
+        fsync(descriptor)
+
+    def looking(source: str, target: str) -> None:
+        if os.path.isdir(source):
+            moved.append(target)
+            assert {entry.inode() for entry in os.scandir(source)} | {os.stat(source).st_ino} <= forced
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    monkeypatch.setattr(os, "replace", looking)
+    two = machine()
+    with monkeypatch.context() as patch:
+        patch.setattr(TaskDatabase, "__init__", _ends)
+        until(lambda: _is_there(two), "the snapshot to be fetched")
+    assert moved == [os.path.join(two.directory.task_path(TASK), "rocksdb")]
+    assert os.stat(two.directory.task_path(TASK)).st_ino in forced
+    two.directory.close()
+
+
+def _ends(*_: object, **__: object) -> None:
+    raise StateError("it would be opened")
+
+
+def _is_there(machine: Machine) -> bool:
+    try:
+        machine.state.open()
+    except LockError:
+        return False
+    except StateError:
+        return True
+    return False
 
 
 def test_disk_that_has_state_is_left_alone(machine: Callable[..., Machine]) -> None:

@@ -451,6 +451,7 @@ class TaskState:
         commit that failed may have moved the offsets already."""
         self.clear_caches()
         if self._database is not None:
+            self._database.end_loading()  # what is restored from here on is another restoration
             self._database.roll_back()
             ahead = set(self._persistent_changelogs()) - self._committed.keys()
             self._offsets = {changelog: at for changelog, at in self._offsets.items() if changelog not in ahead}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import time
 
 import pytest
@@ -16,7 +17,7 @@ from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.task_state import TaskState
 from streams_py.testing.memory_clients import MemoryRecord
 from streams_py.topology.nodes import RecordContext
-from streams_py.topology.stores import StoreBuilder, StoreKind
+from streams_py.topology.stores import StoreBuilder, StoreKind, WindowRetention
 
 TASK = TaskId(0, 3)
 DISK = TopicPartition("app-disk-changelog", 3)
@@ -90,6 +91,29 @@ def test_task_that_becomes_a_copy_while_it_is_restored_is_open_for_reading(
     assert not state._database.is_loading
     assert [key for key, _ in state.store("disk").all()] == ["a", "b", "c"]
     state.restore(DISK, [record(9, b"d")])
+    state.close()
+
+
+def test_windows_that_come_back_before_all_is_restored_are_loaded_for_writing_again(
+    directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looking which ones there are is no reason to expect readers."""
+    monkeypatch.setattr(database_module, "_LOGGED_RECORDS", 3)
+    windows = WindowRetention(retention_ms=1_000, span_ms=10, segment_ms=1_000)
+    builder = StoreBuilder("disk", StoreKind.WINDOW, STRING, STRING, persistent=True, windows=windows)
+    state = TaskState(TASK, [builder], application_id="app", directory=directory, owner="thread")
+    state.open()
+    database = state._database
+    assert database is not None
+    for first in range(0, 30, 3):
+        if first == 15:
+            assert database.is_loading
+            state.roll_back()
+        times = [struct.pack(">qi", 100 + first + number, 0) for number in (2, 1, 0)]
+        state.restore(DISK, [record(first + n, b"key" + time_ms) for n, time_ms in enumerate(times)], in_bulk=True)
+    assert database.is_loading
+    state.attach(RecordContext(), None)
+    assert len(list(state.store("disk").all())) == 30
     state.close()
 
 

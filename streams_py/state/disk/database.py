@@ -110,9 +110,11 @@ class TaskDatabase:
         """Names of the stores that were there when it was opened."""
 
     def _open(self, wanted: Collection[str]) -> set[str]:
-        """Open it with these column families and those that exist, which are returned."""
+        """Open it with these column families and those that exist, which are returned; without any, what is there."""
         self._options = options = database_options(self.memory, loading=self.is_loading)
         exists = os.path.exists(os.path.join(self.path, "CURRENT"))
+        if not exists and not wanted:
+            raise FileNotFoundError("they were deleted")
         found = set(rocksdict.Rdict.list_cf(self.path, options)) if exists else set()
         families = dict.fromkeys(sorted(found.union(wanted)), options)
         for tries_left in reversed(range(_OPEN_TRIES)):

@@ -144,3 +144,16 @@ def test_store_that_is_closed_while_its_database_settles_can_be_opened_again(tmp
     again = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
     assert again.positions() == {LOG: 200_009}
     again.close()
+
+
+def test_files_that_are_deleted_under_a_restoration_are_no_empty_database_to_go_on_with(tmp_path: Path) -> None:
+    database = loading(tmp_path)
+    database.settle()
+    shutil.rmtree(database.path)
+    with pytest.raises(StateError, match="they were deleted") as kept:
+        database.end_loading()
+    again = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)  # though somebody keeps the error, and what it holds
+    assert (again.positions(), again.store("s").read(b"000001")) == ({}, None)
+    again.close()
+    database.close()
+    assert kept.value.__traceback__ is not None

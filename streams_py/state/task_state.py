@@ -16,6 +16,7 @@ One thread at a time uses this object; the stores may be read by others.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
@@ -314,6 +315,10 @@ class TaskState:
         closing: list[Callable[[], None]] = [store.close for store in self._stores.values()]
         if self._database is not None:
             closing.append(self._database.close)
+            with contextlib.suppress(OSError):  # of a directory that was deleted, say
+                os.utime(
+                    self._directory.task_path(self.task_id)
+                )  # nobody needs it from now on, not since its last file
         for close in closing:
             try:
                 close()

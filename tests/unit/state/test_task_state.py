@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -380,6 +381,22 @@ def test_stores_can_be_asked_for_only_while_the_task_is_open(directory: StateDir
     with pytest.raises(InvalidStateStoreError):
         store.get("a")
     state.close()
+
+
+@pytest.mark.parametrize("ends", ["clean", "dirty"])
+def test_state_stays_for_the_whole_delay_after_the_task_is_closed(directory: StateDirectory, ends: str) -> None:
+    """Whatever was written last, and when."""
+    state = opened(directory)
+    state.restore(DISK, [Record(4, "a", 1)])
+    state.checkpoint(enforce=True)
+    path = Path(directory.task_path(TASK))
+    os.utime(path, (1_000, 1_000))
+    if ends == "clean":
+        state.checkpoint(enforce=True)  # it says the same
+    state.close()
+    now_ms = round(time.time() * 1000)
+    assert directory.delete_unused(now_ms=now_ms, delay_ms=3_600_000) == []
+    assert directory.delete_unused(now_ms=now_ms + 7_200_000, delay_ms=3_600_000) == [TASK]
 
 
 def test_close_with_wipe_leaves_nothing_of_the_task(directory: StateDirectory) -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import time
 from collections.abc import Mapping
 from typing import Final
 
@@ -28,6 +29,7 @@ from streams_py.errors import StateError
 __all__ = [
     "CHECKPOINT_FILE",
     "DATABASE_DIRECTORY",
+    "CheckpointFile",
     "delete_checkpoint",
     "force_to_disk",
     "has_database",
@@ -48,7 +50,40 @@ _SIZE_MAX: Final = 16 << 20
 _ENTRY: Final = re.compile(r"(\S+) +(\d{1,10}) +(-?\d{1,19})")
 _OFFSET_MAX: Final = (1 << 63) - 1
 
+_EVERY_RECORDS: Final = 10_000
+_EVERY_S: Final = 10.0
+"""Without being enforced, a checkpoint is written when positions moved by more records than this in sum (as in Kafka),
+and not more often."""
+
 _logger = logging.getLogger(__name__)
+
+
+class CheckpointFile:
+    """The checkpoint of one task, and when it is time to write it."""
+
+    def __init__(self) -> None:
+        self._offsets: Mapping[TopicPartition, int] = {}
+        self._is_written = False
+        self._next_s = 0.0
+
+    def begin(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """The task was opened, with these; the file may say anything."""
+        self._offsets, self._is_written = dict(offsets), False
+
+    def is_due(self, offsets: Mapping[TopicPartition, int]) -> bool:
+        """True when they have moved far enough since it was written."""
+        moved = sum(abs(offset - max(0, self._offsets.get(changelog, 0))) for changelog, offset in offsets.items())
+        return moved > _EVERY_RECORDS and time.monotonic() >= self._next_s
+
+    def write(self, task_directory: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace it, unless it says the same: each file is forced to the disk, and the thread's other tasks wait.
+        OSError when that is not possible."""
+        self._next_s = time.monotonic() + _EVERY_S
+        if self._is_written and offsets == self._offsets:
+            return
+        self._is_written = False
+        write_checkpoint(task_directory, offsets)
+        self._offsets, self._is_written = offsets, True
 
 
 def read_checkpoint(task_directory: str) -> dict[TopicPartition, int]:

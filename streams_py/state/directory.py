@@ -5,8 +5,7 @@ Layout::
     <state.dir>/<application.id>/
         .lock                              held by an exclusive lock for the life of the client
         kafka-streams-process-metadata     {"processId": "..."}: makes the client recognisable after a restart
-        <sub-topology>_<partition>/        one per task: .checkpoint, .py-store-format, store files
-        global/                            the same of the global stores
+        <sub-topology>_<partition>/        one per task: .checkpoint, .py-store-format, store files; as in global/
         instance-2/, instance-3/, ...      the same for further instances on this machine
         of-cluster-<id>/                   tasks and global stores of another cluster, set aside
         of-another-library/                those whose files are not ours, set aside
@@ -20,8 +19,7 @@ results of records that are not there. So nothing stored is reported or used bef
 (:meth:`StateDirectory.check_cluster`). What belongs to another one is set aside; that of an embedded cluster is
 deleted, because its cluster is gone for good.
 
-Locks of tasks are in memory only: a task directory belongs to a thread of this process, and other processes are kept
-out by ``.lock``. Answers to Kafka Streams' ``StateDirectory``.
+Locks of tasks are in memory only: ``.lock`` keeps other processes out. Answers to Kafka Streams' ``StateDirectory``.
 """
 
 from __future__ import annotations
@@ -216,7 +214,7 @@ class StateDirectory:
             return
         # State that does not say where it comes from is an older version's; an embedded cluster cannot be that old.
         is_foreign = metadata.cluster_id is not None or cluster_id.startswith(EMBEDDED_CLUSTER_ID)
-        folders = [*map(str, self._task_directories()), _GLOBAL_DIRECTORY]
+        folders = (*map(str, self._task_directories()), _GLOBAL_DIRECTORY)
         filled = [name for name in folders if _is_ours(os.path.join(self.path, name))]
         try:
             if is_foreign and filled:

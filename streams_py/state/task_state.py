@@ -19,7 +19,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -32,7 +31,7 @@ from streams_py.ports import BEGINNING, RawRecord
 from streams_py.state.caching.cache import RecordCache, flush_until_clean
 from streams_py.state.changelog_entries import changelog_entries
 from streams_py.state.changelog_topics import ChangelogTopics
-from streams_py.state.checkpoint import write_checkpoint
+from streams_py.state.checkpoint import CheckpointFile
 from streams_py.state.custom.own_store import OwnStore, as_used, own_store
 from streams_py.state.directory import StateDirectory
 from streams_py.state.key_value import ChangeLog, with_headers
@@ -50,10 +49,6 @@ if TYPE_CHECKING:
 
 __all__ = ["TaskState"]
 
-_CHECKPOINT_EVERY_RECORDS = 10_000
-_CHECKPOINT_EVERY_S = 10.0
-"""Without being enforced, a checkpoint is written when positions moved by more records than this in sum (as in Kafka),
-and not more often."""
 _logger = logging.getLogger(__name__)
 
 
@@ -102,10 +97,7 @@ class TaskState:
         """Those that are there after a crash, at least, while what is restored goes past the write-ahead log."""
         self._topics = ChangelogTopics(task_id)
         self._inputs: dict[TopicPartition, int] = {}
-        self._checkpointed: dict[TopicPartition, int] = {}
-        self._in_file: dict[TopicPartition, int] = {}
-        """What the checkpoint file says, if it was written here."""
-        self._next_checkpoint_s = 0.0
+        self._checkpoint = CheckpointFile()
 
     # -- what others ask ---------------------------------------------------------------------------------------
 
@@ -264,8 +256,7 @@ class TaskState:
             else:
                 self._offsets[changelog] = offset
         self._committed = dict(self._offsets)
-        self._checkpointed = dict(self._offsets)
-        self._in_file = {}
+        self._checkpoint.begin(self._offsets)
         for name, own in self._own.items():
             offset, changelogs = own.committed_offset(), self._changelogs_of(name)
             if offset is None:
@@ -487,20 +478,11 @@ class TaskState:
         nothing is restored from it."""
         if not self._is_open or self._database is None:
             return
-        now_s = time.monotonic()
-        if not enforce and (self._moved() <= _CHECKPOINT_EVERY_RECORDS or now_s < self._next_checkpoint_s):
+        if not (enforce or self._checkpoint.is_due(self._committed)):
             return
-        self._next_checkpoint_s = now_s + _CHECKPOINT_EVERY_S
         known = self._committed if self._database.is_logged else self._logged
         offsets = {changelog: known.get(changelog, OFFSET_UNKNOWN) for changelog in self._persistent_changelogs()}
-        if offsets == self._in_file:  # each file is forced to the disk, and the thread's other tasks wait
-            return
         try:
-            write_checkpoint(self._directory.task_path(self.task_id), offsets)
+            self._checkpoint.write(self._directory.task_path(self.task_id), offsets)
         except OSError as error:
             _logger.warning("task %s: cannot write its checkpoint, going on without: %s", self.task_id, error)
-            return
-        self._checkpointed, self._in_file = dict(known), offsets
-
-    def _moved(self) -> int:
-        return sum(abs(offset - self._checkpointed.get(changelog, 0)) for changelog, offset in self._committed.items())

@@ -10,6 +10,7 @@ from typing import Protocol
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import TimeoutExceededError
 from streams_py.ports import BEGINNING, RawRecord
+from streams_py.runtime.restore.ends import ChangelogEnd
 
 __all__ = ["ChangelogInWork", "RestorableTask"]
 
@@ -116,6 +117,23 @@ class ChangelogInWork:
             f"known for {silent_ms} ms (task.timeout.ms is {timeout_ms}): {reason}",
             task_id=self.task.id,
         )
+
+    def take_end(self, found: ChangelogEnd, now_ms: int) -> str | None:
+        """What the cluster says of it; how that contradicts the task's state, when it is to be believed and does."""
+        if not self.task.is_of(self.partition, found.topic_id):
+            return "is another topic than that of"
+        self.is_identified = True
+        if found.end is None or (self.end is not None and self.task.is_active):
+            return None
+        at = self.task.restore_position(self.partition) if self.position is None else self.position
+        if self.doubts_end(found.limit, at, now_ms):
+            return None
+        if found.end < at:
+            return f"ends at {found.end}, before"
+        self.end = found.limit
+        if found.committed is not None:
+            self.task.note_limit(self.partition, found.committed)
+        return None
 
     def doubts_end(self, end: int, position: int, now_ms: int) -> bool:
         """True while an end lies before the position of the task's state, and was not given often enough to be

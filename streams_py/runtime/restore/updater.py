@@ -31,7 +31,7 @@ from streams_py.member.events import Progress
 from streams_py.ports import Admin, Clock, RawRecord, RecordConsumer
 from streams_py.runtime.restore.batches import by_partition
 from streams_py.runtime.restore.changelog import ChangelogInWork, RestorableTask
-from streams_py.runtime.restore.ends import ChangelogEnd, ask_ends
+from streams_py.runtime.restore.ends import ask_ends
 from streams_py.runtime.restore.listener import RestoreListener, RestoreNews, StandbyUpdateListener
 from streams_py.runtime.restore.progress import RestoreMeter, RestoreProgress
 from streams_py.runtime.restore.standby_lags import OnWarm, StandbyLags
@@ -354,30 +354,15 @@ class StateUpdater:
                 changelog = self._changelogs.get(found.partition)
                 if changelog is not None:
                     changelog.silent_since_ms = None
-                    self._take_end(changelog, found, now)
+                    wrong = changelog.take_end(found, now)
+                    if wrong is not None:
+                        self._corrupted([changelog.partition], wrong)
             for partition, reason in silent.items():
                 changelog = self._changelogs.get(partition)
                 if changelog is not None and changelog.is_unknown:
                     error = changelog.unanswered(reason, self._clock.monotonic_ms(), self._task_timeout_ms)
                     if error is not None:
                         self._fail(changelog.task, error)
-
-    def _take_end(self, changelog: ChangelogInWork, found: ChangelogEnd, now: int) -> None:
-        if not changelog.task.is_of(changelog.partition, found.topic_id):
-            self._corrupted([changelog.partition], "is another topic than that of")
-            return
-        changelog.is_identified = True
-        if found.end is None or (changelog.end is not None and changelog.task.is_active):
-            return
-        at = changelog.task.restore_position(changelog.partition) if changelog.position is None else changelog.position
-        if changelog.doubts_end(found.limit, at, now):
-            return
-        if found.end < at:
-            self._corrupted([changelog.partition], f"ends at {found.end}, before")
-            return
-        changelog.end = found.limit
-        if found.committed is not None:
-            changelog.task.note_limit(changelog.partition, found.committed)
 
     def _assign(self, consumer: RecordConsumer) -> list[RestorableTask]:
         """Let the consumer read what is needed now: restoring actives first, else standbys. The actives that turn out

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,16 +18,12 @@ import pytest
 
 pytest.importorskip("fsspec")
 
-from fsspec.implementations.local import LocalFileSystem
-
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import ConfigError, LockError, SnapshotError, StateError
+from streams_py.errors import ConfigError, LockError, SnapshotError
 from streams_py.ports import OffsetAndMetadata
 from streams_py.serdes import STRING
 from streams_py.state.directory import StateDirectory
-from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.snapshots import snapshots as snapshots_module
-from streams_py.state.snapshots import storage as storage_module
 from streams_py.state.snapshots.manifest import Manifest, SnapshotFile, SnapshotOf
 from streams_py.state.snapshots.snapshots import ChangelogNow, Snapshots
 from streams_py.state.snapshots.storage import TaskSnapshots, hash_of, open_storage
@@ -124,48 +118,6 @@ def test_empty_disk_is_filled_from_the_newest_snapshot(machine: Callable[..., Ma
     second.restore(20, 29)
     assert second.get(25) == "value-25"
     second.close()
-
-
-def test_fetched_files_are_forced_to_the_disk_before_they_are_a_database(
-    machine: Callable[..., Machine], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    machine().open().restore(0, 9).upload().close()
-    forced: set[int] = set()
-    fsync, replace, moved = os.fsync, os.replace, []
-
-    def noting(descriptor: int) -> None:
-        forced.add(os.fstat(descriptor).st_ino)
-        fsync(descriptor)
-
-    def looking(source: str, target: str) -> None:
-        if os.path.isdir(source):
-            moved.append(target)
-            assert {entry.inode() for entry in os.scandir(source)} | {os.stat(source).st_ino} <= forced
-        replace(source, target)
-
-    monkeypatch.setattr(os, "fsync", noting)
-    monkeypatch.setattr(os, "replace", looking)
-    two = machine()
-    with monkeypatch.context() as patch:
-        patch.setattr(TaskDatabase, "__init__", _ends)
-        until(lambda: _is_there(two), "the snapshot to be fetched")
-    assert moved == [os.path.join(two.directory.task_path(TASK), "rocksdb")]
-    assert os.stat(two.directory.task_path(TASK)).st_ino in forced
-    two.directory.close()
-
-
-def _ends(*_: object, **__: object) -> None:
-    raise StateError("it would be opened")
-
-
-def _is_there(machine: Machine) -> bool:
-    try:
-        machine.state.open()
-    except LockError:
-        return False
-    except StateError:
-        return True
-    return False
 
 
 def test_disk_that_has_state_is_left_alone(machine: Callable[..., Machine]) -> None:
@@ -279,49 +231,6 @@ def test_snapshot_that_is_deleted_meanwhile_is_passed_over_for_another(
     assert two.position == 10
     assert "snapshot 999-deleted.json is not used" in caplog.text
     two.close()
-
-
-def test_snapshot_is_the_newest_though_the_clock_of_the_owner_before_was_ahead(
-    machine: Callable[..., Machine], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ahead = machine().open()
-    with monkeypatch.context() as patch:
-        patch.setattr(storage_module, "time", SimpleNamespace(time_ns=lambda: time.time_ns() + 3_600 * 10**9))
-        ahead.restore(0, 9).upload().restore(10, 19).upload()
-    ahead.close()
-    machine().open().restore(20, 29).upload().close()
-    third = machine().open()
-    assert third.position == 30
-    third.close()
-
-
-class _Remembers(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
-    """Believes that what was there still is, as file systems of clouds do."""
-
-    cachable = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: set[str] = set()
-
-    def exists(self, path: str, **_: object) -> bool:
-        if path not in self.seen and super().exists(path):
-            self.seen.add(path)
-        return path in self.seen
-
-    def invalidate_cache(self, path: str | None = None) -> None:
-        self.seen.clear()
-
-
-def test_file_that_another_owner_has_deleted_is_uploaded_again(tmp_path: Path) -> None:
-    (tmp_path / "local").write_bytes(b"data")
-    file, storage = hash_of(str(tmp_path / "local")), (_Remembers(), str(tmp_path / "place"))
-    TaskSnapshots(storage, "app", "0_1").put_file(str(tmp_path / "local"), file)
-    uploaded = tmp_path / "place" / "app" / "0_1" / "files" / file.sha256
-    assert storage[0].exists(str(uploaded))
-    uploaded.unlink()
-    TaskSnapshots(storage, "app", "0_1").put_file(str(tmp_path / "local"), file)
-    assert uploaded.read_bytes() == b"data"
 
 
 def test_hashes_of_files_that_are_gone_are_forgotten(machine: Callable[..., Machine]) -> None:

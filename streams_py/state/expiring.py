@@ -20,13 +20,18 @@ from streams_py.state.bytes_store import BytesStore
 from streams_py.state.codec import TIMESTAMP_BYTES, pack_timestamp, timestamp_of
 from streams_py.topology.nodes import RecordContext
 
-__all__ = ["ExpiringBytes"]
+__all__ = ["ExpiringBytes", "bucket_ms"]
 
 _NAME = b"\x00"
 _ENTRY = b"\x01"
 _ENTRIES_END = b"\x02"
 _LATEST = b"\x02"
 _BUCKETS = 16
+
+
+def bucket_ms(ttl_ms: int) -> int:
+    """How long a bucket is, in ms."""
+    return max(ttl_ms // _BUCKETS, 1)
 
 
 class ExpiringBytes:
@@ -36,7 +41,7 @@ class ExpiringBytes:
         self.context = context
         self._content = content
         self._ttl_ms = ttl_ms
-        self._bucket_ms = max(ttl_ms // _BUCKETS, 1)
+        self._bucket_ms = bucket_ms(ttl_ms)
         latest = content.read(_LATEST)
         self._latest_ms = -1 if latest is None else timestamp_of(latest)
         self._past_bucket = -1

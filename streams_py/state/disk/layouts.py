@@ -1,7 +1,8 @@
 """How the files of a store are laid out, and what happens when a new version of a program wants them otherwise.
 
 The keys of window and session stores begin with the number of a segment, whose length follows from size and retention;
-a time to live puts a timestamp before each value. Files of another layout cannot be read. The database says beside the
+a time to live puts a timestamp before each value, and counts time in steps that follow from it: what was put under
+steps of another length would never be removed. Files of another layout cannot be read. The database says beside the
 positions how each store is kept, so that a store whose declaration has changed starts empty and is restored from its
 changelog topic, which has Kafka Streams' format whatever the declaration.
 """
@@ -13,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from streams_protocol.types import TopicPartition
+from streams_py.state.expiring import bucket_ms
 from streams_py.topology.stores import StoreBuilder
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ def layout_of(builder: StoreBuilder) -> str:
     if builder.windows is not None:
         words.append(f"with segments of {builder.windows.segment_ms} ms")
     if builder.ttl_ms is not None:
-        words.append("with a time to live")
+        words.append(f"with a time to live in steps of {bucket_ms(builder.ttl_ms)} ms")
     return " ".join(words)
 
 

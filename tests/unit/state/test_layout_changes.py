@@ -27,6 +27,10 @@ def windows(retention_ms: int, size_ms: int = 10) -> StoreBuilder:
     return window_store("s", retention=retention_ms, size=size_ms, key=STRING, value=INT64)
 
 
+def pairs(ttl: int | None = None) -> StoreBuilder:
+    return key_value_store("s", key=STRING, value=INT64, ttl=ttl)
+
+
 def opened(folder: Path, declared: StoreBuilder) -> tuple[StateDirectory, TaskState]:
     directory = StateDirectory(str(folder), "app")
     directory.open()
@@ -57,9 +61,10 @@ def run(folder: Path, declared: StoreBuilder, put: Any = None) -> list[Any]:
         (windows(100), ("k", 1, 50), windows(100_000)),
         (windows(100), ("k", 1, 50), windows(100, size_ms=50)),
         (windows(100), ("k", 1, 50), session_store("s", retention=100, key=STRING, value=INT64)),
-        (key_value_store("s", key=STRING, value=INT64), ("k", 1), key_value_store("s", key=STRING, value=INT64, ttl=9)),
+        (pairs(), ("k", 1), pairs(ttl=9)),
+        (pairs(ttl=3_200), ("k", 1), pairs(ttl=1_600)),
     ],
-    ids=["retention", "size", "kind", "time to live"],
+    ids=["retention", "size", "kind", "time to live", "shorter time to live"],
 )
 def test_store_whose_files_are_laid_out_otherwise_starts_empty_and_is_restored(
     before: StoreBuilder, put: tuple[Any, ...], after: StoreBuilder, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -264,11 +264,11 @@ class StreamsConfig(ConfigFields, metaclass=ExplainedKeys):
                 f"client.tag.{missing[0]}; set it",
                 key="rack.aware.assignment.tags",
             )
-        if self.exactly_once and self.commit_interval_ms > self.transaction_timeout_ms:
+        if self.exactly_once and self.commit_interval_ms >= self.transaction_timeout_ms:
             raise _MisfitError(
-                f"commit.interval.ms = {self.commit_interval_ms} is above transaction.timeout.ms = "
+                f"commit.interval.ms = {self.commit_interval_ms} is not below producer.transaction.timeout.ms = "
                 f"{self.transaction_timeout_ms}: the broker would abort every transaction before its commit; lower "
-                "the one, or raise producer.transaction.timeout.ms",
+                "the one or raise the other",
                 key="commit.interval.ms",
             )
         return self
@@ -288,7 +288,7 @@ class StreamsConfig(ConfigFields, metaclass=ExplainedKeys):
             return _TRANSACTION_TIMEOUT_MS
         if not text.isdecimal() or not 1 <= int(text) <= INT32_MAX:
             raise _MisfitError(
-                f"transaction.timeout.ms = {text!r} is not valid: expected a whole number of milliseconds",
+                f"transaction.timeout.ms = {text!r} is not valid: expected a whole number of milliseconds, 1 or more",
                 key="transaction.timeout.ms",
             )
         return int(text)

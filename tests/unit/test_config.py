@@ -308,10 +308,16 @@ def test_exactly_once_commits_every_100_ms_unless_told_otherwise() -> None:
     assert not StreamsConfig.of(BASE).exactly_once
 
 
-def test_transaction_has_to_last_until_its_commit() -> None:
-    error = error_of({"processing.guarantee": "exactly_once_v2", "commit.interval.ms": 40_000})
+@pytest.mark.parametrize("interval_ms", [30_000, 40_000])
+def test_transaction_has_to_last_until_its_commit(interval_ms: int) -> None:
+    error = error_of({"processing.guarantee": "exactly_once_v2", "commit.interval.ms": interval_ms})
     assert error.key == "commit.interval.ms"
-    assert "transaction.timeout.ms = 30000" in str(error)
+    assert f"commit.interval.ms = {interval_ms} is not below producer.transaction.timeout.ms = 30000" in str(error)
+
+
+def test_transaction_timeout_has_to_be_a_time() -> None:
+    with pytest.raises(ConfigError, match=r"transaction.timeout.ms = '0' is not valid: .*, 1 or more"):
+        StreamsConfig.of({**BASE, "processing.guarantee": "exactly_once_v2", "producer.transaction.timeout.ms": 0})
     with pytest.raises(ConfigError, match=r"transaction.timeout.ms = 'soon' is not valid"):
         StreamsConfig.of({**BASE, "processing.guarantee": "exactly_once_v2", "producer.transaction.timeout.ms": "soon"})
 

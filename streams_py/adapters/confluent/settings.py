@@ -189,6 +189,9 @@ def _isolation(config: StreamsConfig, given: Mapping[str, str]) -> str:
 def transactional_settings(config: StreamsConfig, transactional_id: str, *, bootstrap: str, client_id: str) -> Settings:
     """Settings of a producer with transactions."""
     settings = producer_settings(config, bootstrap=bootstrap, client_id=client_id)
+    given = config.client_setting("transactional.id", "producer.")
+    if given is not None:
+        _log.warning("transactional.id = %s is ignored: each stream thread has one of its own", given)
     if settings["enable.idempotence"] is not True and str(settings["enable.idempotence"]).lower() != "true":
         raise ConfigError(
             "processing.guarantee = exactly_once_v2 needs producer settings enable.idempotence = true and acks = all",
@@ -299,6 +302,8 @@ def _warn_forced(given: Mapping[str, str], forced: Mapping[str, object]) -> None
 # -- what librdkafka itself refuses ------------------------------------------------------------------------------------
 
 _QUOTED: Final = re.compile(r'"([\w.]+)"')
+_TO_CHANGE: Final = re.compile(r"`([\w.]+)` must be")
+"""Of two settings that do not go together, the first is named as the one to change."""
 # Its messages name properties by their first names; we set them by Kafka's.
 _FIRST_NAMES: Final[Mapping[str, str]] = {
     "request.required.acks": "acks",
@@ -329,7 +334,7 @@ def rejected_setting(message: str, settings: Mapping[str, object], purpose: str)
 
 
 def _named_setting(message: str, settings: Mapping[str, object]) -> str | None:
-    for quoted in reversed(_QUOTED.findall(message)):
+    for quoted in [*_TO_CHANGE.findall(message), *reversed(_QUOTED.findall(message))]:
         name = _FIRST_NAMES.get(quoted, quoted)
         if name in settings:
             return str(name)

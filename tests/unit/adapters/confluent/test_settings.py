@@ -166,6 +166,11 @@ def test_security_reaches_every_client() -> None:
         ),
         ("compression.type", "zip", r"compression\.type = 'zip' is not valid"),
         ("linger.ms", "soon", r"linger\.ms = 'soon' is not valid"),
+        (
+            "max.in.flight.requests.per.connection",
+            "10",
+            r"producer: max\.in\.flight\.requests\.per\.connection = '10' is not valid: .* must be set <= 5",
+        ),
         ("producer.ssl.key.password", "hunter2", None),
     ],
 )

@@ -102,8 +102,9 @@ def measure(figures: ThreadFigures) -> Iterator[Measured]:
         yield from _each("stream-thread-metrics", tags, _of_thread(thread, seconds))
         if thread.loop is None:
             continue
-        yield from _each("stream-state-updater-metrics", tags, _of_updater(thread))
-        remaining = thread.loop.parts.updater.remaining_records()
+        updater = thread.loop.parts.updater
+        yield from _each("stream-state-updater-metrics", {"thread-id": updater.name}, _of_updater(thread))
+        remaining = updater.remaining_records()
         active_ms = sum(task.process_latency.total_ms for task in thread.shown_tasks)
         for task in thread.shown_tasks:
             of_task = {**tags, "task-id": str(task.id)}

@@ -79,7 +79,7 @@ class StateUpdater:
         standby_listener: StandbyUpdateListener | None = None,
         on_warm: OnWarm = lambda task, lag, since_ms: None,
     ) -> None:
-        self._name = name
+        self.name = name
         self._make_consumer = consumer
         self._admin = admin
         self._clock = clock
@@ -166,7 +166,7 @@ class StateUpdater:
         with self._lock:
             failed, self._failed = self._failed, []
             if self._fatal is not None and not failed:
-                raise StreamsError(f"{self._name} stopped working: {self._fatal}") from self._fatal
+                raise StreamsError(f"{self.name} stopped working: {self._fatal}") from self._fatal
             return failed
 
     def tasks(self) -> list[RestorableTask]:
@@ -218,7 +218,7 @@ class StateUpdater:
         if self._thread is not None:
             self._thread.join(timeout_ms / 1000)
             if self._thread.is_alive():
-                _log.warning("%s did not stop within %d ms; it is left behind", self._name, timeout_ms)
+                _log.warning("%s did not stop within %d ms; it is left behind", self.name, timeout_ms)
 
     @property
     def is_current(self) -> bool:
@@ -228,7 +228,7 @@ class StateUpdater:
     def _start_thread(self) -> None:
         """Only once there is work: a client without state needs no restore consumer."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
             self._thread.start()
 
     # -- the updater's thread ----------------------------------------------------------------------------------------
@@ -245,9 +245,9 @@ class StateUpdater:
             self._news.tell()
         except BaseException as error:
             if self._stopping:
-                _log.debug("%s ended with %r after it was closed", self._name, error)
+                _log.debug("%s ended with %r after it was closed", self.name, error)
             else:
-                _log.exception("%s failed; its tasks fail with it", self._name)
+                _log.exception("%s failed; its tasks fail with it", self.name)
             with self._lock:
                 self._fatal = error
                 cause = error if isinstance(error, Exception) else StreamsError(str(error))
@@ -328,7 +328,7 @@ class StateUpdater:
         self._failures += 1
         pause_ms = min(self._retry_backoff_ms << min(self._failures - 1, 10), _BACKOFF_MAX_MS)
         level = logging.WARNING if self._failures & (self._failures - 1) == 0 else logging.DEBUG
-        _log.log(level, "%s: %s; trying again in %d ms", self._name, error, pause_ms)
+        _log.log(level, "%s: %s; trying again in %d ms", self.name, error, pause_ms)
         self._clock.sleep_ms(pause_ms)
 
     def _learn_ends(self) -> None:

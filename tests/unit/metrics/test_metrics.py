@@ -58,7 +58,7 @@ def test_figures_say_what_was_done(client: Client) -> None:
     task_figures = figures[f"stream-task-metrics{{thread-id={name},task-id=0_0}}"]
     assert (task_figures["process-total"], task_figures["dropped-records-total"]) == (3, 0)
     assert task_figures["restore-remaining-records-total"] == 0
-    updater = figures[f"stream-state-updater-metrics{{thread-id={name}}}"]
+    updater = figures[f"stream-state-updater-metrics{{thread-id={client.steps.updater.name}}}"]
     assert (updater["active-restoring-tasks"], updater["standby-updating-tasks"]) == (0, 1)
     topics = [group for group in figures if group.startswith("stream-topic-metrics") and "topic-name=in}" in group]
     assert [figures[group]["records-consumed-total"] for group in topics] == [3]
@@ -70,7 +70,7 @@ def test_figures_say_what_was_done(client: Client) -> None:
 def test_tasks_of_a_paused_thread_are_counted_as_paused(client: Client) -> None:
     def updater() -> dict[str, float | str]:
         figures = client_metrics(client.figures(), topology="Topologies:")[
-            f"stream-state-updater-metrics{{thread-id={client.steps.thread.name}}}"
+            f"stream-state-updater-metrics{{thread-id={client.steps.updater.name}}}"
         ]
         return {name: value for name, value in figures.items() if name.endswith("-tasks")}
 

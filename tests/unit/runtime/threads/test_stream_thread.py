@@ -422,7 +422,7 @@ def test_names_of_threads_and_clients_are_kafkas(world: World, tmp_path: Path) -
     other = World(**{"in": 1, "out": 1})
     named = Steps(other, counting(), tmp_path / "other", client_id="mine")
     assert named.thread.name == "mine-StreamThread-1"
-    assert named.updater._name == "mine-StateUpdater-1"
+    assert named.updater.name == "mine-StateUpdater-1"
 
 
 def test_commit_comes_early_when_uncommitted_writes_fill_their_share_of_memory(world: World, tmp_path: Path) -> None:

@@ -7,13 +7,15 @@ import secrets
 import shutil
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from streams_py.cli.options import CONFIG, settings_of
 from streams_py.cli.usage import FAILED, NOT_DONE, refuse
-from streams_py.errors import StreamsError
+from streams_py.errors import ConfigError, StreamsError
 
 if TYPE_CHECKING:  # a look at --help must not load Kafka clients
     from rich.console import Console
@@ -23,14 +25,14 @@ if TYPE_CHECKING:  # a look at --help must not load Kafka clients
 
 __all__ = ["torture"]
 
+_NAME = "streams-py-torture"
+
 
 def torture(
     bootstrap: Annotated[
-        str | None,
-        typer.Option(
-            "--bootstrap", "-b", help="Your cluster, without a login. Default: one node of its own, killed too."
-        ),
+        str | None, typer.Option("--bootstrap", "-b", help="Your cluster. Default: one node of its own, killed too.")
     ] = None,
+    config: CONFIG = None,
     minutes: Annotated[float, typer.Option("--minutes", "-m", min=0.1, help="How long faults go on.")] = 5,
     rate: Annotated[float, typer.Option(min=1, help="Records/s.")] = 2_000,
     instances: Annotated[int, typer.Option(min=1, help="Processes of the application.")] = 3,
@@ -43,8 +45,8 @@ def torture(
     It counts records behind two repartition topics (5 and 12 partitions). Afterwards every record must have counted
     once, in order: in the output, in the changelogs, in the stores. Memory and open files of the first instance, which
     lives through it, must not grow. If something does not hold, the logs are kept. Its topics (torture-...) are deleted
-    at the end. Without --bootstrap it needs Java or Docker, and the broker is killed, too. A disk is filled where a
-    small one may be mounted (root on Linux). What is left out is said.
+    at the end. Without --bootstrap and --config it needs Java or Docker, and the broker is killed, too. A disk is
+    filled where a small one may be mounted (root on Linux). What is left out is said.
 
     Exit status: 0 everything held; 1 something did not; 2 wrong usage, or no cluster.
 
@@ -53,6 +55,8 @@ def torture(
       streams-py torture --minutes 10
 
       streams-py torture --bootstrap localhost:9092 --minutes 30 --rate 3000
+
+      streams-py torture --bootstrap kafka.example:9092 --config login.properties
     """
     from rich.console import Console
     from rich.markup import escape
@@ -61,17 +65,20 @@ def torture(
     from streams_py.testing.broker import NoBrokerError, find_broker
     from streams_py.testing.broker.login import LoginBroker
 
-    if bootstrap is not None:
+    security: Mapping[str, str] = {}
+    is_own = bootstrap is None and config is None
+    if not is_own:
         try:
-            with connected(bootstrap, None, "streams-py-torture"):
-                pass
+            security = _security(bootstrap, config)
+            with connected(bootstrap, config, _NAME) as cluster:
+                bootstrap = cluster.bootstrap
         except StreamsError as error:
             raise typer.Exit(refuse(error)) from None
     console = Console(highlight=False)
     chosen = secrets.randbelow(1_000_000) if seed is None else seed
     with contextlib.ExitStack() as opened:
         broker: Broker | None = None
-        if bootstrap is None:
+        if is_own:
             try:
                 broker = find_broker(on_jvm=LoginBroker)
             except NoBrokerError as error:
@@ -84,6 +91,7 @@ def torture(
             folder,
             bootstrap or (broker.bootstrap if broker else ""),
             broker,
+            security=security,
             seconds=minutes * 60,
             rate=rate,
             instances=instances,
@@ -112,12 +120,28 @@ def torture(
     raise typer.Exit(0 if result.ok else FAILED)
 
 
+def _security(bootstrap: str | None, config: Path | None) -> Mapping[str, str]:
+    """The keys of a configuration file with which everybody gets in."""
+    from streams_py.adapters.security import is_security_key
+    from streams_py.config import StreamsConfig
+
+    known = StreamsConfig.of({**settings_of(bootstrap, config), "application.id": _NAME})
+    if known.embedded:
+        raise ConfigError(
+            "the embedded cluster has no transactions, and nothing of it can be killed: name a Kafka broker "
+            "(--bootstrap host:port), or none for one of its own",
+            key="bootstrap.servers",
+        )
+    return {key: value for key, value in known.client_settings("admin.").items() if is_security_key(key)}
+
+
 def _run(
     console: Console,
     folder: Path,
     bootstrap: str,
     broker: Broker | None,
     *,
+    security: Mapping[str, str],
     seconds: float,
     rate: float,
     instances: int,
@@ -152,7 +176,8 @@ def _run(
         login = broker if isinstance(broker, LoginBroker) else None
         connection = {"bootstrap.servers": bootstrap}
         try:
-            return Torture(plan, connection, folder, broker=killed, login=login, tell=tell).run()
+            torture = Torture(plan, connection, folder, security=security, broker=killed, login=login, tell=tell)
+            return torture.run()
         except BrokerUnavailableError as error:
             shutil.rmtree(folder, ignore_errors=True)
             typer.echo(f"{bootstrap} cannot be used: {error}", err=True)

@@ -30,9 +30,9 @@ FAULTS: Final[Mapping[str, float]] = {
 }
 """How often each is drawn, beside the others. SIGKILL; the same, and the state directory is gone; a clean restart.
 SIGSTOP until the session is over; SIGSTOP for a moment. All connections cut; slow for some seconds; open, and nothing
-arrives. A full disk, which needs one that may be filled. A login that is refused for some seconds, with the connections
-of all but the first instance cut: it needs one that can be lost. A SIGKILL of the broker and an outage of some seconds;
-one of 40 s: they need a broker that may be killed."""
+arrives: by proxies, which cannot look into TLS. A full disk, which needs one that may be filled. A login that is
+refused for some seconds, with the connections of all but the first instance cut: it needs one that can be lost. A
+SIGKILL of the broker and an outage of some seconds; one of 40 s: they need a broker that may be killed."""
 
 _ENDING: Final = frozenset({"kill", "wipe", "restart"})
 """They end a process."""
@@ -87,7 +87,13 @@ class Faults:
     @property
     def possible(self) -> Collection[str]:
         """Those that can be had here."""
-        needs = {"broker": self._broker, "outage": self._broker, "full": self._small_disks, "login": self._login}
+        proxies = all(instance.has_proxy for instance in self._instances)
+        needs = {
+            **dict.fromkeys(("cut", "delay", "stall"), proxies),
+            **dict.fromkeys(("broker", "outage"), self._broker),
+            "full": self._small_disks,
+            "login": self._login,
+        }
         return [kind for kind in FAULTS if needs.get(kind, True)]
 
     @property

@@ -25,12 +25,14 @@ _STEP_S = 0.05
 
 
 class Instance:
-    """One instance. ``folder`` has its log, what it dumps, and its state, unless it has a ``disk`` of its own; it
-    reaches brokers through its ``proxy`` only."""
+    """One instance. ``folder`` has its log, what it dumps, and its state, unless it has a ``disk`` of its own; ``door``
+    is where it reaches brokers: the address of one, or a proxy, which may do harm then."""
 
-    def __init__(self, folder: Path, order: Mapping[str, Any], proxy: Proxy, disk: SmallDisk | None = None) -> None:
+    def __init__(
+        self, folder: Path, order: Mapping[str, Any], door: str | Proxy, disk: SmallDisk | None = None
+    ) -> None:
         self.name = folder.name
-        self.proxy = proxy
+        self._door = door
         self.disk = disk
         self.may_end_with: str | None = None
         """Words with which it may end until it is started the next time."""
@@ -41,7 +43,9 @@ class Instance:
         self._dump, self._ready = folder / "dump.json", folder / "ready.txt"
         folder.mkdir(parents=True, exist_ok=True)
         self._order = folder / "order.json"
-        config = {**order["config"], "state.dir": str(self._state), "bootstrap.servers": proxy.bootstrap}
+        self._order.touch(mode=0o600)  # a password may be in it
+        bootstrap = door if isinstance(door, str) else door.bootstrap
+        config = {**order["config"], "state.dir": str(self._state), "bootstrap.servers": bootstrap}
         self._order.write_text(
             json.dumps({**order, "config": config, "dump": str(self._dump), "ready": str(self._ready)})
         )
@@ -60,6 +64,17 @@ class Instance:
             self._log_began = log.tell()
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
         self.started_s = time.monotonic()
+
+    @property
+    def has_proxy(self) -> bool:
+        """False when nothing stands between it and the brokers."""
+        return isinstance(self._door, Proxy)
+
+    @property
+    def proxy(self) -> Proxy:
+        """That of an instance that has one."""
+        assert isinstance(self._door, Proxy)
+        return self._door
 
     @property
     def _log(self) -> Path:
@@ -125,9 +140,11 @@ class Instance:
         return status
 
     def release(self) -> None:
-        """Kill it, and give back what it had to itself."""
+        """Kill it, and give back what it had to itself; it cannot be started again."""
         self.kill()
-        self.proxy.close()
+        self._order.unlink(missing_ok=True)  # what stays is looked at, and a password is none of that
+        if self.has_proxy:
+            self.proxy.close()
         if self.disk is not None:
             self.disk.close()
 

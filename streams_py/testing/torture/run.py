@@ -11,12 +11,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from streams_py.adapters.client_security import librdkafka_settings
+from streams_py.adapters.security import parse_security
 from streams_py.errors import BrokerUnavailableError
 from streams_py.testing.torture.disk import DiskError, SmallDisk
 from streams_py.testing.torture.faults import CLOSE_S, Faults, Login
@@ -87,9 +90,9 @@ class Result:
 
 
 class Torture:
-    """One run. ``connection``: librdkafka settings that reach the cluster; ``broker`` kills it, waits, starts it;
-    instances go through the door of ``login`` if there is one. ``tell`` hears of faults and phases, and how many
-    records are written and done."""
+    """One run. ``connection``: librdkafka settings that reach the cluster, beside Kafka's keys for its ``security``,
+    with which instances get in, too; ``broker`` kills it, waits, starts it; instances go through the door of ``login``
+    if there is one. ``tell`` hears of faults and phases, and how many records are written and done."""
 
     def __init__(
         self,
@@ -97,12 +100,16 @@ class Torture:
         connection: Mapping[str, Any],
         folder: Path,
         *,
+        security: Mapping[str, str] = MappingProxyType({}),
         broker: Callable[[float], None] | None = None,
         login: Login | None = None,
         tell: Callable[[str, int, int], None] = lambda what, written, done: None,
     ) -> None:
         self._plan = plan
-        self._connection = {**connection, "log_level": 0}
+        self._security = security
+        parsed = parse_security(security)
+        self._is_encrypted = parsed.protocol.tls
+        self._connection = {**connection, **librdkafka_settings(parsed), "log_level": 0}
         self._folder = folder
         self._broker = broker
         self._login = login
@@ -134,6 +141,10 @@ class Torture:
         it cannot begin; ValueError for a fault that cannot be done here, before anything is done."""
         began = time.monotonic()
         try:
+            if self._is_encrypted:
+                self._left_out.append(
+                    "no connection is cut, slow or silent: a proxy does that, and cannot look into TLS"
+                )
             self._instances += (self._new(number + 1) for number in range(self._plan.instances))
             faults = self._chosen_faults()
             self._create_topics()
@@ -210,14 +221,14 @@ class Torture:
             # A coordinator of Kafka 4.3 that comes back may count members that are gone, without sessions: at worst the
             # group waits for them for so long. The default of 5 minutes is more than what a run waits for a record.
             "max.poll.interval.ms": _MAX_POLL_MS,
-            **({} if self._login is None else self._login.keys),
+            **(self._security if self._login is None else self._login.keys),
             **plan.config,
         }
         order = {"source": self._source, "sink": self._sink, "partitions": plan.partitions, "config": config}
         folder = self._folder / f"instance-{number}"
         disk = self._disk(folder) if number == plan.instances else None
         door = self._connection["bootstrap.servers"] if self._login is None else self._login.door
-        return Instance(folder, order, Proxy(door), disk)
+        return Instance(folder, order, door if self._is_encrypted else Proxy(door), disk)
 
     def _disk(self, folder: Path) -> SmallDisk | None:
         if self._plan.faults and "full" not in self._plan.faults:

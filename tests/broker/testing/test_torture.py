@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -12,7 +14,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from typer.testing import CliRunner
 
 from streams_py.cli.commands import app
-from streams_py.testing.broker import Broker, NoBrokerError
+from streams_py.cli.development import torturing
+from streams_py.testing.broker import Broker, NoBrokerError, Right, SecuredBroker
 from streams_py.testing.broker.login import LoginBroker
 from streams_py.testing.torture import Plan, Torture
 from streams_py.testing.torture.history import Entry, History, entry_bytes
@@ -21,6 +24,8 @@ from streams_py.testing.torture.records import Feeder, Reader
 from tests.waiting import until
 
 pytestmark = pytest.mark.broker
+
+SHORT = "torture --minutes 0.1 --instances 1 --rate 300 --seed 3 --at-least-once".split()
 
 
 @pytest.fixture
@@ -163,13 +168,59 @@ def test_fault_that_cannot_be_done_is_an_error_before_anything_is_done(
 
 
 def test_command_says_that_everything_held_and_what_was_left_out(connection: dict[str, Any]) -> None:
-    arguments = ["torture", "--bootstrap", connection["bootstrap.servers"], "--minutes", "0.1", "--instances", "1"]
-    arguments += ["--rate", "300", "--seed", "3", "--at-least-once"]
+    arguments = [*SHORT, "--bootstrap", connection["bootstrap.servers"]]
     result = CliRunner().invoke(app, arguments, env={"COLUMNS": "300"})
     assert result.exit_code == 0, result.output
     assert "everything held" in result.output
     assert "seed 3: " in result.output
     assert "memory and open files are not judged" in result.output
+
+
+def test_command_logs_in_as_its_file_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        broker = LoginBroker()
+    except NoBrokerError as error:
+        pytest.skip(f"no broker with a login: {error}")
+    monkeypatch.setattr(torturing, "tempfile", SimpleNamespace(mkdtemp=lambda prefix: str(tmp_path)))
+    kept = SimpleNamespace(rmtree=lambda *_, **__: None)  # what it leaves is looked at
+    monkeypatch.setattr(torturing, "shutil", kept)
+    arguments = [*SHORT, "--bootstrap", broker.door, "--config", str(tmp_path / "login.properties")]
+    try:
+        (tmp_path / "login.properties").write_text("".join(f"{key}={value}\n" for key, value in broker.keys.items()))
+        result = CliRunner().invoke(app, arguments, env={"COLUMNS": "300"})
+        broker.lose()
+        refused = CliRunner().invoke(app, arguments, env={"COLUMNS": "300"})
+    finally:
+        broker.close()
+    assert result.exit_code == 0, result.output
+    assert "everything held" in result.output
+    assert (refused.exit_code, "refused the login" in refused.stderr) == (2, True)
+    (tmp_path / "login.properties").unlink()
+    secret = broker.keys["sasl.password"]
+    assert not [file for file in tmp_path.rglob("*") if file.is_file() and secret.encode() in file.read_bytes()]
+
+
+def test_encrypted_connections_are_left_alone_and_that_is_said(
+    secured_kafka_broker: SecuredBroker, tmp_path: Path
+) -> None:
+    user = f"tortured-{uuid4().hex}"
+    keys = secured_kafka_broker.add_user(user, "scram-marker-5ecret")
+    kinds = ("TOPIC", "GROUP", "TRANSACTIONAL_ID")
+    secured_kafka_broker.allow(user, {Right("ALL", kind, "torture-", prefixed=True) for kind in kinds})
+    door = {"bootstrap.servers": keys.pop("bootstrap.servers")}
+    plan = Plan(instances=1, partitions=(2,), keys=30, rate=500, faults={"stutter": 1}, pace_s=1)
+    result = Torture(plan, door, tmp_path, security=keys).run()
+    assert result.ok, "\n".join([*map(str, result.violations), *result.deaths])
+    assert result.left_out[0] == "no connection is cut, slow or silent: a proxy does that, and cannot look into TLS"
+    with pytest.raises(ValueError, match="cannot be done here: cut; no connection is cut"):
+        Torture(replace(plan, faults={"cut": 1}), door, tmp_path, security=keys).run()
+
+
+def test_command_refuses_the_embedded_cluster() -> None:
+    result = CliRunner().invoke(app, ["torture", "--bootstrap", "embedded"])
+    assert result.exit_code == 2
+    (sentence,) = result.stderr.splitlines()
+    assert sentence.startswith("the embedded cluster has no transactions")
 
 
 def test_command_ends_with_2_when_no_cluster_answers() -> None:

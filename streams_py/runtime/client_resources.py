@@ -35,7 +35,7 @@ from streams_py.runtime.restore.listener import RestoreListener, StandbyUpdateLi
 from streams_py.runtime.restore.restore_events import RestoreEventsListener
 from streams_py.runtime.restore.updater import StateUpdater
 from streams_py.runtime.state_cleaner import StateCleaner
-from streams_py.runtime.state_snapshots import open_snapshots
+from streams_py.runtime.state_snapshots import open_snapshots, snapshot_storage
 from streams_py.runtime.states import ThreadState
 from streams_py.runtime.tasks.known_commits import KnownCommits
 from streams_py.runtime.tasks.start_positions import StartPositions
@@ -97,6 +97,7 @@ class ClientResources:
         self._default_policy = _reset_policy(config.client_setting("auto.offset.reset", *_CONSUMER))
         self._choice = None if config.task_assignor_class is None else choose_assignor(config.task_assignor_class)
         persistent = any(is_persistent(store, self._defaults) for store in topology.stores.values())
+        self._snapshot_storage = snapshot_storage(config, persistent=persistent)
         self.directory = StateDirectory(
             config.state_dir,
             config.application_id,
@@ -174,7 +175,7 @@ class ClientResources:
             )
             self._open_transactions.start()
             self.rebalance_listeners.append(self._open_transactions.look_soon)
-        self._snapshots = open_snapshots(self.config, self.directory, self.admin)
+        self._snapshots = open_snapshots(self._snapshot_storage, self.config, self.admin)
         self._events = open_assignment_events(
             self.config, self._clients, self.admin, self._clock, process=str(self._process_id), client_id=self.client_id
         )

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from streams_protocol.types import TopicPartition
 from streams_py.config import StreamsConfig
 from streams_py.ports import Admin
-from streams_py.state.directory import StateDirectory
 from streams_py.state.snapshots.snapshots import ChangelogNow, Snapshots
 from streams_py.state.snapshots.storage import open_storage
 
-__all__ = ["open_snapshots"]
+__all__ = ["open_snapshots", "snapshot_storage"]
 
 
-def open_snapshots(config: StreamsConfig, directory: StateDirectory, admin: Admin) -> Snapshots | None:
-    """None when ``state.snapshot.store`` is empty or nothing is kept on disk. ConfigError for an address of no use."""
-    if not config.state_snapshot_store or not directory.is_persistent:
+def snapshot_storage(config: StreamsConfig, *, persistent: bool) -> tuple[Any, str] | None:
+    """Where snapshots are; None when ``state.snapshot.store`` is empty or nothing is kept on disk. ConfigError for an
+    address of no use."""
+    return open_storage(config.state_snapshot_store) if config.state_snapshot_store and persistent else None
+
+
+def open_snapshots(storage: tuple[Any, str] | None, config: StreamsConfig, admin: Admin) -> Snapshots | None:
+    """The snapshots there, made and fetched from now on; None without a storage."""
+    if storage is None:
         return None
 
     def offsets(changelogs: Collection[TopicPartition]) -> Mapping[TopicPartition, ChangelogNow]:
@@ -30,9 +36,5 @@ def open_snapshots(config: StreamsConfig, directory: StateDirectory, admin: Admi
         return known
 
     return Snapshots(
-        open_storage(config.state_snapshot_store),
-        config.application_id,
-        admin.cluster_id,
-        offsets,
-        interval_s=config.state_snapshot_interval_ms / 1000,
+        storage, config.application_id, admin.cluster_id, offsets, interval_s=config.state_snapshot_interval_ms / 1000
     )

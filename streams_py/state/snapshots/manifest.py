@@ -104,6 +104,14 @@ class Manifest:
                     f"store {store!r} is {theirs or 'not in it'}, and {ours or 'not there'} in this topology"
                 )
 
+    def is_of(self, of: SnapshotOf) -> bool:
+        """False when :meth:`check` has something to say."""
+        try:
+            self.check(of)
+        except SnapshotError:
+            return False
+        return True
+
 
 def _digest(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -185,7 +185,7 @@ class Snapshots:
         of = SnapshotOf(self._application, self._cluster(), str(task), opened.layout)
         place.put_manifest(Manifest(of, positions, files, topic_ids))
         self._uploaded[task] = positions
-        place.prune(self._keep)
+        place.prune(of, self._keep)
 
     # -- fetching --------------------------------------------------------------------------------------------
 

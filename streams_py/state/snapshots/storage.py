@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from streams_py.errors import ConfigError, SnapshotError
 from streams_py.state.checkpoint import force_to_disk
-from streams_py.state.snapshots.manifest import Manifest, SnapshotFile
+from streams_py.state.snapshots.manifest import Manifest, SnapshotFile, SnapshotOf
 
 __all__ = ["TaskSnapshots", "hash_of", "open_storage"]
 
@@ -87,16 +87,25 @@ class TaskSnapshots:
             raise SnapshotError(f"its file {file.sha256[:12]} is not what was uploaded")
         force_to_disk(local)
 
-    def prune(self, keep: int) -> None:
-        """Delete all but the newest, and the files that no snapshot left needs."""
-        names = self.names()
+    def prune(self, of: SnapshotOf, keep: int) -> None:
+        """Delete all but the newest of ``of``, and the files that no snapshot left needs. Those of something else, such
+        as another cluster or topology, are left alone."""
+        unwanted: list[str] = []
         needed: set[str] = set()
-        for name in names[:keep]:
+        for name in self.names():
             try:
-                needed.update(file.sha256 for file in self.manifest(name).files.values())
-            except SnapshotError:
+                manifest = self.manifest(name)
+            except SnapshotError:  # what a killed process left; or one that is being written, which is newer
+                if keep <= 0:
+                    unwanted.append(name)
                 continue
-        self._remove(self._manifests, names[keep:])
+            if manifest.is_of(of):
+                keep -= 1
+                if keep < 0:
+                    unwanted.append(name)
+                    continue
+            needed.update(file.sha256 for file in manifest.files.values())
+        self._remove(self._manifests, unwanted)
         self._remove(self._files, set(self._list(self._files, "")) - needed)
 
     def _list(self, folder: str, ending: str) -> list[str]:

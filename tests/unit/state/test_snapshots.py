@@ -19,6 +19,7 @@ import pytest
 pytest.importorskip("fsspec")
 
 from streams_protocol.types import TaskId, TopicPartition
+from streams_py import KafkaStreams
 from streams_py.errors import ConfigError, LockError, SnapshotError
 from streams_py.ports import OffsetAndMetadata
 from streams_py.serdes import STRING
@@ -42,7 +43,15 @@ PAGE = (Path(__file__).resolve().parents[3] / "docs" / "snapshots.md").read_text
 class Machine:
     """An instance with a disk of its own, and the place that all share."""
 
-    def __init__(self, folder: Path, *, cluster: str | None = "c", store: str = "names", end: int = 1 << 40) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        cluster: str | None = "c",
+        store: str = "names",
+        end: int = 1 << 40,
+        ttl: int | None = None,
+    ) -> None:
         self.folder = folder
         self.place = folder.parent / "place"
         self.bounds = {CHANGELOG: ChangelogNow(0, end)}
@@ -51,7 +60,7 @@ class Machine:
         )
         self.directory = StateDirectory(str(folder), "app")
         self.directory.open()
-        builder = key_value_store(store, key=STRING, value=STRING)
+        builder = key_value_store(store, key=STRING, value=STRING, ttl=ttl)
         self.state = TaskState(
             TASK, [builder], application_id="app", directory=self.directory, owner="thread", snapshots=self.snapshots
         )
@@ -138,6 +147,22 @@ def test_nothing_is_uploaded_twice_and_old_snapshots_go(machine: Callable[..., M
     assert not list(one.folder.rglob("snapshot-*"))
     one.close()
     assert one.snapshots.upload_all() == 0
+
+
+@pytest.mark.parametrize("other", [{"ttl": 1_000}, {"cluster": "other"}])
+def test_snapshots_of_another_topology_or_cluster_are_left_alone(
+    machine: Callable[..., Machine], other: dict[str, Any]
+) -> None:
+    machine().open().restore(0, 9).upload().restore(10, 19).upload().close()
+    two = machine(**other).open()
+    for last in (9, 19, 29):
+        two.restore(last - 9, last).upload()
+    two.close()
+    three = machine().open()
+    assert three.position == 20
+    assert three.get(19) == "value-19"
+    assert len(three.manifests()) == 4  # the newest two of both
+    three.close()
 
 
 def test_hash_that_was_taken_while_a_task_closed_is_not_one_of_the_files_it_has_later(
@@ -391,6 +416,9 @@ def test_process_killed_while_it_uploads_leaves_the_snapshot_before(
 def test_address_of_no_use_is_said_at_once() -> None:
     with pytest.raises(ConfigError, match=r"state.snapshot.store = 'nothing://x' cannot be used"):
         open_storage("nothing://x")
+    config = {"application.id": "a", "bootstrap.servers": "127.0.0.1:1", "state.snapshot.store": "nothing://x"}
+    with pytest.raises(ConfigError, match=r"state.snapshot.store = 'nothing://x' cannot be used"):
+        KafkaStreams(counting(), config)
 
 
 def test_page_about_snapshots_describes_a_client_that_can_be_made(tmp_path: Path) -> None:

@@ -82,6 +82,23 @@ def test_python_joins_java_and_takes_over_and_gives_back(
     words.count_more(second)
 
 
+@pytest.mark.parametrize(
+    "guarantee", ["at_least_once", pytest.param("exactly_once_v2", marks=pytest.mark.slow)]
+)
+def test_java_and_python_count_on_one_after_the_other_in_one_state_directory(
+    application: Callable[..., Application], java: tuple[str, ...], guarantee: str
+) -> None:
+    """Whoever goes back in a hurry starts Java where Python ran. Neither may take the other's files for its own."""
+    app = application(processing_guarantee=guarantee, partitions=2)
+    words = Words(app)
+    for turn in range(2):
+        for name, command in (("java", java), ("python", PYTHON)):
+            member = app.start(f"{name}-{turn}", command=command, config={"state.dir": str(app.folder / "shared")})
+            app.await_shared(member)
+            words.count_more(member)
+            member.close()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_rolling_migration_to_python_and_back_counts_every_word_once_under_exactly_once(

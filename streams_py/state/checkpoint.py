@@ -10,7 +10,9 @@ Text, one line per changelog partition::
 Line 1 is the format version, line 2 the number of entries. An offset is that of the *last* record contained in the
 store, not of the next one; -4 says that nothing is known (an empty changelog, for example).
 
-The file appears whole or not at all: it is written beside, forced to disk, and renamed.
+The file appears whole or not at all: it is written beside, forced to disk, and renamed. It has a name of its own: under
+Kafka's, a member in Java that is started with the same ``state.dir`` takes the offsets for those of its own stores,
+which it finds empty, and goes on from nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ __all__ = [
     "write_checkpoint",
 ]
 
-CHECKPOINT_FILE: Final = ".checkpoint"
+CHECKPOINT_FILE: Final = ".py-checkpoint"
 
 DATABASE_DIRECTORY: Final = "rocksdb"
 """Where the stores that a checkpoint speaks of are, beside it."""

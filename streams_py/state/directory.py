@@ -5,14 +5,14 @@ Layout::
     <state.dir>/<application.id>/
         .lock                              held by an exclusive lock for the life of the client
         kafka-streams-process-metadata     {"processId": "..."}: makes the client recognisable after a restart
-        <sub-topology>_<partition>/        one per task: .checkpoint, .py-store-format, store files; as in global/
+        <sub-topology>_<partition>/        one per task: .py-checkpoint, .py-store-format, store files; as in global/
         instance-2/, instance-3/, ...      the same for further instances on this machine
         of-cluster-<id>/                   tasks and global stores of another cluster, set aside
         of-another-library/                those whose files are not ours, set aside
 
-Kafka Streams uses the same names, so a directory may be shared by mistake. Its store files mean nothing to us: a task
-directory counts as ours only with our marker file; without it, it is neither reported nor touched until its task is
-assigned here, and then set aside. The lock is a POSIX record lock, as Java's is, so the two also exclude each other.
+Kafka Streams uses the same names, so a directory may be shared. A task directory counts as ours only with our marker
+file; without it, it is neither reported nor touched until its task is assigned here, and then set aside. Kafka Streams
+finds no checkpoint of its own in ours. The lock is a POSIX record lock, as Java's is, so the two exclude each other.
 
 State belongs to a cluster: on another one the offsets of its checkpoints mean nothing, and counting would go on from
 results of records that are not there. So nothing stored is reported or used before the cluster has said who it is

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from streams_py.state.checkpoint import CHECKPOINT_FILE
+
 from .kit import Application, Instance, text, true_counts
 
 pytestmark = pytest.mark.broker
@@ -111,7 +113,7 @@ def test_damaged_checkpoint_files_do_no_harm(application: Callable[..., Applicat
     lines = text(WORDS)
     assert counted(app, lines[:500]).close() == 0
     for number in range(app.partitions):
-        checkpoint = app.folder / "a" / app.id / f"1_{number}" / ".checkpoint"
+        checkpoint = app.folder / "a" / app.id / f"1_{number}" / CHECKPOINT_FILE
         assert checkpoint.exists()
         checkpoint.write_text("garbage\n")
     a = counted(app, lines[500:])

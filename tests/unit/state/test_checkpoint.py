@@ -21,12 +21,13 @@ A = TopicPartition("app-store-a-changelog", 3)
 B = TopicPartition("app-store-b-changelog", 3)
 
 
-def test_checkpoint_file_is_kafkas(tmp_path: Path) -> None:
+def test_checkpoint_file_is_kafkas_under_a_name_that_no_java_member_looks_for(tmp_path: Path) -> None:
     write_checkpoint(str(tmp_path), {B: OFFSET_UNKNOWN, A: 1207})
     text = (tmp_path / CHECKPOINT_FILE).read_text()
     assert text == "0\n2\napp-store-a-changelog 3 1207\napp-store-b-changelog 3 -4\n"
     assert read_checkpoint(str(tmp_path)) == {A: 1207, B: -4}
     assert os.listdir(tmp_path) == [CHECKPOINT_FILE]
+    assert not CHECKPOINT_FILE.startswith(".checkpoint")  # ".checkpoint", and ".checkpoint_<store>"
 
 
 def test_checkpoint_is_private_to_user_and_group(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import StateError
-from streams_py.state.checkpoint import write_checkpoint
+from streams_py.state.checkpoint import CHECKPOINT_FILE, write_checkpoint
 from streams_py.state.directory import FORMAT_MARKER, StateDirectory
 from tests.unit.state.directories import T0, T1, T2, opened, store_something
 
@@ -179,7 +179,7 @@ def test_offset_sum_is_left_out_with_a_warning_when_the_checkpoint_is_damaged(
     directory: StateDirectory, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = store_something(directory, T0)
-    (path / ".checkpoint").write_text("0\n5\n")
+    (path / CHECKPOINT_FILE).write_text("0\n5\n")
     assert directory.stored_offset_sum(T0) is None
     assert "0_0" in caplog.text
 
@@ -271,7 +271,7 @@ def test_checkpoint_is_the_first_to_go_when_a_task_is_wiped(
     directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = directory.prepare_task(T0)
-    Path(path, ".checkpoint").write_text("0\n0\n")
+    Path(path, CHECKPOINT_FILE).write_text("0\n0\n")
 
     def killed(folder: str) -> None:
         raise KeyboardInterrupt
@@ -279,4 +279,4 @@ def test_checkpoint_is_the_first_to_go_when_a_task_is_wiped(
     monkeypatch.setattr(shutil, "rmtree", killed)
     with pytest.raises(KeyboardInterrupt):
         directory.wipe_task(T0)
-    assert not Path(path, ".checkpoint").exists()
+    assert not Path(path, CHECKPOINT_FILE).exists()

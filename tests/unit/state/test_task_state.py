@@ -15,7 +15,7 @@ from streams_py.errors import InvalidStateStoreError, LockError, StateError, Unk
 from streams_py.ports import BEGINNING
 from streams_py.serdes import INT64, STRING
 from streams_py.state.caching.cache import RecordCache
-from streams_py.state.checkpoint import read_checkpoint
+from streams_py.state.checkpoint import CHECKPOINT_FILE, read_checkpoint
 from streams_py.state.directory import StateDirectory
 from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.open import StoreDefaults
@@ -185,7 +185,7 @@ def test_checkpoint_file_is_not_what_a_task_is_restored_from(damage: str | None,
     state.restore(DISK, [Record(4, "a", 1)])
     state.checkpoint(enforce=True)
     state.close()
-    file = Path(directory.task_path(TASK), ".checkpoint")
+    file = Path(directory.task_path(TASK), CHECKPOINT_FILE)
     file.unlink() if damage is None else file.write_text(damage)
     again = opened(directory)
     assert again.changelog_offsets == {DISK: 4}

@@ -82,9 +82,7 @@ def test_python_joins_java_and_takes_over_and_gives_back(
     words.count_more(second)
 
 
-@pytest.mark.parametrize(
-    "guarantee", ["at_least_once", pytest.param("exactly_once_v2", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("guarantee", ["at_least_once", pytest.param("exactly_once_v2", marks=pytest.mark.slow)])
 def test_java_and_python_count_on_one_after_the_other_in_one_state_directory(
     application: Callable[..., Application], java: tuple[str, ...], guarantee: str
 ) -> None:

@@ -26,6 +26,7 @@ from streams_py.runtime.states import ThreadState
 from streams_py.runtime.threads.inbox import Inbox
 from streams_py.runtime.threads.rebalance import TaskSide
 from streams_py.runtime.threads.stream_thread import StreamThread
+from streams_py.state.checkpoint import CHECKPOINT_FILE
 from tests.unit.runtime.threads.outcomes import offsets, outputs
 from tests.unit.runtime.world import Steps, World, copying, counting, task, tp
 from tests.waiting import PATIENCE_S
@@ -266,7 +267,7 @@ def test_revoked_tasks_are_given_up_without_a_checkpoint_when_their_offsets_were
     steps.membership.commit_error = BrokerUnavailableError("no answer")
     steps.membership.round({B: [tp("in-1")]})
     assert steps.tasks == {"0_1": "RUNNING"}
-    checkpoint = Path(steps.instance.directory.task_path(A)) / ".checkpoint"
+    checkpoint = Path(steps.instance.directory.task_path(A)) / CHECKPOINT_FILE
     assert checkpoint.read_text() == "0\n1\napp-counts-changelog 0 -4\n"  # as it was before the record
     steps.turn()
     assert steps.errors == []

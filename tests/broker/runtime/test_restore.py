@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from streams_py.errors import SnapshotError
 from streams_py.state.checkpoint import CHECKPOINT_FILE
+from streams_py.state.snapshots.manifest import Manifest
 
 from .kit import Application, Instance, text, true_counts
 
@@ -106,6 +110,41 @@ def test_standby_takes_over_without_replaying_everything_when_the_active_is_kill
     assert all(one["start"] > 0 and one["total"] <= one["end"] - one["start"] for one in taken_over)
     assert sum(one["total"] for one in taken_over) < 100, taken_over
     check_counts(app, lines, b)
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", pytest.param("at_least_once", marks=SLOW)])
+def test_empty_disk_is_filled_from_a_snapshot_and_only_the_rest_is_replayed(
+    application: Callable[..., Application], tmp_path: Path, guarantee: str
+) -> None:
+    app = application(
+        partitions=2,
+        processing_guarantee=guarantee,
+        state_snapshot_store=(tmp_path / "snapshots").as_uri(),
+        state_snapshot_interval_ms=1_000,
+    )
+
+    def positions() -> dict[int, int]:
+        """Where the newest whole snapshot of each stateful task is."""
+        found: dict[int, int] = {}
+        for number in range(app.partitions):
+            for file in sorted((tmp_path / "snapshots" / app.id / f"1_{number}" / "manifests").glob("*.json")):
+                with contextlib.suppress(SnapshotError):  # a killed process may have left half of one
+                    for position in Manifest.decode(file.read_bytes()).positions.values():
+                        found[number] = position
+        return found
+
+    lines = text(WORDS)
+    a = counted(app, lines[:500])
+    app.until(lambda: len(positions()) == app.partitions, "a snapshot of each task")
+    app.feed(lines[500:600])
+    app.await_caught_up()
+    a.kill()
+    shutil.rmtree(app.folder / "a")
+    known = positions()
+    a = counted(app, lines[600:])
+    restored = {one["partition"]: one["start"] for one in a.ask("restored")}
+    assert restored == {number: position + 1 for number, position in known.items()}
+    check_counts(app, lines, a)
 
 
 def test_damaged_checkpoint_files_do_no_harm(application: Callable[..., Application]) -> None:

@@ -81,11 +81,13 @@ class ClientFigures(ClientQueries):
         self._instance.rebalance_listeners.append(listener)
 
     def restore_progress(self) -> RestoreProgress:
-        """How far the restoration of this instance's active tasks is: records, bytes, rate, time left."""
+        """How far the restoration of this instance's active tasks, and the filling of its global stores, are: records,
+        bytes, rate, time left."""
         from streams_py.runtime.restore.progress import RestoreProgress
 
         progress = RestoreProgress()
         for thread in self._current_threads():
             if thread.loop is not None and thread.state is not ThreadState.DEAD:
                 progress += thread.loop.parts.updater.progress()
-        return progress
+        filled = self._instance.global_thread
+        return progress if filled is None else progress + filled.filling.progress()

@@ -31,6 +31,7 @@ from streams_py.runtime.group_processes import GroupProcesses
 from streams_py.runtime.missing_topics import create_missing_topics, name_missing_sources, warn_of_missing_sinks
 from streams_py.runtime.open_transactions import OpenTransactions
 from streams_py.runtime.queries.hosts import StoreHosts
+from streams_py.runtime.restore.filling import Filling
 from streams_py.runtime.restore.listener import RestoreListener, StandbyUpdateListener
 from streams_py.runtime.restore.restore_events import RestoreEventsListener
 from streams_py.runtime.restore.updater import StateUpdater
@@ -251,6 +252,7 @@ class ClientResources:
             name,
             nodes,
             stores,
+            filling=Filling(name, topics, self.restore_listener),
             settings=replace(self._task_settings, max_task_idle_ms=-1, exactly_once=False),  # no transaction is near
             consumer=lambda: self._clients.global_consumer(self.client_id),
             producer=ProducerOnDemand(lambda: self._clients.producer(name)),

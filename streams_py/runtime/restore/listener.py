@@ -17,13 +17,16 @@ __all__ = ["RestoreListener", "RestoreNews", "StandbyUpdateListener", "SuspendRe
 
 
 class RestoreListener:
-    """Told about the restoration of active tasks; override what you need (Kafka's ``StateRestoreListener``).
+    """Told about the restoration of active tasks, and of global stores before anything runs; override what you need
+    (Kafka's ``StateRestoreListener``).
 
-    Called on a thread of the client that holds no lock; an error ends the stream thread whose tasks are restored.
+    Called on a thread of the client that holds no lock; an error ends the stream thread whose tasks are restored, or
+    the client's start.
     """
 
     def on_restore_start(self, changelog: TopicPartition, store: str, start: int, end: int) -> None:
-        """Replaying begins; offsets from ``start`` up to, not including, ``end``."""
+        """Replaying begins; offsets from ``start`` up to, not including, ``end``. ``changelog`` is a partition of the
+        topic itself for a global store, or a table that has no changelog of its own."""
 
     def on_batch_restored(self, changelog: TopicPartition, store: str, batch_end: int, count: int) -> None:
         """``count`` more records are in the store; ``batch_end`` is the offset of the last one."""

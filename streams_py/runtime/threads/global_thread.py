@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from streams_protocol.types import TaskId, TopicPartition
+from streams_protocol.types import TopicPartition
 from streams_py.errors import (
     BrokerUnavailableError,
     LockError,
@@ -35,6 +35,7 @@ from streams_py.ports import (
 )
 from streams_py.runtime.closing import place_of
 from streams_py.runtime.restore.batches import by_partition
+from streams_py.runtime.restore.filling import GLOBAL_TASK, Filling
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.binding import Node
 from streams_py.runtime.tasks.collector import RecordCollector
@@ -58,8 +59,6 @@ is read on in, and nobody tells of new partitions."""
 _OPEN_TRANSACTION_MS = 5_000
 """A partition that can be read no further than this long before its end has an open transaction; a replica that is
 behind its leader looks the same for a moment."""
-_TASK_ID = TaskId(-1, -1)
-"""Kafka Streams' id of what is no task of a group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +105,7 @@ class GlobalThread:
         nodes: GlobalNodes,
         stores: GlobalStores,
         *,
+        filling: Filling,
         settings: TaskSettings,
         consumer: Callable[[], RecordConsumer],
         producer: ProducerOnDemand,
@@ -118,6 +118,7 @@ class GlobalThread:
     ) -> None:
         self.name = name
         self.stores = stores
+        self.filling = filling
         self.started_ms = clock.now_ms()
         self._nodes = nodes
         self._settings = settings
@@ -195,7 +196,10 @@ class GlobalThread:
             self._retried(task.initialize)
             self.stores.use_topics(_ids(described))
             ends = self._retried(lambda: self._ends(partitions))
-            self._fill(consumer, task, ends)
+            try:
+                self._fill(consumer, task, ends)
+            finally:
+                self.filling.finished(self._clock.monotonic_ms())
             self._is_filled = not self._stopping.is_set()
             self._ready.set()
             self._follow(consumer, task, partitions)
@@ -214,11 +218,11 @@ class GlobalThread:
 
     def _task(self, consumer: RecordConsumer, partitions: Sequence[TopicPartition]) -> ActiveTask:
         return ActiveTask(
-            _TASK_ID,
+            GLOBAL_TASK,
             self._nodes,
             partitions,
             self.stores,
-            collector=RecordCollector(_TASK_ID, cast("RecordProducer", self.producer), self._settings),
+            collector=RecordCollector(GLOBAL_TASK, cast("RecordProducer", self.producer), self._settings),
             clock=self._clock,
             inputs=consumer,
             settings=self._settings,
@@ -261,6 +265,7 @@ class GlobalThread:
     # -- filling and following ---------------------------------------------------------------------------------
 
     def _fill(self, consumer: RecordConsumer, task: ActiveTask, ends: Mapping[TopicPartition, int]) -> None:
+        self.filling.expect({p: (max(0, self.stores.restore_position(p)), end) for p, end in ends.items()})
         tables = {p: end for p, end in ends.items() if p.topic in self._nodes.table_topics}
         self._read_to(consumer, tables, self._restore, task)
         while not self.stores.flush_restored() and not self._stopping.is_set():
@@ -292,8 +297,13 @@ class GlobalThread:
         """Read partitions from where the stores are up to ``ends``, or to a transaction that stays open: nobody knows
         for how long, and what comes after its beginning is read when it has ended."""
         starts = {partition: self.stores.restore_position(partition) for partition in ends}
+        for partition, end in ends.items():
+            self.filling.started(partition, max(0, starts[partition]), end)
         open_ends = {p: end for p, end in ends.items() if end > 0 and max(starts[p], 0) < end}
-        self.stores.note_positions({p: max(starts[p], 0) for p in ends.keys() - open_ends.keys()})
+        complete = ends.keys() - open_ends.keys()
+        self.stores.note_positions({p: max(starts[p], 0) for p in complete})
+        for partition in sorted(complete):
+            self.filling.ended(partition)
         consumer.assign({partition: starts[partition] for partition in open_ends})
         held_up_ms: dict[TopicPartition, int] = {}
         reached: dict[TopicPartition, int] = {}
@@ -303,6 +313,7 @@ class GlobalThread:
                 if self._stopping.is_set() or not self._is_acknowledged(task):
                     return  # perhaps not all of them were applied: they are read again
                 self.stores.note_positions({partition: records[-1].offset() + 1})
+                self.filling.applied(partition, records, ends[partition], self._clock.monotonic_ms())
             now_ms = self._clock.monotonic_ms()
             for partition, end in list(open_ends.items()):
                 position = consumer.position(partition)
@@ -322,6 +333,7 @@ class GlobalThread:
                     )
                 del open_ends[partition]
                 reached[partition] = position
+                self.filling.ended(partition)
         self.stores.note_positions(reached)  # once: what was restored in bulk is brought to the disk for it
         consumer.assign({})
 

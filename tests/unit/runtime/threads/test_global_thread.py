@@ -83,7 +83,8 @@ def client(world: World, topology: Topology, path: Path, **more: Any) -> KafkaSt
         "task.timeout.ms": 1000,
         "dsl.store.suppliers.class": "rocksdb",
     }
-    return KafkaStreams(topology, config | more, clients=world)
+    listener = more.pop("restore_listener", None)
+    return KafkaStreams(topology, config | more, restore_listener=listener, clients=world)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -13,11 +14,18 @@ from streams_py.state.snapshots.storage import open_storage
 
 __all__ = ["open_snapshots", "snapshot_storage"]
 
+_log = logging.getLogger("streams_py")
+
 
 def snapshot_storage(config: StreamsConfig, *, persistent: bool) -> tuple[Any, str] | None:
     """Where snapshots are; None when ``state.snapshot.store`` is empty or nothing is kept on disk. ConfigError for an
     address of no use."""
-    return open_storage(config.state_snapshot_store) if config.state_snapshot_store and persistent else None
+    if not config.state_snapshot_store:
+        return None
+    if not persistent:
+        _log.warning("state.snapshot.store has no use: no store of this topology is kept on disk")
+        return None
+    return open_storage(config.state_snapshot_store)
 
 
 def open_snapshots(storage: tuple[Any, str] | None, config: StreamsConfig, admin: Admin) -> Snapshots | None:

@@ -421,6 +421,14 @@ def test_address_of_no_use_is_said_at_once() -> None:
         KafkaStreams(counting(), config)
 
 
+def test_place_for_snapshots_is_called_useless_when_nothing_is_on_disk(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = {"application.id": "a", "bootstrap.servers": "127.0.0.1:1", "dsl.store.suppliers.class": "in_memory"}
+    KafkaStreams(counting(), {**config, "state.snapshot.store": tmp_path.as_uri()}).close()
+    assert "state.snapshot.store has no use: no store of this topology is kept on disk" in caplog.messages
+
+
 def test_page_about_snapshots_describes_a_client_that_can_be_made(tmp_path: Path) -> None:
     (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     names: dict[str, Any] = {"topology": counting()}

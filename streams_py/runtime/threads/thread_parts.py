@@ -74,9 +74,12 @@ def _consumer_number(config: StreamsConfig, key: str, default: int) -> int:
     if text is None:
         return default
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
-        raise ConfigError(f"{key} = {text!r} is not valid: expected a whole number", key=key) from None
+        number = 0
+    if number < 1:
+        raise ConfigError(f"{key} = {text!r} is not valid: expected a whole number, 1 or more", key=key)
+    return number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -231,6 +231,15 @@ def test_application_id_that_is_no_name_is_refused_with_the_rule(tmp_path: Path,
     assert "letters" in str(caught.value) or "a-z" in str(caught.value).lower()
 
 
+@pytest.mark.parametrize("key", ["max.poll.records", "consumer.max.poll.records", "main.consumer.max.poll.interval.ms"])
+@pytest.mark.parametrize("value", ["0", "-1", "many"])
+def test_number_with_which_nothing_would_ever_be_read_is_refused(tmp_path: Path, key: str, value: str) -> None:
+    config = {"application.id": "app", "bootstrap.servers": "b:1", "state.dir": str(tmp_path), key: value}
+    name = key.rpartition("consumer.")[2]
+    with pytest.raises(ConfigError, match=rf"{name} ?= ?'{value}' is not (valid|allowed)[:;] expected a whole number"):
+        KafkaStreams(copying(), config)
+
+
 def test_local_state_is_deleted_before_the_start_and_after_the_end(tmp_path: Path) -> None:
     client = Client(tmp_path)
     state = tmp_path / "app" / "0_0"

@@ -244,7 +244,7 @@ class KafkaStreams(ClientFigures):
         from streams_py.runtime.processes.watched import watched
 
         asked_by = stop_signals(at_first=self._instance.stop_filling)
-        with asked_by as asked, watched(self, self._child, processes, health) as supervisor:
+        with asked_by as asked, watched(self, self._child, processes, health, drain) as supervisor:
             if supervisor is not None:
                 self._instance.check_connection()  # what is refused for good would only be started again, for ever
                 supervisor.run(asked)

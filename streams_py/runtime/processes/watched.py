@@ -34,11 +34,12 @@ class Client(Protocol):
 
 @contextlib.contextmanager
 def watched(
-    client: Client, child: ChildProcess | None, processes: int, health: int | str | None
+    client: Client, child: ChildProcess | None, processes: int, health: int | str | None, drain: float | None = None
 ) -> Iterator[Supervisor | None]:
     """Probes are answered inside, and a supervisor is told how the client is. Yields the supervisor to run instead of
-    the client, when there are to be several processes and this is none of them."""
-    _check(client.config, processes)
+    the client, when there are to be several processes and this is none of them. ``drain``, what a signal will ask for,
+    is looked at now."""
+    _check(client.config, processes, drain)
     with contextlib.ExitStack() as stack:
         if child is not None:
             child.end_with_supervisor()
@@ -54,9 +55,11 @@ def watched(
         yield supervisor
 
 
-def _check(config: StreamsConfig, processes: int) -> None:
+def _check(config: StreamsConfig, processes: int, drain: float | None) -> None:
     if processes < 1:
         raise ValueError(f"processes must be at least 1: {processes}")
+    if drain is not None and not drain >= 0:
+        raise ValueError(f"drain must be a number of seconds that is not negative: {drain}")
     if processes > 1 and config.application_server:
         raise ConfigError(
             f"application.server = {config.application_server} is one process' address; with {processes} processes "

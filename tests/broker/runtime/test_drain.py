@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 from collections.abc import Callable
 
 import pytest
+
+from tests.waiting import PATIENCE_S
 
 from .kit import Application, steady_producer, text, true_counts
 from .test_hand_over import check_in_order, check_single_owner
@@ -33,6 +37,34 @@ def test_draining_instance_works_on_until_others_have_its_state_and_nothing_move
     assert restored
     assert all(one["start"] == one["end"] for one in restored), "what became active there had all of its state"
     assert a.ask("close", leave=True, timeout=60)
+    app.feed(lines[half:])
+    app.await_caught_up()
+    assert app.counts() == true_counts(lines)
+    assert b.ask("store") == true_counts(lines)
+
+
+def test_process_that_is_told_to_drain_ends_after_sigterm_when_others_have_its_tasks_and_state(
+    application: Callable[..., Application],
+) -> None:
+    app = application(acceptable_recovery_lag=0, session_timeout_ms=45_000)
+    lines = text(4_000)
+    half = len(lines) // 2
+    a = app.start("a", drain=PATIENCE_S)
+    app.await_shared(a)
+    app.feed(lines[:half])
+    app.await_caught_up()
+    b = app.start("b")
+    app.await_shared(a, b)
+    left = len([task for task in a.running if task.startswith("1_")])
+    assert a.signal(signal.SIGTERM) == 0, a.tail()
+    with contextlib.closing(app.clients.group_admin()) as groups:
+        assert len(groups.describe_group(app.id).members) == 1, "it has left the group"
+    app.await_shared(b)
+    assert ": drained" in a.log_text
+    assert "not drained" not in a.log_text
+    restored = [one for one in b.ask("restored") if one["end"]]
+    assert len(restored) >= left > 0
+    assert all(one["start"] == one["end"] for one in restored), "what became active there had all of its state"
     app.feed(lines[half:])
     app.await_caught_up()
     assert app.counts() == true_counts(lines)

@@ -264,6 +264,17 @@ def handled(streams: KafkaStreams, error: Exception, answer: str) -> StreamThrea
     return StreamThreadExceptionResponse[answer]
 
 
+def tell_states(streams: KafkaStreams) -> None:
+    """Report what changes, as long as the process lives."""
+    last = None
+    while True:
+        now = report(streams)
+        if now != last:
+            say(now)
+            last = now
+        time.sleep(_REPORT_INTERVAL_S)
+
+
 def main() -> int:
     """Run until standard input ends, or the application does."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started us may ignore Ctrl-C: `nohup ... &`
@@ -273,6 +284,10 @@ def main() -> int:
     )  # fmt: skip
     order = json.loads(sys.stdin.readline())
     streams = make(order)
+    if "drain" in order:
+        threading.Thread(target=tell_states, args=(streams,), daemon=True).start()
+        streams.run(drain=order["drain"])
+        return 0
     ended = threading.Event()
     last = None
     with streams:

@@ -41,7 +41,7 @@ def open_and_hang(thread):
     return loop
 
 streams._instance._open_loop = open_and_hang
-streams.run()
+streams.run(drain=0.3 if "drains" in sys.argv else None)
 print("closed", flush=True)
 """
 
@@ -76,6 +76,16 @@ def test_first_signal_closes(program, number: signal.Signals) -> None:
     assert process.returncode == 0, err
     assert out.endswith("closed\n")
     assert "Traceback" not in err
+
+
+def test_signal_drains_first_when_that_was_asked_for(program) -> None:
+    process = program("drains")
+    assert process.stdout.readline() == "hanging\n"
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, err
+    assert out.endswith("closed\n")
+    assert "not drained after 0." in err  # nobody else is there
 
 
 def test_close_that_waits_for_user_code_names_it_and_a_second_signal_ends_the_process(program) -> None:

@@ -56,6 +56,12 @@ def test_one_address_for_queries_is_not_enough_for_several_processes() -> None:
         assert supervisor is None
 
 
+@pytest.mark.parametrize("seconds", [-1, float("nan")])
+def test_time_to_drain_is_looked_at_before_anything_starts(seconds: float) -> None:
+    with pytest.raises(ValueError, match="drain must be"), watched(Client(), None, 1, None, seconds):
+        pass
+
+
 def test_who_supervises_closes_the_client_that_it_does_not_run() -> None:
     client = Client()
     with watched(client, None, 2, None) as supervisor:

@@ -250,6 +250,11 @@ class Torture:
             broker=self._broker,
             login=self._login,
         )
+        if not self._plan.faults:  # any may be drawn
+            if self._broker is None:
+                self._left_out.append("no broker is killed or away: this one may not be")
+            if self._login is None:
+                self._left_out.append("no login is lost: there is none that may be")
         if impossible := sorted(self._plan.faults.keys() - set(faults.possible)):
             raise ValueError("; ".join([f"cannot be done here: {', '.join(impossible)}", *self._left_out]))
         return faults

@@ -111,6 +111,7 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
             return await self._send_to_coordinator(request, timeout_ms)
 
         self._ghosts.note(self._generation.generation_id)
+        self._ghosts.forget_started()
         patience_s = _SESSIONS_MAX * self.config["session_timeout_ms"] / 1000
         while True:
             answer = self._manager.call_soon(send)

@@ -18,22 +18,27 @@ from tests.unit.adapters.kafka_python.scripted_member import (
     UNKNOWN_MEMBER_ID,
 )
 
+COORDINATOR_NOT_AVAILABLE = 15
 SESSION_MS = 50
 
 
 class Haunted:
     """A coordinator whose group counts ``ghosts`` (id -> group.instance.id), of a generation, without a session.
 
-    It answers JoinGroup when all of them are gone, which they are when their session was started.
+    It answers JoinGroup when all of them are gone, which they are when their session was started, unless they ``stay``.
+    ``answers``: the error that every heartbeat gets.
     """
 
-    def __init__(self, member, *, generation, ghosts, failures=0, tells=True):
+    def __init__(self, member, *, generation, ghosts, failures=0, tells=True, stay=False, answers=None):
         self.member = member
         self.tells = tells
         self.generation = generation
         self.ghosts = dict(ghosts)
         self.failures = failures
+        self.stay = stay
+        self.answers = answers
         self.heartbeats = []
+        self.joins = []
         self.nodes = set()
         self._send = member.client._manager.send
         self._joining = None
@@ -46,6 +51,7 @@ class Haunted:
 
     def send(self, request, node_id=None, request_timeout_ms=None):
         if isinstance(request, JoinGroupRequest) and self.ghosts:
+            self.joins.append(request)
             self._joining = Future()
             return self._joining
         if isinstance(request, DescribeGroupsRequest):
@@ -63,7 +69,8 @@ class Haunted:
             error = UNKNOWN_MEMBER_ID
             if request.member_id in self.ghosts:
                 error = REBALANCE_IN_PROGRESS if request.generation_id == self.generation else ILLEGAL_GENERATION
-            if error == REBALANCE_IN_PROGRESS:
+            error = self.answers or error
+            if error == REBALANCE_IN_PROGRESS and not self.stay:
                 del self.ghosts[request.member_id]
             return Future().success(HeartbeatResponse(version=4, throttle_time_ms=0, error_code=error))
         return self._send(request, node_id, request_timeout_ms)
@@ -123,6 +130,38 @@ def test_sessions_are_started_with_the_generation_that_the_group_is_in_which_is_
     assert [generation for name, _, generation in group.heartbeats if name == second] == [2]
 
 
+@pytest.mark.parametrize("at", [2, 500])
+def test_generation_is_looked_for_below_the_last_one_and_below_the_highest(make, at):
+    """They go back when a group is begun anew, and come back when the coordinator has read on in its log."""
+    member = make().joined(T0, member_id="c-1")
+    for generation in (501, 3):
+        member.will_join(generation, T0, member_id="c-1")
+        assert member.rejoin() is True
+    group = Haunted(member, generation=at, ghosts={"dead": None})
+    member.will_join(502, T0, member_id="c-1")
+    assert member.rejoin() is True
+    assert group.heartbeats[-1] == ("dead", None, at)
+
+
+def test_session_of_a_member_is_started_once_by_who_waits(make):
+    """Whoever goes on with it keeps it alive, together with others who wait from another instant on."""
+    member = make().joined(T0, member_id="c-1")
+    group = Haunted(member, generation=1, ghosts={"dead": None, "slow": None}, stay=True)
+    member.coordinator.request_rejoin_because("because")
+    assert member.poll(10 * SESSION_MS) is False
+    assert len(group.joins) > 3
+    assert sorted(group.heartbeats, key=str) == [("dead", None, 1), ("slow", None, 1)]
+
+
+@pytest.mark.parametrize("error", [ILLEGAL_GENERATION, COORDINATOR_NOT_AVAILABLE])
+def test_nobody_else_is_asked_for_when_the_answer_is_not_about_a_member(make, error):
+    member = make().joined(T0, member_id="c-1")
+    group = Haunted(member, generation=1, ghosts={"dead": None, "slow": None}, answers=error)
+    member.coordinator.request_rejoin_because("because")
+    assert member.poll(2 * SESSION_MS) is False
+    assert len({name for name, _, _ in group.heartbeats}) == 1
+
+
 def test_member_that_has_seen_no_generation_asks_for_nothing(make):
     member = make()
     group = Haunted(member, generation=1, ghosts={"dead": None})
@@ -133,11 +172,12 @@ def test_member_that_has_seen_no_generation_asks_for_nothing(make):
 
 def test_in_a_large_group_each_member_takes_some(make):
     member = make().joined(T0, member_id="c-1")
-    group = Haunted(member, generation=9, ghosts={f"m-{number}": None for number in range(100)})
+    group = Haunted(member, generation=1, ghosts={f"m-{number}": None for number in range(100)}, stay=True)
     member.coordinator.request_rejoin_because("because")
-    assert member.poll(110) is False
-    asked = {name for name, _, _ in group.heartbeats}
-    assert 0 < len(asked) < 50
+    while not group.heartbeats:
+        assert member.poll(SESSION_MS) is False
+    looks = len(group.joins)  # or one fewer
+    assert 0 < len({name for name, _, _ in group.heartbeats}) <= 16 * looks < 100
 
 
 def test_nobody_is_asked_for_while_a_join_is_answered_in_time(make):

@@ -287,7 +287,7 @@ class StreamsCoordinator(SubscribedTopics):
         assignments: Mapping[str, bytes] = {}
         if response.leader == response.member_id:
             self._ghosts.note_members(response.members)
-            assignments = await self._lead(response.members, keep=response.skip_assignment)
+            assignments = await self._with_heartbeats(self._lead(response.members, keep=response.skip_assignment))
             if generation is not self._generation:
                 raise kafka_errors.IllegalGenerationError("the generation ended while its leader was assigning")
         sent_at = time.monotonic()
@@ -310,7 +310,8 @@ class StreamsCoordinator(SubscribedTopics):
         return assignment
 
     async def _subscription_bytes(self, topics: frozenset[str]) -> bytes:
-        user_data = await self._inbox.call(self._listener.subscription_user_data, topics)
+        building = self._inbox.call(self._listener.subscription_user_data, topics)
+        user_data = await (building if self._generation.is_lost() else self._with_heartbeats(building))
         if self.owned and self._generation.is_lost():
             # While it was built, which may wait for a commit: what is owned was that of the former member.
             raise kafka_errors.UnknownMemberIdError("this member was dropped while it built its subscription")
@@ -343,7 +344,7 @@ class StreamsCoordinator(SubscribedTopics):
         if keep:
             self._metadata_snapshot = self._assignment_snapshot = before
             return {}
-        assignments = await self._with_heartbeats(self._inbox.call(self._listener.assign, readable))
+        assignments = await self._inbox.call(self._listener.assign, readable)
         if not all(before.values()):  # topics that did not exist: perhaps this assignment created them
             await self._refresh_metadata(_FRESH_METADATA_MS)
         after = self._build_metadata_snapshot(self._subscription, self._cluster)
@@ -429,8 +430,10 @@ class StreamsCoordinator(SubscribedTopics):
     # -- offsets -----------------------------------------------------------------------------------------------------
 
     async def commit_async(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int) -> None:
-        """Commit for owned partitions. Refused during a join, at once: the join may be waiting for the caller."""
-        if self.rejoining or self._completing or self.state is MemberState.REBALANCING:
+        """Commit for owned partitions. Refused during a join, at once: the join may be waiting for the caller. Until
+        JoinGroup is sent the member is one of its generation, which the broker takes commits of."""
+        joins = self.rejoining and (self.state is not MemberState.STABLE or not self._options.cooperative)
+        if joins or self._completing or self.state is MemberState.REBALANCING:
             raise BrokerUnavailableError("commit: the group is rebalancing; try again after it")
         await self._commit(offsets, timeout_ms)
 

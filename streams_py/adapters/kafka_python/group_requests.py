@@ -1,7 +1,8 @@
 """Requests of a member to its group's coordinator, and what their answers say about the session.
 
 A broker keeps JoinGroup and SyncGroup until the whole group has come that far: they outlast ``request.timeout.ms``, and
-the member stays one without heartbeats. A leader that still assigns has no request with the broker, so it heartbeats.
+the member stays one without heartbeats. A leader that still assigns has no request with the broker, nor has a member
+whose JoinGroup waits for a commit: they heartbeat.
 Whatever the broker answers as to a member confirms the session (:mod:`.session`).
 
 A broker may also lose such a request, and then never answers: a coordinator of Kafka 4.3 that comes back may take joins
@@ -161,7 +162,8 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
     # -- heartbeats ----------------------------------------------------------------------------------------------------
 
     async def _with_heartbeats(self, step: Awaitable[Any]) -> Any:
-        """Await ``step`` while heartbeats keep the session of a leader that has not answered yet."""
+        """Await ``step`` while heartbeats keep the session: of a leader that has not assigned yet, and of a member that
+        has not asked to join yet."""
 
         async def run() -> Any:
             return await step
@@ -180,7 +182,7 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
         try:
             await self._send_heartbeat_request()
         except kafka_errors.KafkaError as error:
-            _log.debug("heartbeat of the assigning leader: %s", error)
+            _log.debug("heartbeat between two requests: %s", error)
 
     def _handle_heartbeat_response(self, response: Any, send_time: float) -> Any:
         try:

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from streams_py.ports import OffsetAndMetadata
 from tests.broker.adapters.conftest import FakeThread
 
 pytestmark = pytest.mark.broker
@@ -92,3 +93,27 @@ def test_group_does_not_wait_for_a_member_that_left_with_an_id_before_it_joined(
     first.request_rejoin("a round of its own")
     until(lambda: first_thread.rounds > rounds, "nobody waits for the one that has left", timeout_s=60)
     assert [len(members) for members in first_thread.seen_members][-1] == 1
+
+
+def test_member_whose_join_waits_for_longer_than_a_session_stays_one_and_may_commit(group, until, gate):
+    """Its thread commits, perhaps for the last time, and the join waits for that."""
+    thread = FakeThread(group.partitions)
+    first, _ = group.join(thread, session_timeout_ms=3_000)
+    group.wait_settled(thread)
+    asked = threading.Event()
+
+    def hold_the_join():
+        asked.set()
+        gate.wait(60)
+        return b"x"
+
+    thread.user_data = hold_the_join
+    _, second_thread = group.join(name="s", session_timeout_ms=3_000)
+    until(asked.is_set, "the first member is to join again")
+    threading.Event().wait(6)
+    mine = thread.owned
+    first.commit({partition: OffsetAndMetadata(11, "") for partition in mine}, timeout_ms=5_000)
+    gate.set()
+    group.wait_settled(thread, second_thread)
+    assert "on_lost" not in thread.names()
+    assert {at.offset for at in first.committed(mine, timeout_ms=5_000).result(10).values()} >= {11}

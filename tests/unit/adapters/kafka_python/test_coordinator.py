@@ -7,7 +7,14 @@ from types import SimpleNamespace
 import pytest
 from kafka import errors as kafka_errors
 from kafka.future import Future
-from kafka.protocol.consumer import HeartbeatResponse, JoinGroupRequest, OffsetCommitRequest, SyncGroupRequest
+from kafka.protocol.consumer import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    OffsetCommitRequest,
+    SyncGroupRequest,
+)
+from kafka.structs import MemberState
 
 from streams_protocol.consumer import decode_subscription
 from streams_protocol.types import TopicPartition
@@ -300,11 +307,73 @@ def test_commit_is_for_owned_partitions_only(make):
     assert len([request for request in member.requests if isinstance(request, OffsetCommitRequest)]) == 1
 
 
-def test_commit_is_refused_during_a_rebalance(make):
-    member = make().joined(T0)
+@pytest.mark.parametrize("cooperative", [True, False])
+def test_commit_is_refused_during_a_rebalance(make, cooperative):
+    member = make(cooperative=cooperative).joined(T0)
     member.coordinator.rejoining = True
+    if cooperative:  # an eager one has given up everything by then
+        member.coordinator.state = MemberState.REBALANCING
     with pytest.raises(BrokerUnavailableError, match="rebalancing"):
         member.run(member.coordinator.commit_async, {T0: OffsetAndMetadata(1)}, 1000)
+
+
+def while_it_builds_its_subscription(member, step):
+    """Have ``step`` awaited then, on the network thread."""
+    call = member.coordinator._inbox.call
+
+    async def slow(function, *arguments):
+        if function == member.listener.subscription_user_data:
+            await step()
+        return await call(function, *arguments)
+
+    member.coordinator._inbox.call = slow
+
+
+def test_commit_is_taken_until_join_group_is_sent(make):
+    """A join waits for the last commit of a thread that ends: refused, it would be lost."""
+    member = make().joined(T0)
+    while_it_builds_its_subscription(member, lambda: member.coordinator.commit_async({T0: OffsetAndMetadata(1)}, 1000))
+    member.will_join(2, T0)
+    assert member.rejoin() is True
+    assert [name for name, _ in member.calls[:2]] == ["OffsetCommit", "JoinGroup"]
+
+
+@pytest.mark.parametrize("is_member", [True, False])
+def test_member_heartbeats_while_its_join_waits_for_a_commit(make, is_member):
+    """It may take longer than a session, and the group would drop the member."""
+    member = make()
+    if is_member:
+        member.joined(T0)
+    member.requests.clear()
+    member.coordinator.config["heartbeat_interval_ms"] = 5
+    while_it_builds_its_subscription(member, lambda: member.coordinator._net.sleep(0.05))
+    member.will_join(2, T0)
+    assert member.rejoin() is True
+    before = [type(request) for request in member.requests[: member.requests.index(last_join(member))]]
+    assert set(before) == ({HeartbeatRequest} if is_member else set())
+
+
+def test_leader_heartbeats_while_it_waits_for_the_metadata(make):
+    member = make().joined(T0)
+    coordinator, send = member.coordinator, member.client._manager.send
+    coordinator.config["heartbeat_interval_ms"] = 5
+    coordinator._refresh_metadata = lambda timeout_ms: coordinator._net.sleep(0.05)
+
+    def lead(request, *arguments, **options):
+        answer = send(request, *arguments, **options)
+        if isinstance(request, JoinGroupRequest):
+            answer.value.leader, answer.value.skip_assignment = answer.value.member_id, True
+        return answer
+
+    member.client._manager.send = lead
+    member.will_join(2, T0)
+    assert member.rejoin() is True
+    after = member.requests[member.requests.index(last_join(member)) :]
+    assert HeartbeatRequest in map(type, after)
+
+
+def last_join(member):
+    return next(request for request in reversed(member.requests) if isinstance(request, JoinGroupRequest))
 
 
 def test_commit_raises_migrated_and_the_next_join_reports_the_loss(make):

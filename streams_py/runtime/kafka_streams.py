@@ -99,7 +99,7 @@ class KafkaStreams(ClientFigures):
         self._failed_threads = 0
         self._stopping_application = False
         self._paused = self._draining = False
-        self._finishing = self._leaves_group = False
+        self._finishing = False
         self._in_context = False
         self._error: Exception | None = None
 
@@ -197,7 +197,6 @@ class KafkaStreams(ClientFigures):
         with self._state.changing():
             if self._state.now is State.CREATED or self._state.now.is_running_or_rebalancing:
                 self._state.go(State.PENDING_SHUTDOWN)
-                self._leaves_group = leave_group
                 # 0 means that nobody waits, not that nothing may be finished.
                 self._shut_down_threads(leave_group=leave_group, timeout=timeout or None)
             if self._is_called_back():
@@ -334,10 +333,8 @@ class KafkaStreams(ClientFigures):
                 return None
             thread = alive[0]
             thread.shut_down(leave_group=True, timeout_ms=_millis(timeout))
-        if not thread.is_current:
-            if not thread.wait(timeout):
-                raise StreamsError(f"{thread.name} did not end within {timeout} s; its removal goes on")
-            self._instance.remove_static_member(thread.index)
+        if not thread.is_current and not thread.wait(timeout):
+            raise StreamsError(f"{thread.name} did not end within {timeout} s; its removal goes on")
         with self._lock:
             self._forget_dead()
             self._share_cache()
@@ -440,6 +437,9 @@ class KafkaStreams(ClientFigures):
                 replacement = self._new_thread(thread.index)
                 if self._stopping_application:
                     replacement.request_application_shutdown()
+            elif self._state.now.is_running_or_rebalancing:  # it was removed, and perhaps nobody waits for it any more
+                self._forget_dead()
+                self._share_cache()
         if replacement is not None:
             replacement.start()
         self._finish_if_ended()
@@ -455,28 +455,12 @@ class KafkaStreams(ClientFigures):
             if any(thread.state is not ThreadState.DEAD for thread in self._threads.values()):
                 return
             self._finishing = True
-        if self._leaves_group:
-            self._remove_static_members()
         try:
             self._instance.close()
         except Exception:
             _log.exception("closing the clients failed")
         with self._state.changing():
             self._state.go(State.NOT_RUNNING if self._state.now is State.PENDING_SHUTDOWN else State.ERROR)
-
-    def _remove_static_members(self) -> None:
-        """Other members have left the group by themselves."""
-        for index in sorted(self._threads):
-            try:
-                self._instance.remove_static_member(index)
-            except Exception as error:  # whatever it is, the clients are to be closed
-                _log.warning(
-                    "%s: static members are not removed from the group, which keeps their tasks for them until their "
-                    "sessions are over: %s",
-                    self._instance.client_id,
-                    error,
-                )
-                return
 
     def _state_changed(self, new: State, old: State) -> None:
         self._instance.running_since_ms = self._clock.monotonic_ms() if new is State.RUNNING else None

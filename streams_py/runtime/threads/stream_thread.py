@@ -28,7 +28,8 @@ _NOT_TURNING = (ThreadState.CREATED, ThreadState.PENDING_SHUTDOWN, ThreadState.D
 
 class StreamThread:
     """One stream thread. ``open_loop`` is called on it first; ``on_state`` hears every change of state, ``on_error``
-    is asked on this thread when it fails, ``on_end`` is called last."""
+    is asked on this thread when it fails, ``on_end`` is called last. ``remove_member`` makes the group forget its
+    member when that is static and its thread ends for good."""
 
     def __init__(
         self,
@@ -40,6 +41,7 @@ class StreamThread:
         on_state: Callable[[StreamThread, ThreadState], None],
         on_error: Callable[[StreamThread, Exception], None],
         on_end: Callable[[StreamThread], None],
+        remove_member: Callable[[], None],
     ) -> None:
         self.name = name
         self.index = index
@@ -56,6 +58,7 @@ class StreamThread:
         self.started_ms = clock.now_ms()
         self._open_loop = open_loop
         self._on_error, self._on_end = on_error, on_end
+        self._remove_member = remove_member
         self._stop_application = False
         self._drains = False
         self._pausing = threading.Lock()
@@ -189,5 +192,19 @@ class StreamThread:
                 self.loop.close(clean=clean)
         except BaseException:  # the client waits for the end of this thread
             _log.exception("%s: something is left open", self.name)
+        if self.loop is not None and self.control.is_for_good:
+            self._leave_for_good()
         self.control.go(ThreadState.DEAD)
         self._on_end(self)
+
+    def _leave_for_good(self) -> None:
+        """Before the thread is dead: its number, and with it the member's name, is not used again until then."""
+        try:
+            self._remove_member()
+        except Exception as error:  # whatever it is, the thread ends
+            _log.warning(
+                "%s: its static member is not removed from the group, which keeps its tasks for it until its session "
+                "is over: %s",
+                self.name,
+                error,
+            )

@@ -30,6 +30,8 @@ class ThreadControl:
         self._deadline_ms: int | None = None
         self.leave_group = False
         """Whether the member is to leave the group at its end, so that its tasks move at once."""
+        self.is_for_good = False
+        """Whether the client wants that, so that nobody comes back under the member's name."""
         self.paused = False
         self.started_ms = clock.now_ms()
         self.processed_records = 0
@@ -63,6 +65,7 @@ class ThreadControl:
         if timeout_ms is not None:
             self._deadline_ms = self._clock.monotonic_ms() + timeout_ms
         self.leave_group = self.leave_group or leave_group
+        self.is_for_good = self.is_for_good or leave_group
         self._shutdown.set()
 
     @property

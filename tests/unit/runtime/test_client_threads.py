@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from pathlib import Path
 
 import pytest
 
-from streams_py.errors import BrokerUnavailableError, StreamsError
+from streams_py.errors import StreamsError
 from streams_py.runtime.states import State, ThreadState
 from streams_py.runtime.uncaught import StreamThreadExceptionResponse
 from tests.unit.runtime.fake_threads import Client
@@ -184,43 +185,17 @@ def test_removal_that_takes_too_long_says_that_it_goes_on(client: Client) -> Non
         client.streams.remove_stream_thread(timeout=0.1)
 
 
-def test_static_member_of_a_removed_thread_is_removed_from_the_group(tmp_path: Path) -> None:
-    client = Client(tmp_path, num_stream_threads=2, group_instance_id="me")
-    first, _ = client.start()
-    first.wait = lambda timeout_s: True  # type: ignore[method-assign]
-    client.streams.remove_stream_thread()
-    assert ("remove member", "app", "me-1") in client.world.diary
-
-
-@pytest.mark.parametrize("leaves", [True, False])
-def test_static_members_leave_with_their_client_when_they_are_to(tmp_path: Path, leaves: bool) -> None:
-    """A broker is told by nobody else: they do not leave by themselves."""
-    client = Client(tmp_path, num_stream_threads=2, group_instance_id="me")
-    threads = client.start()
-    client.streams.close(0, leave_group=leaves)
-    removed = [("remove member", "app", "me-1"), ("remove member", "app", "me-2")]
-    for thread in threads:
-        assert not any(entry in client.world.diary for entry in removed)
-        thread.end()
-    assert client.streams.state is State.NOT_RUNNING
-    assert client.world.diary[-1 - len(removed) : -1] == removed if leaves else removed[0] not in client.world.diary
-
-
-def test_client_ends_though_its_static_members_cannot_be_removed(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    client = Client(tmp_path, num_stream_threads=2, group_instance_id="me")
-    threads = client.start()
-
-    def away(index: int) -> None:
-        raise BrokerUnavailableError("nobody answers")
-
-    client.streams._instance.remove_static_member = away  # type: ignore[method-assign]
-    client.streams.close(0, leave_group=True)
-    for thread in threads:
-        thread.end()
-    assert client.streams.state is State.NOT_RUNNING
-    assert caplog.text.count("keeps their tasks for them until their sessions are over: nobody answers") == 1
+def test_thread_whose_removal_took_too_long_is_forgotten_when_it_has_ended(client: Client) -> None:
+    """The others get its part of the cache, and metrics and health speak of it no more."""
+    shares: list[int] = []
+    client.streams._instance.share_cache = shares.append  # type: ignore[method-assign]
+    first, second = client.start()
+    with pytest.raises(StreamsError, match="its removal goes on"):
+        client.streams.remove_stream_thread(timeout=0.1)
+    shares.clear()
+    first.end()
+    assert shares == [1]
+    assert client.streams._current_threads() == [second]
 
 
 def test_cache_is_shared_by_the_threads_that_are_alive(tmp_path: Path) -> None:
@@ -237,7 +212,7 @@ def test_cache_is_shared_by_the_threads_that_are_alive(tmp_path: Path) -> None:
     client.streams.add_stream_thread()
     client.streams.remove_stream_thread()
     client.streams.add_stream_thread()
-    assert shares == [1, 2, 3, 2, 3]
+    assert [count for count, _ in itertools.groupby(shares)] == [1, 2, 3, 2, 3]
 
 
 def test_pause_reaches_all_threads_and_those_that_come_later(client: Client) -> None:

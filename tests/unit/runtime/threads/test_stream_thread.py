@@ -114,6 +114,7 @@ def test_thread_that_is_paused_while_it_opens_restores_nothing(world: World) -> 
         on_state=lambda *_: None,
         on_error=lambda *_: None,
         on_end=lambda _: None,
+        remove_member=lambda: None,
     )
     pausing = threading.Thread(target=thread.pause, args=(True,))
     thread._open()

@@ -218,6 +218,47 @@ def test_removed_or_failed_thread_leaves_the_group_at_once(world: World, steps: 
     assert steps.ended
 
 
+@pytest.mark.parametrize("how", ["removed", "closed", "failed"])
+def test_static_member_is_removed_from_the_group_when_its_thread_ends_for_good(
+    world: World, tmp_path: Path, how: str
+) -> None:
+    """It does not leave by itself. Whoever may come back under its name finds its tasks again."""
+    steps = Steps(world, counting(), tmp_path, group_instance_id="me")
+    steps.run(BOTH)
+    was = []
+    admin = steps.instance.admin
+    remove = admin.remove_member  # type: ignore[union-attr]
+    admin.remove_member = lambda *who: (was.append(steps.thread.state), remove(*who))  # type: ignore[union-attr,assignment,method-assign]
+    if how == "failed":
+        steps.thread._fail(ProcessingError("user code"))
+    else:
+        steps.thread.shut_down(leave_group=how == "removed", timeout_ms=1)
+        world.clock.advance(100)  # also when that takes longer than somebody wanted to wait
+    steps.end()
+    assert steps.ended
+    assert world.diary.count(("remove member", "app", "me-1")) == (how == "removed")
+    if how == "removed":
+        assert world.diary[-2:] == [("leave",), ("remove member", "app", "me-1")]
+        assert was == [ThreadState.PENDING_SHUTDOWN], "nobody else has its number yet"
+
+
+def test_thread_ends_though_its_static_member_cannot_be_removed(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    steps = Steps(world, counting(), tmp_path, group_instance_id="me")
+    steps.run(BOTH)
+
+    def away(group: str, instance_id: str) -> None:
+        raise BrokerUnavailableError("nobody answers")
+
+    steps.instance.admin.remove_member = away  # type: ignore[union-attr,method-assign]
+    steps.thread.shut_down(leave_group=True)
+    steps.end()
+    assert steps.ended
+    assert steps.thread.state is ThreadState.DEAD
+    assert "keeps its tasks for it until its session is over: nobody answers" in caplog.text
+
+
 def test_last_commit_is_skipped_and_tasks_are_closed_dirty_when_it_fails(
     world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -151,7 +151,7 @@ class StreamsCoordinator(SubscribedTopics):
         if self.is_closing:
             return
         self._note_doubt()
-        self._net.call_later(min(_WATCH_INTERVAL_MS_MAX, self._session.tick_interval_ms) / 1000, self.watch_session)
+        self._net.call_later(min(_WATCH_INTERVAL_MS_MAX, self._session.look_interval_ms) / 1000, self.watch_session)
 
     def _note_doubt(self) -> None:
         if self.owned and not (self._in_doubt or self.is_closing or self.is_member()):

@@ -3,7 +3,8 @@
 A broker keeps JoinGroup and SyncGroup until the whole group has come that far: they outlast ``request.timeout.ms``, and
 the member stays one without heartbeats. A leader that still assigns has no request with the broker, nor has a member
 whose JoinGroup waits for a commit: they heartbeat.
-Whatever the broker answers as to a member confirms the session (:mod:`.session`).
+Whatever the broker answers as to a member confirms the session (:mod:`.session`). Who waits for long asks over another
+connection whether it still is one.
 
 A broker may also lose such a request, and then never answers: a coordinator of Kafka 4.3 that comes back may take joins
 for a group that it is still loading (:mod:`.ghosts`). All members wait, until ``max.poll.interval.ms`` is over, and
@@ -21,7 +22,7 @@ from typing import Any, Final
 from kafka import errors as kafka_errors
 from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.future import Future
-from kafka.protocol.consumer import UNKNOWN_MEMBER_ID
+from kafka.protocol.consumer import UNKNOWN_MEMBER_ID, HeartbeatRequest
 
 from streams_py.adapters.kafka_python.callbacks import CallbackInbox
 from streams_py.adapters.kafka_python.former_ids import FormerIds
@@ -37,6 +38,8 @@ _COORDINATOR_PREFIX: Final = "coordinator-"
 _SESSIONS_MAX: Final = 1.5
 _PAUSE_MS_MAX: Final = 1_000
 _DOUBLINGS_MAX: Final = 10
+_MEMBER: Final = (kafka_errors.NoError.errno, kafka_errors.RebalanceInProgressError.errno)
+"""What the broker answers to heartbeats of members only."""
 
 
 class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafka-python has no type information
@@ -120,9 +123,9 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
             given_up = False
             while not answer.is_done:
                 try:
-                    await self._manager.wait_for(_outcome(answer), self._session.tick_interval_ms)
+                    await self._manager.wait_for(_outcome(answer), self._session.look_interval_ms)
                 except kafka_errors.KafkaTimeoutError:
-                    self._session.tick()
+                    self._manager.call_soon(self._ask_whether_member, request.member_id)
                     self._manager.call_soon(self._former_ids.leave, self, request.member_id)
                     if time.monotonic() > until_s and self._waits_for_group and not given_up:
                         given_up = True
@@ -133,6 +136,27 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
             # Not a new attempt: another JoinGroup would take the group back from where its leader assigns.
             if not (given_up and isinstance(answer.exception, kafka_errors.Cancelled)) or self.is_closing:
                 raise answer.exception
+
+    async def _ask_whether_member(self, waiting_as: str) -> None:
+        """While a request waits for the group: a heartbeat over another connection. Only what confirms the session
+        counts; everything else is said by the answer to that request."""
+        generation = self._generation
+        if generation.is_lost() or generation.member_id != waiting_as:
+            return  # who has no generation owns nothing
+        request = HeartbeatRequest(
+            group_id=self.group_id,
+            generation_id=generation.generation_id,
+            member_id=generation.member_id,
+            group_instance_id=self.group_instance_id,
+        )
+        sent_at = time.monotonic()
+        try:
+            response = await self._manager.send(request, node_id=self.other_connection())
+        except kafka_errors.KafkaError as error:
+            _log.debug("heartbeat of a member that waits for its group: %s", error)
+            return
+        if response.error_code in _MEMBER and generation is self._generation:
+            self._confirm(sent_at)
 
     def _give_up(self, request: Any, after_s: float) -> None:
         _log.warning(

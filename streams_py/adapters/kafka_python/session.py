@@ -6,8 +6,9 @@ ago than a session. So a process that was frozen (SIGSTOP, a paused virtual mach
 clock, before any answer from the network. What counts is when a request was *sent*: its answer may have waited in the
 socket as long as the process was frozen.
 
-A JoinGroup or SyncGroup that is with the broker keeps its member alive without heartbeats. While one is under way the
-time goes on by :meth:`Session.tick`, as long as ticks come without a gap.
+A JoinGroup or SyncGroup that is with the broker keeps its member alive without heartbeats. Whether it is there nobody
+knows: a broker may have died, been frozen or lost it. So while it waits the group is asked, by heartbeats over another
+connection (:mod:`.group_requests`).
 """
 
 from __future__ import annotations
@@ -27,18 +28,13 @@ class Session:
         self._confirmed_at_s = -float("inf")
 
     @property
-    def tick_interval_ms(self) -> int:
-        """How often to :meth:`tick`."""
+    def look_interval_ms(self) -> int:
+        """How often to look whether it is over, or to ask the group."""
         return max(1, round(self._timeout_s * 1000 / 5))
 
     def confirm(self, sent_at_s: float) -> None:
         """The broker has answered, as to a member, a request that was sent then."""
         self._confirmed_at_s = max(self._confirmed_at_s, sent_at_s)
-
-    def tick(self) -> None:
-        """The request that keeps the member alive is still with the broker."""
-        if not self.is_over():
-            self._confirmed_at_s = self._clock_s()
 
     def is_over(self) -> bool:
         """True when the group may have dropped the member."""

@@ -117,3 +117,30 @@ def test_member_whose_join_waits_for_longer_than_a_session_stays_one_and_may_com
     group.wait_settled(thread, second_thread)
     assert "on_lost" not in thread.names()
     assert {at.offset for at in first.committed(mine, timeout_ms=5_000).result(10).values()} >= {11}
+
+
+def test_who_waits_for_a_slow_member_longer_than_a_session_stays_a_member_without_a_doubt(group, until, gate):
+    """The group says so when it is asked over another connection than JoinGroup's."""
+    first_thread = FakeThread(group.partitions)
+    group.join(first_thread, session_timeout_ms=3_000)
+    second, second_thread = group.join(name="s", session_timeout_ms=3_000)
+    group.wait_settled(first_thread, second_thread)
+    asked = threading.Event()
+
+    def hold_the_join():
+        asked.set()
+        gate.wait(60)
+        return b"x"
+
+    first_thread.user_data = hold_the_join
+    second.request_rejoin("because")
+    until(asked.is_set, "the second member waits for the first one")
+    seen = []
+    for _ in range(40):
+        threading.Event().wait(0.2)
+        seen.append(second.is_member())
+    assert all(seen)
+    gate.set()
+    group.wait_settled(first_thread, second_thread)
+    assert second_thread.doubts == []
+    assert "on_lost" not in second_thread.names()

@@ -7,9 +7,15 @@ import time
 
 import pytest
 from kafka import errors as kafka_errors
-from kafka.protocol.consumer import HeartbeatResponse
+from kafka.future import Future
+from kafka.protocol.consumer import HeartbeatRequest, HeartbeatResponse, JoinGroupRequest, SyncGroupRequest
 
-from tests.unit.adapters.kafka_python.scripted_member import REBALANCE_IN_PROGRESS, T0
+from tests.unit.adapters.kafka_python.scripted_member import (
+    ILLEGAL_GENERATION,
+    REBALANCE_IN_PROGRESS,
+    T0,
+    UNKNOWN_MEMBER_ID,
+)
 
 
 def test_membership_is_none_when_heartbeats_are_silent_for_a_session(make):
@@ -56,14 +62,69 @@ def test_member_is_confirmed_by_a_heartbeat_that_says_the_group_is_rebalancing(m
     assert member.coordinator.is_member()
 
 
-@pytest.mark.parametrize("frozen", [True, False])
-def test_join_that_is_with_the_broker_keeps_a_member_unless_the_process_was_frozen(make, frozen):
+class Waiting:
+    """A coordinator with which JoinGroup, or SyncGroup, waits. Heartbeats that come meanwhile over another connection
+    get the error ``says``, or no answer (None)."""
+
+    def __init__(self, member, kind, says):
+        self._kind, self._says = kind, says
+        self._send = member.client._manager.send
+        member.client._manager.send = self.send
+        member.client.cluster.broker_metadata = lambda node_id: object()
+        member.coordinator._session._timeout_s = 0.2
+        self.asked = []
+        self.answer = Future()
+
+    def send(self, request, node_id=None, request_timeout_ms=None):
+        if isinstance(request, self._kind):
+            return self.answer
+        if isinstance(request, HeartbeatRequest):
+            self.asked.append((request.member_id, request.generation_id, node_id))
+            if self._says is None:
+                return Future()
+            return Future().success(HeartbeatResponse(version=4, throttle_time_ms=0, error_code=self._says))
+        return self._send(request, node_id, request_timeout_ms)
+
+
+@pytest.mark.parametrize("says", [0, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, None])
+@pytest.mark.parametrize("kind", [JoinGroupRequest, SyncGroupRequest])
+def test_who_waits_for_the_group_is_a_member_as_long_as_the_group_says_so(make, kind, says):
+    """A broker that has died, was frozen or has lost the request does not: others may own the tasks by then."""
     member = make().joined(T0)
-    coordinator, clock = member.coordinator, Clock(member)
-    for _ in range(4):
-        clock.advance(46 if frozen else 40)
-        coordinator._session.tick()
-    assert coordinator.is_member() is not frozen
+    coordinator = member.coordinator
+    waiting = Waiting(member, kind, says)
+    member.will_join(2, T0)
+    coordinator.request_rejoin_because("because")
+    assert member.poll(400) is False
+    assert coordinator.is_member() is (says in (0, REBALANCE_IN_PROGRESS))
+    assert set(waiting.asked) == {("m", 1 if kind is JoinGroupRequest else 2, 1)}
+    assert [name for name, _ in member.calls if name != "JoinGroup"] == [], "nothing else comes of it"
+
+
+def test_who_has_no_generation_has_nothing_to_ask_for(make):
+    member = make()
+    waiting = Waiting(member, JoinGroupRequest, 0)
+    assert member.poll(300) is False
+    assert waiting.asked == []
+
+
+def test_answer_that_the_group_has_given_to_a_frozen_process_says_nothing_about_now(make):
+    member = make().joined(T0)
+    waiting = Waiting(member, JoinGroupRequest, None)
+    first, send = Future(), waiting.send
+
+    def answer_the_first_late(request, **more):
+        answer = send(request, **more)
+        return first if isinstance(request, HeartbeatRequest) and len(waiting.asked) == 1 else answer
+
+    member.client._manager.send = answer_the_first_late
+    coordinator = member.coordinator
+    coordinator.request_rejoin_because("because")
+    assert member.poll(400) is False
+    assert len(waiting.asked) > 1
+    first.success(HeartbeatResponse(version=4, throttle_time_ms=0, error_code=REBALANCE_IN_PROGRESS))
+    member.run(coordinator._net.sleep, 0.01)
+    assert not coordinator.is_member()
 
 
 def test_listener_hears_of_a_doubt_before_any_answer_and_of_its_end_when_an_answer_is_new_enough(make):

@@ -63,7 +63,8 @@ class Haunted:
             members = [SimpleNamespace(member_id=name, group_instance_id=one) for name, one in counted.items()]
             group = SimpleNamespace(group_id="g", error_code=0, members=members)
             return Future().success(SimpleNamespace(groups=[group]))
-        if isinstance(request, HeartbeatRequest) and self._joining is not None:
+        is_own = getattr(request, "member_id", None) == self.member.coordinator.member_id
+        if isinstance(request, HeartbeatRequest) and self._joining is not None and not is_own:
             self.nodes.add(node_id)
             self.heartbeats.append((request.member_id, request.group_instance_id, request.generation_id))
             error = UNKNOWN_MEMBER_ID

@@ -49,7 +49,7 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
         self._inbox = inbox
         self.failure: BaseException | None = None
         """What ended this membership for good; read by the polling thread."""
-        self._waits_for_group = False  # JoinGroup or SyncGroup is under way
+        self._waits_at: Any = None  # the node that JoinGroup or SyncGroup is under way to
         self._times_forgotten = 0  # in a row
         self._former_ids = FormerIds()
         self._ghosts = Ghosts()
@@ -87,7 +87,7 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
             broker = int(text.removeprefix(_COORDINATOR_PREFIX))
             if self._cluster.broker_metadata(broker) is not None:
                 return broker
-        if self._waits_for_group:
+        if self._waits_at == coordinator_id:
             raise kafka_errors.CoordinatorNotAvailableError
         return coordinator_id
 
@@ -127,7 +127,7 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
                 except kafka_errors.KafkaTimeoutError:
                     self._manager.call_soon(self._ask_whether_member, request.member_id)
                     self._manager.call_soon(self._former_ids.leave, self, request.member_id)
-                    if time.monotonic() > until_s and self._waits_for_group and not given_up:
+                    if time.monotonic() > until_s and self._waits_at is not None and not given_up:
                         given_up = True
                         self._give_up(request, patience_s)
                         self._manager.call_soon(self._ghosts.start_sessions, self, request.member_id)
@@ -165,7 +165,7 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
             request.name,
             after_s,
         )
-        self._give_up_connection()
+        self._give_up_connection(self._waits_at)
 
     async def _send_to_coordinator(self, request: Any, timeout_ms: int | None = None) -> Any:
         node_id = self.coordinator_id
@@ -173,7 +173,7 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
             raise kafka_errors.Cancelled("this member is leaving")
         if node_id is None:
             raise kafka_errors.CoordinatorNotAvailableError
-        self._waits_for_group = True
+        self._waits_at = node_id
         try:
             return await self._manager.send(request, node_id=node_id, request_timeout_ms=timeout_ms)
         except kafka_errors.KafkaError as error:
@@ -181,7 +181,7 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
                 self._failed_request(node_id, request, error)
             raise
         finally:
-            self._waits_for_group = False
+            self._waits_at = None
 
     # -- heartbeats ----------------------------------------------------------------------------------------------------
 

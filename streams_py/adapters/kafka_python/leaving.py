@@ -44,7 +44,7 @@ class Leaving(QuietClosing):
         if self._is_joining() and not self._generation.has_member_id():
             await self._wait_for_id(Timer(min(timeout_ms, _ID_MS)))
         if self._is_joining():
-            self._give_up_connection()
+            self._give_up_connection(self.coordinator_id)
         await self.maybe_leave_group_async(reason, timer.timeout_ms)
 
     async def maybe_leave_group_async(self, reason: str | None = None, timeout_ms: int | None = None) -> None:
@@ -59,8 +59,8 @@ class Leaving(QuietClosing):
         while self._is_joining() and not (self._generation.has_member_id() or timer.expired):
             await self._net.sleep(_LOOK_S)
 
-    def _give_up_connection(self) -> None:
-        connection = self._manager._conns.get(self.coordinator_id)
+    def _give_up_connection(self, node_id: Any) -> None:
+        connection = self._manager._conns.get(node_id)
         if connection is None:
             return
         if connection.transport is not None:

@@ -68,6 +68,25 @@ def test_request_that_has_waited_for_a_session_is_sent_again_under_the_same_id(m
     ]
 
 
+def test_request_that_was_lost_is_given_up_where_it_was_sent_to_also_when_the_coordinator_has_moved(make):
+    """An answer to something else has said so meanwhile."""
+    member = make().joined(T0, member_id="c-1")
+    losing = Losing(member, JoinGroupRequest)
+    nodes, send = [], losing.send
+
+    def move(request, node_id=None, request_timeout_ms=None):
+        if isinstance(request, JoinGroupRequest):
+            nodes.append(node_id)
+            member.coordinator.coordinator_id = "coordinator-2"
+        return send(request, node_id, request_timeout_ms)
+
+    member.client._manager.send = move
+    member.will_join(2, T0, member_id="c-1")
+    assert member.rejoin() is True
+    assert losing.ended == 1
+    assert nodes == ["coordinator-1", "coordinator-2"]
+
+
 def test_member_whose_id_was_lost_with_its_join_gets_another_one(make):
     member = make().joined(T0, member_id="c-1")
     losing = Losing(member, JoinGroupRequest)

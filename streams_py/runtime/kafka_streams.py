@@ -118,8 +118,9 @@ class KafkaStreams(ClientFigures):
     def start(self) -> None:
         """Start the stream threads; returns at once, or, with global tables and stores, when those are filled.
 
-        Raises StateError when the state directory cannot be written, IllegalStateError on a second start, and
-        ConfigError when the cluster refuses the login or the certificates, or has none that can be trusted.
+        Raises StateError when the state directory cannot be written, IllegalStateError on a second start, ConfigError
+        when the cluster refuses the login or the certificates, or has none that can be trusted, and RuntimeError when
+        the process can have no more threads.
         """
         with self._state.changing():
             if self._state.now is not State.CREATED:
@@ -139,8 +140,12 @@ class KafkaStreams(ClientFigures):
             return  # somebody closes this client: nothing may be processed without its global stores
         if not threads:
             self._run_without_threads()
-        for thread in threads:
-            thread.start()  # nothing happens when the state listener has closed this client already
+        try:
+            for thread in threads:
+                thread.start()  # nothing happens when the state listener has closed this client already
+        except RuntimeError as error:
+            self._shut_down_in_error(error)
+            raise
 
     def _run_without_threads(self) -> None:
         """There are only global stores, and those are filled."""
@@ -441,7 +446,11 @@ class KafkaStreams(ClientFigures):
                 self._forget_dead()
                 self._share_cache()
         if replacement is not None:
-            replacement.start()
+            try:
+                replacement.start()
+            except RuntimeError as error:
+                _log.exception("%s cannot be replaced", thread.name)
+                self._shut_down_in_error(error)
         self._finish_if_ended()
 
     def _finish_if_ended(self) -> None:

@@ -361,7 +361,8 @@ class StreamLoop:
         parts = self.parts
         with parts.rebalance.ending():
             self._inbox.close()
-            parts.updater.close(timeout_ms=min(_UPDATER_CLOSE_MS, max(500, self._time_left_ms())))
+            updater_ms = min(_UPDATER_CLOSE_MS, max(500, self._time_left_ms()))
+            self._quietly("state updater", lambda: parts.updater.close(timeout_ms=updater_ms))
             clean = clean and self._final_commit()
         for error in parts.table.close_all(clean=clean):
             _log.warning("%s: %s", self._name, error)

@@ -82,9 +82,14 @@ class StreamThread:
         return () if self.loop is None else self.loop.parts.table.shown
 
     def start(self) -> None:
-        """Start the loop; does nothing when it was shut down before."""
+        """Start the loop; does nothing when it was shut down before. RuntimeError when there can be no more threads."""
         if self.control.go(ThreadState.STARTING) is ThreadState.CREATED:
-            self._thread.start()
+            try:
+                self._thread.start()
+            except RuntimeError:
+                self.control.go(ThreadState.PENDING_SHUTDOWN)
+                self.control.go(ThreadState.DEAD)  # who closes the client waits for that
+                raise
 
     def shut_down(self, *, leave_group: bool = False, timeout_ms: int | None = None) -> None:
         """Ask it to end; returns at once. ``timeout_ms`` bounds how long it may wait for the broker."""

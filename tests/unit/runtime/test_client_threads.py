@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -177,6 +178,47 @@ def test_removed_thread_leaves_the_group_and_the_caller_is_the_last_choice(clien
     assert client.streams.remove_stream_thread() == "thread-1"
     assert first.asked[-1] == ("shut down", True, None)
     assert client.streams.remove_stream_thread() is None
+
+
+def no_more_threads() -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_client_that_can_have_no_more_threads_fails_and_can_be_closed(client: Client) -> None:
+    make = client.streams._instance.new_thread
+
+    def second_does_not_start(index: int, **callbacks: Any) -> Any:
+        thread = make(index, **callbacks)
+        if index == 2:
+            thread.start = no_more_threads  # type: ignore[method-assign]
+        return thread
+
+    client.streams._instance.new_thread = second_does_not_start  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError, match="new thread"):
+        client.start()
+    client.made[0].end()
+    client.made[1].end()
+    assert client.streams.state is State.ERROR
+    with pytest.raises(RuntimeError, match="new thread"):
+        client.streams.wait()
+
+
+def test_client_whose_failed_thread_cannot_be_replaced_fails(client: Client) -> None:
+    client.handle = lambda error: StreamThreadExceptionResponse.REPLACE_THREAD
+    first, second = client.start()
+    make = client.streams._instance.new_thread
+
+    def does_not_start(index: int, **callbacks: Any) -> Any:
+        thread = make(index, **callbacks)
+        thread.start = no_more_threads  # type: ignore[method-assign]
+        return thread
+
+    client.streams._instance.new_thread = does_not_start  # type: ignore[method-assign]
+    first.fail(StreamsError("user code"))
+    assert client.streams.state is State.PENDING_ERROR
+    second.end()
+    client.made[2].end()
+    assert client.streams.state is State.ERROR
 
 
 def test_removal_that_takes_too_long_says_that_it_goes_on(client: Client) -> None:

@@ -122,6 +122,26 @@ def test_thread_that_is_paused_while_it_opens_restores_nothing(world: World) -> 
     assert updater.paused
 
 
+def test_thread_that_cannot_be_started_is_dead(world: World) -> None:
+    """Whoever closes the client waits for that."""
+    ended: list[StreamThread] = []
+    thread = StreamThread(
+        "thread",
+        1,
+        clock=world.clock,
+        open_loop=Mock(),
+        on_state=lambda *_: None,
+        on_error=lambda *_: None,
+        on_end=ended.append,
+        remove_member=lambda: None,
+    )
+    thread._thread.start = Mock(side_effect=RuntimeError("can't start new thread"))  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError, match="new thread"):
+        thread.start()
+    assert thread.state is ThreadState.DEAD
+    assert thread.wait(None)
+
+
 def test_paused_thread_neither_processes_nor_punctuates_but_stays_a_member(world: World, steps: Steps) -> None:
     steps.run(BOTH)
     world.write("in", b"a")

@@ -6,6 +6,7 @@ import gc
 import weakref
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -257,6 +258,14 @@ def test_thread_ends_though_its_static_member_cannot_be_removed(
     assert steps.ended
     assert steps.thread.state is ThreadState.DEAD
     assert "keeps its tasks for it until its session is over: nobody answers" in caplog.text
+
+
+def test_everything_else_is_closed_when_the_state_updater_cannot_be(world: World, steps: Steps) -> None:
+    steps.run(BOTH)
+    steps.updater.close = Mock(side_effect=RuntimeError("cannot join thread before it is started"))  # type: ignore[method-assign]
+    steps.close()
+    assert world.names()[-1] == "stay until the session is over"
+    assert steps.parts.table.all() == []
 
 
 def test_last_commit_is_skipped_and_tasks_are_closed_dirty_when_it_fails(

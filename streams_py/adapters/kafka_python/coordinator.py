@@ -287,7 +287,8 @@ class StreamsCoordinator(SubscribedTopics):
         assignments: Mapping[str, bytes] = {}
         if response.leader == response.member_id:
             self._ghosts.note_members(response.members)
-            assignments = await self._with_heartbeats(self._lead(response.members, keep=response.skip_assignment))
+            leading = self._lead(response.members, keep=response.skip_assignment)
+            assignments = await self._with_heartbeats(leading, self._heartbeat_once)
             if generation is not self._generation:
                 raise kafka_errors.IllegalGenerationError("the generation ended while its leader was assigning")
         sent_at = time.monotonic()
@@ -310,8 +311,11 @@ class StreamsCoordinator(SubscribedTopics):
         return assignment
 
     async def _subscription_bytes(self, topics: frozenset[str]) -> bytes:
-        building = self._inbox.call(self._listener.subscription_user_data, topics)
-        user_data = await (building if self._generation.is_lost() else self._with_heartbeats(building))
+        building, member_id = (
+            self._inbox.call(self._listener.subscription_user_data, topics),
+            self._generation.member_id,
+        )
+        user_data = await self._with_heartbeats(building, lambda: self._ask_whether_member(member_id))
         if self.owned and self._generation.is_lost():
             # While it was built, which may wait for a commit: what is owned was that of the former member.
             raise kafka_errors.UnknownMemberIdError("this member was dropped while it built its subscription")

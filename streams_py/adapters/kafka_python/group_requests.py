@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from kafka import errors as kafka_errors
@@ -138,8 +138,9 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
                 raise answer.exception
 
     async def _ask_whether_member(self, waiting_as: str) -> None:
-        """While a request waits for the group: a heartbeat over another connection. Only what confirms the session
-        counts; everything else is said by the answer to that request."""
+        """While a request waits for the group, or is not sent yet: a heartbeat over another connection. Only what
+        confirms the session counts; everything else is said by the answer to that request. If the last one's was lost,
+        the group may be in the next generation."""
         generation = self._generation
         if generation.is_lost() or generation.member_id != waiting_as:
             return  # who has no generation owns nothing
@@ -185,9 +186,9 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
 
     # -- heartbeats ----------------------------------------------------------------------------------------------------
 
-    async def _with_heartbeats(self, step: Awaitable[Any]) -> Any:
-        """Await ``step`` while heartbeats keep the session: of a leader that has not assigned yet, and of a member that
-        has not asked to join yet."""
+    async def _with_heartbeats(self, step: Awaitable[Any], heartbeat: Callable[[], Awaitable[None]]) -> Any:
+        """Await ``step`` while a ``heartbeat`` now and then keeps the session: of a leader that has not assigned yet,
+        and of a member that has not asked to join yet."""
 
         async def run() -> Any:
             return await step
@@ -197,7 +198,7 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
             try:
                 await self._manager.wait_for(_outcome(result), self.config["heartbeat_interval_ms"])
             except kafka_errors.KafkaTimeoutError:
-                await self._heartbeat_once()
+                await heartbeat()
         if result.exception is not None:
             raise result.exception
         return result.value
@@ -206,7 +207,7 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
         try:
             await self._send_heartbeat_request()
         except kafka_errors.KafkaError as error:
-            _log.debug("heartbeat between two requests: %s", error)
+            _log.debug("heartbeat of the assigning leader: %s", error)
 
     def _handle_heartbeat_response(self, response: Any, send_time: float) -> Any:
         try:

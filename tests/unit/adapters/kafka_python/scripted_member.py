@@ -95,7 +95,7 @@ class Member:
         self.listener = RecordingListener(self.calls)
         self.joins = deque()
         self.syncs = deque()
-        self.commit_error = 0
+        self.commit_error = self.heartbeat_error = 0
         self.requests = []
         self.timeouts_ms = {}
         self.client = KafkaNetClient(bootstrap_servers="127.0.0.1:1", client_id="c")
@@ -150,7 +150,7 @@ class Member:
                     for topic in request.topics
                 ]))  # fmt: skip
             case HeartbeatRequest():
-                return answer.success(HeartbeatResponse(version=4, throttle_time_ms=0, error_code=0))
+                return answer.success(HeartbeatResponse(version=4, throttle_time_ms=0, error_code=self.heartbeat_error))
             case LeaveGroupRequest():
                 self.calls.append(("LeaveGroup", ()))
                 return answer.success(LeaveGroupResponse(version=5, throttle_time_ms=0, error_code=0, members=[]))

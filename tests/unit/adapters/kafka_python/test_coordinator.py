@@ -338,19 +338,24 @@ def test_commit_is_taken_until_join_group_is_sent(make):
     assert [name for name, _ in member.calls[:2]] == ["OffsetCommit", "JoinGroup"]
 
 
+@pytest.mark.parametrize("error", [0, ILLEGAL_GENERATION])
 @pytest.mark.parametrize("is_member", [True, False])
-def test_member_heartbeats_while_its_join_waits_for_a_commit(make, is_member):
-    """It may take longer than a session, and the group would drop the member."""
+def test_member_heartbeats_while_its_join_waits_for_a_commit(make, is_member, error):
+    """It may take longer than a session, and the group would drop the member. If the answer to a join was lost, the
+    group may be in the next generation; but the member is still in it."""
     member = make()
     if is_member:
         member.joined(T0)
     member.requests.clear()
+    member.heartbeat_error = error
+    member.client.cluster.broker_metadata = lambda node_id: object()
     member.coordinator.config["heartbeat_interval_ms"] = 5
     while_it_builds_its_subscription(member, lambda: member.coordinator._net.sleep(0.05))
     member.will_join(2, T0)
     assert member.rejoin() is True
     before = [type(request) for request in member.requests[: member.requests.index(last_join(member))]]
     assert set(before) == ({HeartbeatRequest} if is_member else set())
+    assert [name for name, _ in member.calls if name == "on_lost"] == []
 
 
 def test_leader_heartbeats_while_it_waits_for_the_metadata(make):

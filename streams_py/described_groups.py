@@ -1,4 +1,4 @@
-"""A group of the streams protocol (KIP-1071), as its coordinator describes it: part of the port ``GroupAdmin``."""
+"""Groups as their coordinators describe them: what the port ``GroupAdmin`` answers with."""
 
 from __future__ import annotations
 
@@ -7,7 +7,34 @@ from typing import NamedTuple
 
 from streams_protocol.types import TaskId
 
-__all__ = ["DescribedStreamsGroup", "DescribedStreamsMember", "DescribedSubtopology"]
+__all__ = [
+    "DescribedGroup",
+    "DescribedMember",
+    "DescribedStreamsGroup",
+    "DescribedStreamsMember",
+    "DescribedSubtopology",
+]
+
+
+class DescribedMember(NamedTuple):
+    """One member as its group's coordinator keeps it. The bytes are what the member and its leader sent."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    subscription: bytes
+    assignment: bytes
+
+
+class DescribedGroup(NamedTuple):
+    """A classic group. ``state``: Stable, PreparingRebalance, CompletingRebalance, Empty or Dead."""
+
+    group: str
+    state: str
+    protocol_type: str
+    protocol: str
+    members: tuple[DescribedMember, ...]
 
 
 class DescribedSubtopology(NamedTuple):

@@ -14,7 +14,8 @@ from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
 
 from streams_protocol.types import TopicPartition
-from streams_py.described_groups import DescribedStreamsGroup
+from streams_py.described_groups import DescribedGroup, DescribedMember, DescribedStreamsGroup
+from streams_py.described_transactions import OpenTransaction, TransactionInfo
 
 __all__ = [
     "BEGINNING",
@@ -26,8 +27,6 @@ __all__ = [
     "Clients",
     "Clock",
     "CommittedOffsets",
-    "DescribedGroup",
-    "DescribedMember",
     "DirectSend",
     "GroupAdmin",
     "GroupMetadata",
@@ -37,14 +36,12 @@ __all__ = [
     "Membership",
     "MembershipListener",
     "OffsetAndMetadata",
-    "OpenTransaction",
     "PartitionInfo",
     "RawRecord",
     "RecordConsumer",
     "RecordProducer",
     "TopicSpec",
     "TransactionAdmin",
-    "TransactionInfo",
     "TransactionalProducer",
 ]
 
@@ -192,26 +189,6 @@ class TransactionalProducer(RecordProducer, Protocol):
         TaskCorruptedError, too."""
 
 
-class OpenTransaction(NamedTuple):
-    """A transaction that a partition's leader takes for open, from the offset ``start`` on."""
-
-    partition: TopicPartition
-    producer_id: int
-    epoch: int
-    start: int
-
-
-class TransactionInfo(NamedTuple):
-    """What a coordinator knows of a transactional id. ``state``: Empty, Ongoing, PrepareCommit, PrepareAbort,
-    PrepareEpochFence, CompleteCommit, CompleteAbort or Dead; ``partitions``: those of the ongoing transaction."""
-
-    transactional_id: str
-    state: str
-    producer_id: int
-    epoch: int
-    partitions: frozenset[TopicPartition]
-
-
 class TransactionAdmin(Protocol):
     """Transactions seen from outside. One thread at a time. BrokerUnavailableError, or StreamsError with what was
     refused."""
@@ -324,27 +301,6 @@ class Admin(Protocol):
 
 
 # -- groups, seen from outside -------------------------------------------------------------------------------
-
-
-class DescribedMember(NamedTuple):
-    """One member as its group's coordinator keeps it. The bytes are what the member and its leader sent."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    subscription: bytes
-    assignment: bytes
-
-
-class DescribedGroup(NamedTuple):
-    """A classic group. ``state``: Stable, PreparingRebalance, CompletingRebalance, Empty or Dead."""
-
-    group: str
-    state: str
-    protocol_type: str
-    protocol: str
-    members: tuple[DescribedMember, ...]
 
 
 class GroupAdmin(Protocol):

@@ -27,13 +27,13 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from streams_protocol.types import TopicPartition
-from streams_py.described_groups import DescribedStreamsMember
+from streams_py.described_groups import DescribedMember, DescribedStreamsMember
 from streams_py.errors import ConfigError, StreamsError, TopologyError
 from streams_py.history.plan import HistoryPlan, circles, external_topics, plan_history
 from streams_py.history.plan_files import save_plan
 from streams_py.history.refuse import Finding, RefusedTopologyError, findings
 from streams_py.history.task import TaskSummary
-from streams_py.ports import DescribedMember, OffsetAndMetadata, TopicSpec
+from streams_py.ports import OffsetAndMetadata, TopicSpec
 from streams_py.topology.topology import Topology
 
 __all__ = [

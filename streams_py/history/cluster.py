@@ -12,9 +12,9 @@ from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
 from streams_py.adapters.security import is_security_key
 from streams_py.clients import KafkaClients
 from streams_py.config import StreamsConfig
-from streams_py.described_groups import DescribedStreamsMember
+from streams_py.described_groups import DescribedMember, DescribedStreamsMember
 from streams_py.errors import BrokerUnavailableError, StreamsError
-from streams_py.ports import AdminErrorKind, DescribedMember, OffsetAndMetadata, TopicSpec
+from streams_py.ports import AdminErrorKind, OffsetAndMetadata, TopicSpec
 from streams_py.rights import TOPIC, missing_right
 
 __all__ = ["HistoryCluster", "source_options"]

@@ -16,7 +16,7 @@ from streams_protocol import (
     partitions_by_task,
 )
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.ports import DescribedMember
+from streams_py.described_groups import DescribedMember
 
 __all__ = ["Member", "decode_member", "printable"]
 

@@ -6,8 +6,9 @@ import logging
 from collections.abc import Callable
 
 from streams_protocol import DecodeError, decode_subscription, decode_subscription_info
+from streams_py.described_groups import DescribedGroup
 from streams_py.errors import StreamsError
-from streams_py.ports import DescribedGroup, GroupAdmin
+from streams_py.ports import GroupAdmin
 
 __all__ = ["GroupProcesses", "processes_of"]
 

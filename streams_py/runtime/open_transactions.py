@@ -28,8 +28,9 @@ from typing import Protocol
 
 from streams_protocol.types import TopicPartition
 from streams_py.assignment.java_order import string_hash
+from streams_py.described_transactions import OpenTransaction, TransactionInfo
 from streams_py.errors import BrokerUnavailableError, StreamsError
-from streams_py.ports import Admin, AdminError, Clock, OpenTransaction, PartitionInfo, TransactionAdmin, TransactionInfo
+from streams_py.ports import Admin, AdminError, Clock, PartitionInfo, TransactionAdmin
 
 __all__ = ["OpenTransactions", "Restoring", "is_in_doubt", "is_of_application", "was_committed"]
 

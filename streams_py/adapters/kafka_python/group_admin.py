@@ -20,9 +20,8 @@ from streams_protocol.types import TopicPartition
 from streams_py import ports
 from streams_py.adapters.kafka_python.failures import is_retriable, patiently, translated
 from streams_py.adapters.kafka_python.streams_groups import StreamsGroupDescribeRequest, streams_group
-from streams_py.described_groups import DescribedStreamsGroup
+from streams_py.described_groups import DescribedGroup, DescribedMember, DescribedStreamsGroup
 from streams_py.errors import BrokerUnavailableError, StreamsError
-from streams_py.ports import DescribedGroup, DescribedMember
 from streams_py.rights import GROUP, TOPIC, missing_right
 
 __all__ = ["KafkaPythonGroupAdmin"]

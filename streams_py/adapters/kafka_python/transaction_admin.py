@@ -35,8 +35,8 @@ from kafka.structs import TopicPartition as KafkaPartition
 from streams_protocol.types import TopicPartition
 from streams_py.adapters import kafka_answers  # noqa: F401  # before there are threads
 from streams_py.adapters.kafka_python.failures import is_retriable, patiently, translated
+from streams_py.described_transactions import OpenTransaction, TransactionInfo
 from streams_py.errors import BrokerUnavailableError, UnsupportedOperationError
-from streams_py.ports import OpenTransaction, TransactionInfo
 
 __all__ = ["KafkaPythonTransactionAdmin"]
 

@@ -14,11 +14,11 @@ from typing import Final
 from streams_protocol.types import TopicPartition
 from streams_py.cli.connecting import Connection, connected
 from streams_py.cli.usage import FAILED, refuse
-from streams_py.described_groups import DescribedStreamsGroup, DescribedStreamsMember
+from streams_py.described_groups import DescribedMember, DescribedStreamsGroup, DescribedStreamsMember
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.inspection.gather import check_is_streams, describe
 from streams_py.inspection.members import printable
-from streams_py.ports import AdminError, DescribedMember
+from streams_py.ports import AdminError
 from streams_py.state.directory import StateDirectory
 from streams_py.topology.names import internal_topics
 

@@ -12,6 +12,7 @@ import pytest
 
 from streams_protocol.types import TopicPartition
 from streams_py import StreamsBuilder, Topology, serdes
+from streams_py.described_groups import DescribedMember
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 from streams_py.history.bootstrap import (
     Allowances,
@@ -29,7 +30,7 @@ from streams_py.history.bootstrap_ends import abort, check_not_started, commit
 from streams_py.history.refuse import RefusedTopologyError
 from streams_py.history.retention import check_retention, check_retention_of
 from streams_py.history.task import TaskSummary
-from streams_py.ports import DescribedMember, OffsetAndMetadata, TopicSpec
+from streams_py.ports import OffsetAndMetadata, TopicSpec
 
 APP = "shop"
 CHANGELOG, BETWEEN = f"{APP}-counts-changelog", f"{APP}-counts-repartition"

@@ -8,8 +8,8 @@ import pytest
 
 from streams_protocol import Subscription, SubscriptionInfo, encode_subscription, encode_subscription_info
 from streams_protocol.types import ProcessId
+from streams_py.described_groups import DescribedGroup, DescribedMember
 from streams_py.errors import BrokerUnavailableError, StreamsError
-from streams_py.ports import DescribedGroup, DescribedMember
 from streams_py.runtime.group_processes import GroupProcesses, processes_of
 
 PROCESSES = [ProcessId.random_process_id() for _ in range(2)]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from streams_protocol.types import TopicPartition
+from streams_py.described_transactions import OpenTransaction, TransactionInfo
 from streams_py.errors import BrokerUnavailableError, StreamsError, UnsupportedOperationError
-from streams_py.ports import OpenTransaction, TransactionInfo
 from streams_py.runtime.open_transactions import OpenTransactions, is_in_doubt, is_of_application, was_committed
 from tests.unit.runtime.world import World, tp
 

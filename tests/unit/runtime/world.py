@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py import serdes
 from streams_py.config import StreamsConfig
+from streams_py.described_transactions import OpenTransaction, TransactionInfo
 from streams_py.errors import (
     BrokerUnavailableError,
     IllegalStateError,
@@ -30,10 +31,8 @@ from streams_py.ports import (
     GroupMetadata,
     MembershipListener,
     OffsetAndMetadata,
-    OpenTransaction,
     PartitionInfo,
     TopicSpec,
-    TransactionInfo,
 )
 from streams_py.runtime.client_resources import ClientResources
 from streams_py.runtime.states import ThreadState

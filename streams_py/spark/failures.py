@@ -35,6 +35,7 @@ _STATUS_OF_NO_MEMORY: Final = 52
 """With which Spark ends a JVM whose memory is used up."""
 _ENDING_S: Final = 5.0
 """A process that ends closes its connections a little before others are told of its end."""
+_NEEDS_PACKAGE: Final = "install kafka-streams-py[spark] where the workers run, and set PYSPARK_PYTHON"
 _WORKER_LOST: Final = re.compile(r"Python worker exited unexpectedly|No module named '?([\w.]+)'?")
 _OF_THE_EXTRA: Final = {"streams_py", "streams_protocol", "confluent_kafka", "pyspark", "pyarrow", "numpy", "pandas"}
 
@@ -63,9 +64,13 @@ def sentence_of(error: BaseException) -> str:
             f"a Python worker has no module {worker[1]}; install it where the workers run, or ship it with --py-files "
             "(SparkContext.addPyFile)"
         )
+    if worker is not None and worker[1]:
+        return f"a Python worker has no module {worker[1]}; {_NEEDS_PACKAGE}"
     if worker is not None:
-        what = f"has no module {worker[1]}" if worker[1] else "ended unexpectedly"
-        return f"a Python worker {what}; install kafka-streams-py[spark] where the workers run, and set PYSPARK_PYTHON"
+        return (
+            "a Python worker ended unexpectedly: was it killed, as the system does when memory is short (dmesg says "
+            f"it)? Use fewer cores at once then. Did none ever begin? Then {_NEEDS_PACKAGE}"
+        )
     java = _JAVAS.search(text) if type(error).__module__.startswith("py4j.") else None
     if java is not None:
         return f"{java[1]}: {java[2]}"

@@ -31,7 +31,8 @@ from tests.unit.history.test_runs import word_count
     [
         ("ModuleNotFoundError: No module named 'shop.orders'", "no module shop.orders; install it where the workers"),
         ("ModuleNotFoundError: No module named 'pyarrow.lib'", r"install kafka-streams-py\[spark\]"),
-        ("Python worker exited unexpectedly (crashed)", r"ended unexpectedly; install kafka-streams-py\[spark\]"),
+        ("Python worker exited unexpectedly (crashed)", r"was it killed, .*fewer cores"),
+        ("Python worker exited unexpectedly (crashed)", r"install kafka-streams-py\[spark\]"),
     ],
 )
 def test_module_that_workers_lack_is_named_with_its_remedy(text: str, sentence: str) -> None:

@@ -59,6 +59,7 @@ DELTA: Final = "delta"
 _MARKER: Final = "telemetry.json"
 _FORMAT: Final = 4
 _STAGING: Final = "_staging"
+_CHECKPOINT: Final = "_checkpoint"
 _SEARCHED_MAX: Final = 1_000
 """So many rebalances without a header are looked for by name; with more everything is built again."""
 _FOLDERS_MAX: Final = 32
@@ -100,7 +101,7 @@ def start_telemetry(
     given = {"topics": events_topic(group), "on.gone": "skip", **options}
     records = spark.readStream.format("streams-kafka").options(**given).load()
     writer = records.writeStream.queryName(f"telemetry of {group}").foreachBatch(folder.add)
-    writer = writer.option("checkpointLocation", folder.files.path("_checkpoint"))
+    writer = writer.option("checkpointLocation", folder.files.path(_CHECKPOINT))
     if once:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{interval_s} seconds").start()
@@ -133,6 +134,11 @@ class TableFolder:
                     f"{files.root} has the tables of group {found.get('group')!r} ({found.get('tables')}, format "
                     f"{found.get('format')}), not of {group!r} ({self._table_format}, format {_FORMAT}); use another "
                     "folder for each group"
+                )
+            if files.exists("bronze") and not files.exists(_CHECKPOINT):
+                raise ConfigError(
+                    f"{files.root} has tables, and not how far they are ({_CHECKPOINT} is gone): events would get the "
+                    "places of earlier ones; use a new folder, or delete this one whole"
                 )
             return
         if files.children():

@@ -166,6 +166,11 @@ def test_folder_of_another_group_is_refused(spark: SparkSession, tmp_path: Path)
     }
     with pytest.raises(ConfigError, match=r"has the tables of group 'app' .*, not of 'other'.*another folder"):
         TableFolder(spark, mine, "other").claim()
+    (tmp_path / "mine" / "bronze").mkdir()
+    with pytest.raises(ConfigError, match=r"has tables, and not how far they are \(_checkpoint is gone\)"):
+        TableFolder(spark, mine, GROUP).claim()
+    (tmp_path / "mine" / "_checkpoint").mkdir()
+    TableFolder(spark, mine, GROUP).claim()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("dear")
     with pytest.raises(ConfigError, match="is not empty and holds no telemetry tables; use an empty or new folder"):

@@ -8,7 +8,7 @@ older release or of a cluster that gives none, are taken as they are. No topic's
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import StreamsError
@@ -24,6 +24,8 @@ __all__ = [
     "stream_offsets",
     "stream_partition",
 ]
+
+_ANEW: Final = "Start over with a new checkpoint folder (telemetry: with a new folder of tables)"
 
 StreamOffsets: TypeAlias = dict[str, int | str]
 """As above; a plain dict, since Spark makes JSON of it."""
@@ -85,7 +87,7 @@ def check_same_topics(before: Mapping[str, str], now: Mapping[str, str]) -> None
         if now.get(topic, known) != known:
             raise StreamsError(
                 f"topic {topic} is another one than this query has read (its id is {now[topic]}, not {known}); was it "
-                "deleted and created again? Start over with a new checkpoint folder"
+                f"deleted and created again? {_ANEW}"
             )
 
 
@@ -95,10 +97,10 @@ def check_still_there(start: Mapping[str, int], ends: Mapping[str, int]) -> None
         if key not in ends:
             raise StreamsError(
                 f"partition {key} that this query has read is gone; was the topic deleted, or created again with fewer "
-                "partitions? Start over with a new checkpoint folder"
+                f"partitions? {_ANEW}"
             )
         if ends[key] < offset:
             raise StreamsError(
                 f"partition {key} ends at {ends[key]}, but this query has read it up to {offset}; was the topic "
-                "deleted and created again? Start over with a new checkpoint folder"
+                f"deleted and created again? {_ANEW}"
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +26,8 @@ class BackfillPlan:
     """One backfill. ``inputs``: topic -> folder, or options ``starting`` and ``ending`` of ``streams-kafka``.
     ``until``: see ``streams_py.spark.run``. ``cluster``: id of that to whose topics it writes. ``id``: part of the
     names under which tasks write. ``place``: a topic that they commit beside, the same one however often it is gone
-    on with; empty when nothing is written."""
+    on with. ``asked``: options ``starting`` and ``ending`` as they were given. ``topic_ids``: the cluster's ids of the
+    topics that are read from it, and of those that are written."""
 
     application_id: str
     topology: str
@@ -37,6 +38,8 @@ class BackfillPlan:
     id: str
     place: str
     done: bool = False
+    asked: dict[str, str] = field(default_factory=dict)
+    topic_ids: dict[str, str] = field(default_factory=dict)
     format: int = _FORMAT
 
     @classmethod
@@ -49,10 +52,22 @@ class BackfillPlan:
         until: int | None,
         cluster: str | None,
         outputs: Collection[str],
+        asked: Mapping[str, str],
+        topic_ids: Mapping[str, str],
     ) -> BackfillPlan:
-        """One that nothing is written of. ``outputs``: topics that it writes to."""
-        id, place = uuid.uuid4().hex[:12], min(outputs, default="")
-        return cls(application_id, topology, fingerprint, dict(inputs), until, cluster, id, place)
+        """One that nothing is written of. ``outputs``: topics that it writes to, at least one."""
+        return cls(
+            application_id,
+            topology,
+            fingerprint,
+            dict(inputs),
+            until,
+            cluster,
+            uuid.uuid4().hex[:12],
+            min(outputs),
+            asked=dict(asked),
+            topic_ids=dict(topic_ids),
+        )
 
     def save(self, path: Path) -> None:
         """Write the file. ConfigError when that cannot be."""
@@ -85,6 +100,35 @@ class BackfillPlan:
                 f"{path} is the plan of a backfill that has begun on cluster {self.cluster}, and this is {cluster}; "
                 "name the other one with --bootstrap or --config, or another file with --plan"
             )
+
+    def check_asked(self, path: Path, asked: Mapping[str, str]) -> None:
+        """ConfigError when other records are to be read than before; ``asked`` as it is here."""
+        different = sorted(key for key in {*self.asked, *asked} if self.asked.get(key) != asked.get(key))
+        if different:
+            before = self.asked.get(different[0])
+            raise ConfigError(
+                f"{path} is the plan of a backfill that has begun "
+                + (f"without --option {different[0]}" if before is None else f"with --option {different[0]}={before}")
+                + "; give it as it was, or name another file with --plan",
+                key="--option",
+            )
+
+    def check_topics(self, path: Path, topic_ids: Mapping[str, str], counts: Mapping[str, int]) -> None:
+        """ConfigError when a topic is another one than before, or has another number of partitions. ``topic_ids`` and
+        ``counts``: of the topics as they are now."""
+        for topic, given in sorted(self.inputs.items()):
+            planned = None if isinstance(given, str) else len(json.loads(given["starting"])[topic])
+            if planned is not None and counts.get(topic, 0) != planned:
+                raise ConfigError(
+                    f"{path} is the plan of a backfill that has begun when {topic} had {planned} partitions, and it "
+                    f"has {counts.get(topic, 0)} now; begin anew with another file (--plan), which writes everything"
+                )
+        for topic, known in sorted(self.topic_ids.items()):
+            if topic_ids.get(topic, known) != known:
+                raise ConfigError(
+                    f"{path} is the plan of a backfill that has begun with another topic {topic}: it was deleted and "
+                    "created again since; begin anew with another file (--plan), which writes everything"
+                )
 
     def check_archives(self, path: Path, given: Mapping[str, Any]) -> None:
         """ConfigError when a topic is to be read from another folder than before; ``given`` as ``inputs``."""

@@ -45,6 +45,7 @@ __all__ = [
     "check_file_is_free",
     "check_topics",
     "check_written",
+    "differences",
     "fingerprint_of",
     "kept_from",
     "make_plan",
@@ -60,6 +61,7 @@ class BootstrapCluster(Protocol):
 
     def id(self) -> str | None: ...
     def partition_counts(self) -> Mapping[str, int]: ...
+    def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]: ...
     def starts(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
     def ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
     def members(self, group: str) -> Sequence[DescribedMember | DescribedStreamsMember]: ...
@@ -102,7 +104,8 @@ class BootstrapPlan:
     have the time of writing. ``positions``: what is committed. ``id``: part of the names under which outputs are
     written. ``ends``: where the changelogs ended when they were written. ``side_effects`` and
     ``outputs``: see :class:`Allowances`. ``given_up``: the committed offsets that are given up. ``cluster``: its
-    id. ``tables``: as ``ranges``, of topics that global tables are filled from; nothing is committed for them."""
+    id. ``tables``: as ``ranges``, of topics that global tables are filled from; nothing is committed for them.
+    ``topic_ids``: the cluster's ids of what is read, and of what outputs were ever to be written to."""
 
     application_id: str
     topology: str
@@ -122,6 +125,7 @@ class BootstrapPlan:
     given_up: list[tuple[str, int, int]] = field(default_factory=list)
     cluster: str | None = None
     tables: list[tuple[str, int, int, int]] = field(default_factory=list)
+    topic_ids: dict[str, str] = field(default_factory=dict)
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     format: int = _FORMAT
 
@@ -134,6 +138,10 @@ class BootstrapPlan:
             if self.step is Step.PLANNED
             else replace(self, step=Step.ABORTED, written={}, untimed=[], positions=[], ends=[])
         )
+
+    def writing_to(self, topic_ids: Mapping[str, str]) -> BootstrapPlan:
+        """The plan when outputs go to these topics, too. Ids that it knows stay: attempts before have written there."""
+        return replace(self, topic_ids={**topic_ids, **self.topic_ids})
 
     def save(self, path: Path) -> None:
         """Write the file. ConfigError when that cannot be."""
@@ -275,6 +283,7 @@ def make_plan(
         outputs=sorted(allowed.outputs),
         given_up=[(*at, offset) for at, offset in sorted(committed.items())],
         tables=[(*at, table_starts[at], table_ends[at]) for at in whole],
+        topic_ids=dict(cluster.topic_ids([*inputs, *tables])),
     )
     return made, plan
 
@@ -358,17 +367,28 @@ def check_cluster(plan: BootstrapPlan, cluster: BootstrapCluster) -> None:
 def check_topics(plan: BootstrapPlan, cluster: BootstrapCluster) -> None:
     """RefusedTopologyError when the topics are not any more what they were when the plan was made: better now than when
     everything is written, and read back."""
-    counts = cluster.partition_counts()
-    planned = Counter(topic for topic, *_ in (*plan.ranges, *plan.tables))
+    wanted = {topic: count for topic, count, _ in plan.topics}
+    found = differences(plan, cluster, {topic for topic, *_ in (*plan.ranges, *plan.tables)} | plan.topic_ids.keys())
+    found += _of_topics(wanted, plan.changelogs, cluster.partition_counts(), cluster, replace=plan.replace)
+    if found:
+        raise RefusedTopologyError(found)
+
+
+def differences(plan: BootstrapPlan, cluster: BootstrapCluster, topics: Collection[str]) -> list[Finding]:
+    """How ``topics`` differ from those that the plan was made for. One that was deleted and created again is another
+    one, whatever its offsets."""
+    counts, ids = cluster.partition_counts(), cluster.topic_ids(topics)
+    planned = Counter(topic for topic, *_ in (*plan.ranges, *plan.tables) if topic in topics)
     found = [
         Finding(f"topic {topic}", f"it has {counts.get(topic, 0)} partitions, and {count} are planned", "plan again")
         for topic, count in sorted(planned.items())
         if counts.get(topic) != count
     ]
-    wanted = {topic: count for topic, count, _ in plan.topics}
-    found += _of_topics(wanted, plan.changelogs, counts, cluster, replace=plan.replace)
-    if found:
-        raise RefusedTopologyError(found)
+    return found + [
+        Finding(f"topic {topic}", "it was deleted and created again since the plan was made", "plan again")
+        for topic, known in sorted(plan.topic_ids.items())
+        if topic in topics and ids.get(topic, known) != known
+    ]
 
 
 def prepare(plan: BootstrapPlan, cluster: BootstrapCluster, replication_factor: int = -1) -> None:

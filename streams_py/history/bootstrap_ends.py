@@ -8,7 +8,7 @@ from pathlib import Path
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import BrokerUnavailableError, StreamsError
-from streams_py.history.bootstrap import BootstrapCluster, BootstrapPlan, Step
+from streams_py.history.bootstrap import BootstrapCluster, BootstrapPlan, Step, differences
 from streams_py.ports import OffsetAndMetadata
 from streams_py.rights import TOPIC, missing_right
 
@@ -68,6 +68,9 @@ def commit(plan: BootstrapPlan, path: Path, cluster: BootstrapCluster) -> None:
     """Commit the positions, if nobody has touched anything since they were verified, and say so in the file ``path``.
     Once more does no harm. StreamsError when that is refused; where nothing of it is obeyed the plan stays as it is."""
     check_not_started(plan, cluster)
+    if different := differences(plan, cluster, {topic for topic, *_ in plan.ranges}):
+        node, rule, _ = different[0]
+        raise StreamsError(f"{node}: {rule}, so these are not its positions; `bootstrap abort`, and plan again")
     wanted = {TopicPartition(topic, p): OffsetAndMetadata(end, text) for topic, p, end, text in plan.positions}
     replace(plan, step=Step.COMMITTING).save(path)
     try:

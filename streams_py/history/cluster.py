@@ -17,21 +17,23 @@ from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import AdminErrorKind, OffsetAndMetadata, TopicSpec
 from streams_py.rights import TOPIC, missing_right
 
-__all__ = ["HistoryCluster", "source_options"]
+__all__ = ["HistoryCluster", "cluster_options"]
 
 _TIMEOUT_MS: Final = 30_000
 _PAUSE_S: Final = 0.2
 
 
-def source_options(config: StreamsConfig, bootstrap: str) -> dict[str, str]:
-    """An application's cluster at ``bootstrap`` as options of ``streams-kafka``: its address, and how one is let in
-    there."""
+def cluster_options(config: StreamsConfig, bootstrap: str) -> dict[str, str]:
+    """An application's cluster at ``bootstrap`` as options of ``streams-kafka``: its address, how one is let in there,
+    and how large the records are that the application may write."""
     security = {
         f"kafka.{key}": value
         for key, value in config.client_settings("consumer.", "main.consumer.").items()
         if is_security_key(key)
     }
-    return {"kafka.bootstrap.servers": bootstrap, **security}
+    size = config.client_settings("producer.").get("max.request.size")
+    limit = {} if size is None else {"kafka.message.max.bytes": size}
+    return {"kafka.bootstrap.servers": bootstrap, **security, **limit}
 
 
 class HistoryCluster:
@@ -39,23 +41,21 @@ class HistoryCluster:
 
     def __init__(self, config: StreamsConfig) -> None:
         self._clients = KafkaClients(config)
-        self.bootstrap = self._clients.bootstrap
-        settings = {"bootstrap.servers": self.bootstrap, **config.client_settings("admin.")}
+        settings = {"bootstrap.servers": self._clients.bootstrap, **config.client_settings("admin.")}
         self._admin = LogAdmin(bulk_admin_settings(settings, client_id=f"{config.application_id}-history"))
         self._groups = self._clients.group_admin(timeout_ms=_TIMEOUT_MS)
-        self._config = config
 
     def id(self) -> str | None:
         """What the cluster calls itself; None when it does not say."""
         return self._admin.cluster_id()
 
-    def options(self) -> dict[str, str]:
-        """The same cluster as options of ``streams-kafka``."""
-        return source_options(self._config, self.bootstrap)
-
     def partition_counts(self) -> Mapping[str, int]:
         """Partitions of every topic of the cluster."""
         return self._admin.partition_counts()
+
+    def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
+        """The cluster's ids of topics, of those that it tells."""
+        return self._admin.topic_ids(topics)
 
     def starts(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         """First offsets that are there."""

@@ -27,13 +27,13 @@ from streams_py.cli.spark.history_options import (
     Work,
     built_topology,
     connected,
+    kafka_options,
     now_ms,
     say_frozen,
     settings_from,
     spark_of,
 )
 from streams_py.cli.spark.outcome import console, explained
-from streams_py.cli.usage import pairs_of
 from streams_py.errors import ConfigError
 from streams_py.rights import CLUSTER, missing_right
 
@@ -137,39 +137,43 @@ def run(
 
     Example: streams-py bootstrap run --master spark://host:7077 --work /shared/folder --commit
     """
-    with _on_plan(file, bootstrap, config) as (planned, cluster, settings), spark_of(master, conf, py_files) as spark:
+    with _on_plan(file, bootstrap, config) as (planned, cluster, settings):
+        from streams_py.history.bootstrap import Step
         from streams_py.history.plan import sink_counts
         from streams_py.history.retention import check_retention
-        from streams_py.spark.history.warm_start import write_changelogs
 
+        options = kafka_options(settings, option, is_planned=True)
+        topology = built_topology(planned.topology, settings)
+        planned.check(topology, Step.PLANNED, Step.ABORTED)
         if sinks and not accept_retention:
-            topology = built_topology(planned.topology, settings)
             counts = sink_counts(topology, planned.application_id, cluster.partition_counts(), planned.outputs)
             check_retention(cluster, counts, planned.ranges, now_ms())
-        options = {**cluster.options(), **pairs_of(option, "--option")}
-        with progress() as tick:
-            done = write_changelogs(
-                spark,
-                file,
-                settings,
-                cluster,
-                options,
-                sinks=sinks,
-                work=work,
-                replication_factor=int(settings.get("replication.factor", -1)),
-                tick=tick,
-            )
-        made = done.plan
-        for topic, count in done.left_out.items():
-            console().print(
-                f"{topic}: {count:,} records left out, because they are older than it keeps (its retention.ms); the "
-                "application does without these windows"
-            )
-        records = sum(count for count, _ in made.written.values())
-        console().print(f"{records:,} records are in {len(made.changelogs)} changelogs; next: verify, then commit")
-        if and_commit:
-            _verify(spark, file, settings, options)
-            _commit(file, cluster, settings)
+        with spark_of(master, conf, py_files) as spark:
+            from streams_py.spark.history.warm_start import write_changelogs
+
+            with progress() as tick:
+                done = write_changelogs(
+                    spark,
+                    file,
+                    settings,
+                    cluster,
+                    options,
+                    sinks=sinks,
+                    work=work,
+                    replication_factor=int(settings.get("replication.factor", -1)),
+                    tick=tick,
+                )
+            made = done.plan
+            for topic, count in done.left_out.items():
+                console().print(
+                    f"{topic}: {count:,} records left out, because they are older than it keeps (its retention.ms); "
+                    "the application does without these windows"
+                )
+            records = sum(count for count, _ in made.written.values())
+            console().print(f"{records:,} records are in {len(made.changelogs)} changelogs; next: verify, then commit")
+            if and_commit:
+                _verify(spark, file, settings, options)
+                _commit(file, cluster, settings)
 
 
 @bootstrap_app.command()
@@ -185,8 +189,10 @@ def verify(
 
     Example: streams-py bootstrap verify -b localhost:9092
     """
-    with _on_plan(file, bootstrap, config) as (_, cluster, settings), spark_of(master, conf) as spark:
-        _verify(spark, file, settings, {**cluster.options(), **pairs_of(option, "--option")})
+    with _on_plan(file, bootstrap, config) as (_, _, settings):
+        options = kafka_options(settings, option, is_planned=True)
+        with spark_of(master, conf) as spark:
+            _verify(spark, file, settings, options)
 
 
 @bootstrap_app.command()

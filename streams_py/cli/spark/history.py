@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from streams_py.adapters.security import is_security_key
 from streams_py.cli.options import BOOTSTRAP
 from streams_py.cli.spark.bootstrap import bootstrap_app
 from streams_py.cli.spark.history_bar import progress
@@ -38,6 +39,7 @@ from streams_py.cli.spark.history_options import (
     spark_of,
 )
 from streams_py.cli.spark.outcome import console, explained
+from streams_py.cli.spark.source_options import positions_in
 from streams_py.cli.usage import FAILED, pairs_of
 from streams_py.errors import ConfigError, StreamsError
 
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from streams_py.history.backfill import BackfillPlan
+    from streams_py.history.cluster import HistoryCluster
     from streams_py.spark.files import Folder
 
 __all__ = ["add_to"]
@@ -110,27 +113,33 @@ def backfill(
         kafka = kafka_options(settings, option)
         sources = _sources(what, settings, inputs, kafka)
         _check_allowed(what, settings, outputs, side_effects=side_effects, global_tables=global_tables)
+        _check_writes([what], settings, outputs)
         say_frozen(built_topology(what, settings))
-        planned = None
+        cluster = planned = None
         if sinks:
             from streams_py.history.backfill import BackfillPlan
             from streams_py.history.plan_files import held
 
+            begun = until_the_end.enter_context(held(file, BackfillPlan.load))
+            _check_options(kafka, writes=True)
+            cluster = until_the_end.enter_context(connected(settings))
             planned = _backfill_plan(
-                until_the_end.enter_context(held(file, BackfillPlan.load)),
+                cluster,
+                begun,
                 file,
                 what,
                 settings,
                 sources,
                 until,
+                positions_in(kafka),
                 outputs=outputs or (),
                 side_effects=side_effects,
                 global_tables=global_tables,
                 accept_retention=accept_retention,
             )
-        if planned is not None:
             sources = {topic: _planned(planned.inputs[topic], kafka) for topic in sources}
-        _check_answers(settings, option, sources.values())
+        else:
+            _check_sources(settings, option, kafka, sources.values())
         with spark_of(master, conf, py_files) as spark, progress() as tick:
             from streams_py.spark.history.run import run as run_history
             from streams_py.spark.history.sinks import write_sinks
@@ -138,17 +147,19 @@ def backfill(
 
             if out is not None:
                 _check_new(spark, out, what, settings, outputs or ())
-            if planned is not None:
+            counts = dict.fromkeys(outputs or (), 1)
+            if planned is not None and cluster is not None:
                 check_writes_once(spark)
-            if planned is not None and not file.exists():
-                if not accept_retention:
-                    _check_archives(spark, what, settings, planned, outputs or ())
-                planned.save(file)
+                counts = _sink_counts(cluster, what, settings, outputs or ())
+                if not file.exists():
+                    if not accept_retention:
+                        _check_archives(spark, cluster, what, settings, planned, outputs or ())
+                    planned.save(file)
             with run_history(
                 what,
                 sources,
                 config=settings,
-                partitions=_sink_counts(what, settings, outputs or ()) if sinks else dict.fromkeys(outputs or (), 1),
+                partitions=counts,
                 until=until,
                 work=work,
                 allow_side_effects=side_effects,
@@ -193,6 +204,18 @@ def _check_allowed(
     )
     if found:
         raise RefusedTopologyError(found, what)
+
+
+def _check_writes(topologies: Sequence[str], settings: Mapping[str, Any], more: Sequence[str] | None) -> None:
+    """ConfigError when none of them writes to a topic: then there is nothing to make, or to compare."""
+    from streams_py.history.plan import sinks_of
+
+    application_id = str(settings["application.id"])
+    if not more and not any(sinks_of(built_topology(what, settings), application_id) for what in topologies):
+        raise ConfigError(
+            f"{' and '.join(dict.fromkeys(topologies))}: nothing is written to a topic; give the topology a to(), "
+            "after to_stream() for a table (its state alone is made by `bootstrap`)"
+        )
 
 
 def _check_new(spark: SparkSession, out: str, what: str, settings: Mapping[str, Any], more: Sequence[str]) -> None:
@@ -247,19 +270,22 @@ def _write_new(spark: SparkSession, out: str, sinks: Mapping[str, DataFrame]) ->
 
 
 def _backfill_plan(
+    cluster: HistoryCluster,
     planned: BackfillPlan | None,
     file: Path,
     what: str,
     settings: Mapping[str, Any],
     sources: Mapping[str, Any],
     until: int | None,
+    asked: Mapping[str, str],
     *,
     outputs: Sequence[str],
     side_effects: bool,
     global_tables: str | None,
     accept_retention: bool,
 ) -> BackfillPlan:
-    """The plan that has begun, ``planned`` from its file, or a new one, with ends fixed now, which is not there yet."""
+    """The plan that has begun, ``planned`` from its file, or a new one, with ends fixed now, which is not there yet.
+    ``asked``: where reading shall begin and end."""
     from streams_py.history.backfill import BackfillPlan
     from streams_py.history.bootstrap import fingerprint_of
     from streams_py.history.plan import sink_counts
@@ -269,37 +295,43 @@ def _backfill_plan(
 
     topology, application_id = built_topology(what, settings), str(settings["application.id"])
     fingerprint = fingerprint_of(topology)
-    with connected(settings) as cluster:
-        if planned is not None:
-            planned.check(file, fingerprint, application_id, until, cluster.id())
-            planned.check_archives(file, sources)
-            return planned
-        # What is refused is refused before anything is begun.
-        counts = sink_counts(topology, application_id, cluster.partition_counts(), outputs)
-        check_allowed(
-            topology,
-            application_id,
-            settings,
-            outputs=outputs,
-            allow_side_effects=side_effects,
-            to_topics=True,
-            frozen_tables=global_tables is not None,
-        )
-        fixed: dict[str, Any] = {}
-        ranges = []
-        for topic, given in sources.items():
-            fixed[topic] = given
-            if not isinstance(given, str):
-                options = fixed_options(topic, given)
-                fixed[topic] = {key: options[key] for key in ("starting", "ending")}
-                ranges += [] if topic in topology.global_topics else ranges_of(topic, options)
-        if not accept_retention:
-            check_retention(cluster, counts, ranges, now_ms())
-        return BackfillPlan.new(application_id, what, fingerprint, fixed, until, cluster.id(), counts)
+    if planned is not None:
+        planned.check(file, fingerprint, application_id, until, cluster.id())
+        planned.check_archives(file, sources)
+        planned.check_asked(file, asked)
+        planned.check_topics(file, cluster.topic_ids(planned.topic_ids), cluster.partition_counts())
+        return planned
+    # What is refused is refused before anything is begun.
+    counts = sink_counts(topology, application_id, cluster.partition_counts(), outputs)
+    check_allowed(
+        topology,
+        application_id,
+        settings,
+        outputs=outputs,
+        allow_side_effects=side_effects,
+        to_topics=True,
+        frozen_tables=global_tables is not None,
+    )
+    read = [topic for topic, given in sources.items() if not isinstance(given, str)]
+    topic_ids = cluster.topic_ids({*read, *counts})
+    fixed: dict[str, Any] = dict(sources)
+    ranges = []
+    for topic in read:
+        options = fixed_options(topic, sources[topic])
+        fixed[topic] = {key: options[key] for key in ("starting", "ending")}
+        ranges += [] if topic in topology.global_topics else ranges_of(topic, options)
+    if not accept_retention:
+        check_retention(cluster, counts, ranges, now_ms())
+    return BackfillPlan.new(application_id, what, fingerprint, fixed, until, cluster.id(), counts, asked, topic_ids)
 
 
 def _check_archives(
-    spark: SparkSession, what: str, settings: Mapping[str, Any], planned: BackfillPlan, more: Sequence[str]
+    spark: SparkSession,
+    cluster: HistoryCluster,
+    what: str,
+    settings: Mapping[str, Any],
+    planned: BackfillPlan,
+    more: Sequence[str],
 ) -> None:
     """ConfigError when topics would delete what is made from archives. Only Spark can read those wherever they are."""
     from streams_py.history.plan import sinks_of
@@ -312,14 +344,14 @@ def _check_archives(
         for topic, given in planned.inputs.items()
         if topic not in tables and isinstance(given, str) and (oldest := oldest_in(spark, topic, given)) is not None
     }
-    with connected(settings) as cluster:
-        sinks = sinks_of(built_topology(what, settings), planned.application_id)
-        retentions_ms = cluster.retention_ms({*sinks, *more})
-    check_retention_of(retentions_ms, oldest_ms, now_ms())
+    sinks = sinks_of(built_topology(what, settings), planned.application_id)
+    check_retention_of(cluster.retention_ms({*sinks, *more}), oldest_ms, now_ms())
 
 
 def _planned(given: Any, kafka: Mapping[str, str]) -> str | dict[str, str]:
-    return given if isinstance(given, str) else {**kafka, **given}
+    from streams_py.spark.kafka.options import for_reader
+
+    return given if isinstance(given, str) else {**for_reader(kafka), **given}
 
 
 def diff(
@@ -361,9 +393,10 @@ def diff(
         for what in (old, new):
             _check_allowed(what, settings, outputs, side_effects=side_effects, global_tables=global_tables)
             say_frozen(built_topology(what, settings))
+        _check_writes([old, new], settings, outputs)
         kafka = kafka_options(settings, option)
         read = [given for what in (old, new) for given in _sources(what, settings, inputs, kafka).values()]
-        _check_answers(settings, option, read)
+        _check_sources(settings, option, kafka, read)
         out = console()
         for what in (old, new) if last is not None else ():
             out.print(_reads(what, settings), soft_wrap=True, markup=False)
@@ -417,11 +450,22 @@ def _duration_ms(text: str) -> int:
     return int(text[:-1]) * units[text[-1]]
 
 
-def _check_answers(settings: Mapping[str, Any], option: list[str] | None, sources: Iterable[object]) -> None:
-    """See :func:`check_answers`. Options that lead to another cluster than the application's are left to the reader."""
-    elsewhere = any(key.startswith("kafka.") for key in pairs_of(option, "--option"))
-    if not elsewhere and not all(isinstance(given, str) for given in sources):
+def _check_sources(
+    settings: Mapping[str, Any], option: list[str] | None, kafka: Mapping[str, str], sources: Iterable[object]
+) -> None:
+    """ConfigError or BrokerUnavailableError when what is read from Kafka cannot be, as far as that is known at once.
+    Whether a cluster answers to a login that only options have is left to the reader."""
+    if all(isinstance(given, str) for given in sources):
+        return
+    _check_options(kafka, writes=False)
+    if not any(is_security_key(key.lower().removeprefix("kafka.")) for key in pairs_of(option, "--option")):
         check_answers(settings)
+
+
+def _check_options(kafka: Mapping[str, str], *, writes: bool) -> None:
+    from streams_py.spark.history.cluster_options import check_options
+
+    check_options(kafka, writes=writes)
 
 
 def _sources(
@@ -429,6 +473,7 @@ def _sources(
 ) -> dict[str, str | Mapping[str, str]]:
     """Topic -> the folder that was named for it, else the cluster."""
     from streams_py.history.plan import topics_read
+    from streams_py.spark.kafka.options import for_reader
 
     topology = built_topology(what, settings)
     paths = pairs_of(given, "--input", "TOPIC=PATH", each_once=True)
@@ -438,13 +483,15 @@ def _sources(
     unknown = sorted(paths.keys() - topics)
     if unknown:
         raise ConfigError(f"--input {unknown[0]}: {what} reads {', '.join(sorted(topics))}")
-    return {topic: paths.get(topic, kafka) for topic in sorted(topics)}
+    reading = for_reader(kafka)
+    return {topic: paths.get(topic, reading) for topic in sorted(topics)}
 
 
-def _sink_counts(what: str, settings: Mapping[str, Any], more: Sequence[str]) -> dict[str, int]:
+def _sink_counts(
+    cluster: HistoryCluster, what: str, settings: Mapping[str, Any], more: Sequence[str]
+) -> dict[str, int]:
     """Partitions of the topics that are written. ConfigError for one that does not exist."""
     from streams_py.history.plan import sink_counts
 
-    with connected(settings) as cluster:
-        counts = cluster.partition_counts()
-        return sink_counts(built_topology(what, settings), str(settings["application.id"]), counts, more)
+    counts = cluster.partition_counts()
+    return sink_counts(built_topology(what, settings), str(settings["application.id"]), counts, more)

@@ -120,13 +120,16 @@ def settings_from(
     return dict(StreamsConfig.of(given).original)
 
 
-def kafka_options(settings: Mapping[str, Any], option: list[str] | None) -> dict[str, str]:
-    """The application's cluster for ``streams-kafka``, and what ``--option`` says besides."""
+def kafka_options(settings: Mapping[str, Any], option: list[str] | None, *, is_planned: bool = False) -> dict[str, str]:
+    """The application's cluster for ``streams-kafka``, and what ``--option`` says besides. ``is_planned``: what is read
+    is in a plan. ConfigError for an option that contradicts the command."""
+    from streams_py.cli.spark.source_options import CLUSTER, POSITIONS, TOPICS, source_options
     from streams_py.config import StreamsConfig
-    from streams_py.history.cluster import source_options
+    from streams_py.history.cluster import cluster_options
 
     config = StreamsConfig.of(dict(settings))
-    return {**source_options(config, ",".join(config.bootstrap_servers)), **pairs_of(option, "--option")}
+    given = source_options(option, CLUSTER | TOPICS | (POSITIONS if is_planned else frozenset()))
+    return {**cluster_options(config, ",".join(config.bootstrap_servers)), **given}
 
 
 def connected(settings: Mapping[str, Any]) -> contextlib.closing[HistoryCluster]:

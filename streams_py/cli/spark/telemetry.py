@@ -80,9 +80,10 @@ def run(
     """
     # Attempts to connect are not worth a word; how they end is said below.
     with quiet_logs(below=logging.ERROR), explained(f"interrupted; {_STANDS}"):
+        from streams_py.cli.spark.source_options import CLUSTER, source_options
         from streams_py.spark.session import check_platform
 
-        given = {"kafka.bootstrap.servers": bootstrap} | pairs_of(option, "--option")
+        given = {"kafka.bootstrap.servers": bootstrap} | source_options(option, CLUSTER)
         settings = pairs_of(conf, "--conf")
         check_platform()
         from streams_py.spark.telemetry import start_telemetry

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from streams_py.adapters.confluent.bulk.bulk_settings import bulk_admin_settings
 from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
-from streams_py.spark.kafka.options import PositionKind, ReaderOptions, reader_options
+from streams_py.spark.kafka.options import PositionKind, ReaderOptions, for_reader, reader_options
 from streams_py.spark.kafka.pushdown import EVERYTHING, Bounds
 from streams_py.spark.kafka.ranges import OffsetRange, partitions_of, plan_ranges, positions
 
@@ -15,8 +15,8 @@ __all__ = ["count_partitions", "fixed_options", "newest_ms", "ranges_in", "range
 
 
 def fixed_options(topic: str, given: Mapping[str, str]) -> dict[str, str]:
-    """Options of ``streams-kafka`` for one topic, with offsets for ``starting`` and ``ending``. ConfigError when the
-    topic does not exist."""
+    """Options of ``streams-kafka`` for one topic, by our names, with offsets for ``starting`` and ``ending``.
+    ConfigError when the topic does not exist."""
     options = reader_options({**given, "topics": topic}, streaming=False)
     admin = LogAdmin(bulk_admin_settings(options.resolved(), client_id="streams-history"))
     try:
@@ -31,7 +31,7 @@ def fixed_options(topic: str, given: Mapping[str, str]) -> dict[str, str]:
         option: json.dumps({topic: {str(at.partition): offset for at, offset in sorted(offsets.items())}})
         for option, offsets in found.items()
     }
-    return {**given, **text}
+    return {**for_reader(given), **text}
 
 
 def newest_ms(topic: str, given: Mapping[str, str]) -> int | None:

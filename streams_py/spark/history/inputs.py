@@ -14,11 +14,11 @@ from streams_py.spark.columns import SPARK_HEADERS, with_headers_for_python
 from streams_py.spark.failures import sentence_of
 from streams_py.spark.files import Folder
 from streams_py.spark.history.blocks import BLOCKS, RECORD
+from streams_py.spark.history.cluster_options import check_whole
 from streams_py.spark.history.fixed_ranges import fixed_options, newest_ms, ranges_in, ranges_of
 from streams_py.spark.history.order import ORDER
 from streams_py.spark.history.portions import OfBlocks, OfRanges, Reader, blocks_of_rows, blocks_read_by, timed_blocks
 from streams_py.spark.history.progress import StageReports
-from streams_py.spark.kafka.options import reader_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -88,7 +88,7 @@ class Inputs:
             if topic in tables:
                 self._contents[topic] = _newest_rows(self._until(_all_rows(spark, topic, found), topic))
             elif isinstance(found, Mapping):
-                _check_whole(topic, found)
+                check_whole({**found, "topics": topic}, f"the input for topic {topic}: ")
             else:
                 self._rows[topic] = self._wanted(_rows_of(spark, topic, found), topic)
 
@@ -176,16 +176,6 @@ class StageInput:
 
     rows: DataFrame
     reader: Reader
-
-
-def _check_whole(topic: str, given: Mapping[str, str]) -> None:
-    options = reader_options({**given, "topics": topic}, streaming=False)
-    if options.split_records is not None or options.min_partitions is not None:
-        key = "min.partitions" if options.split_records is None else "split.records"
-        raise ConfigError(
-            f"the input for topic {topic}: {key} cuts partitions, whose records are needed in order; leave it out",
-            key=key,
-        )
 
 
 def _rows_of(spark: SparkSession, topic: str, given: Any) -> DataFrame:

@@ -19,7 +19,7 @@ from streams_py.adapters.confluent.bulk.once_writer import OnceWriter
 from streams_py.errors import StreamsError
 from streams_py.spark.columns import with_headers_for_python
 from streams_py.spark.failures import sentence_of
-from streams_py.spark.kafka.options import WriterOptions, writer_options
+from streams_py.spark.kafka.options import WriterOptions, for_writer, writer_options
 from streams_py.spark.version import check_same_version, library_version
 
 if TYPE_CHECKING:
@@ -49,11 +49,11 @@ def write_sinks(results: Results, options: Mapping[str, str], id: str, place: st
     """Write all outputs, each exactly once for readers of committed records.
 
     ``id``: of this backfill; with the same one again, what is written already is left out. ``options``: of
-    ``streams-kafka``. ``place``: see :func:`once_kernel`. StreamsError when it breaks off: what was committed by then
-    stays, the rest can follow.
+    ``streams-kafka``, also for reading. ``place``: see :func:`once_kernel`. StreamsError when it breaks off: what was
+    committed by then stays, the rest can follow.
     """
     plan = results.plan
-    checked = writer_options(options)
+    checked = writer_options(for_writer(options))
     rows: DataFrame | None = None
     for found in results.sinks.values():
         rows = found if rows is None else rows.unionByName(found)

@@ -28,9 +28,11 @@ from streams_py.history.plan import sink_counts
 from streams_py.history.refuse import check_allowed
 from streams_py.history.travel import TopologySource
 from streams_py.spark.columns import with_headers_for_python
+from streams_py.spark.history.cluster_options import check_options
 from streams_py.spark.history.progress import Tick
 from streams_py.spark.history.run import Results, check_work, run
 from streams_py.spark.history.sinks import write_sinks
+from streams_py.spark.kafka.options import for_reader, for_writer
 from streams_py.spark.kafka.source import register
 from streams_py.spark.session import check_writes_once
 
@@ -69,9 +71,11 @@ def write_changelogs(
     settings = {**config, "application.id": plan.application_id}
     topology = TopologySource(plan.topology, settings).build()
     plan.check(topology, Step.PLANNED, Step.ABORTED)
+    check_options(options, writes=True)
     outputs = dict.fromkeys(plan.outputs, 1)  # written nowhere, so one partition does
     if sinks:
         outputs = sink_counts(topology, plan.application_id, cluster.partition_counts(), plan.outputs)
+        plan = plan.writing_to(cluster.topic_ids(outputs))
     check_allowed(
         topology,
         plan.application_id,
@@ -90,7 +94,7 @@ def write_changelogs(
     prepare(plan, cluster, replication_factor)
     register(spark)
     topics = sorted({topic for topic, *_ in (*plan.ranges, *plan.tables)})
-    inputs = {topic: {**options, **plan.options_for(topic)} for topic in topics}
+    inputs = {topic: {**for_reader(options), **plan.options_for(topic)} for topic in topics}
     results = run(
         plan.topology,
         inputs,
@@ -143,9 +147,8 @@ def _write_state(changelogs: Mapping[str, DataFrame], options: Mapping[str, str]
 
 
 def _write(rows: DataFrame, options: Mapping[str, str]) -> None:
-    with_headers_for_python(rows.select(*_WRITTEN)).write.format("streams-kafka").options(**options).mode(
-        "append"
-    ).save()
+    made = with_headers_for_python(rows.select(*_WRITTEN))
+    made.write.format("streams-kafka").options(**for_writer(options)).mode("append").save()
 
 
 def _sums_of_all(changelogs: Mapping[str, DataFrame], untimed: list[str]) -> dict[str, tuple[int, int]]:
@@ -173,10 +176,11 @@ def verify_changelogs(
     plan = BootstrapPlan.load(path)
     if plan.step is not Step.VERIFIED:
         plan.check(TopologySource(plan.topology, config).build(), Step.WRITTEN)
+    check_options(options, writes=False)
     register(spark)
     read: dict[str, tuple[int, int]] = {}
     for topic in sorted(plan.changelogs):
-        rows = spark.read.format("streams-kafka").options(**{**options, "topics": topic}).load()
+        rows = spark.read.format("streams-kafka").options(**{**for_reader(options), "topics": topic}).load()
         read |= _sums(rows, timed=topic not in plan.untimed)
     check_written(plan, read)
     plan = replace(plan, step=Step.VERIFIED)

@@ -28,6 +28,8 @@ __all__ = [
     "PositionKind",
     "ReaderOptions",
     "WriterOptions",
+    "for_reader",
+    "for_writer",
     "parse_position",
     "reader_options",
     "writer_options",
@@ -205,6 +207,21 @@ def writer_options(given: Mapping[str, str]) -> WriterOptions:
         topic=None if topic is None else topic.strip(),
         flush_timeout_ms=options.number("flush.timeout.ms") or 120_000,
     )
+
+
+def for_reader(given: Mapping[str, str]) -> dict[str, str]:
+    """Of options for both directions those that do not belong to writers alone."""
+    return _without(given, _WRITER)
+
+
+def for_writer(given: Mapping[str, str]) -> dict[str, str]:
+    """Of options for both directions those that do not belong to readers alone."""
+    return _without(given, _READER)
+
+
+def _without(given: Mapping[str, str], others: tuple[str, ...]) -> dict[str, str]:
+    left = translated({key.lower(): value for key, value in given.items()})
+    return {key: value for key, value in left.items() if key in _COMMON or key not in others}
 
 
 def _assigned(topics: str | None, assign: str | None, pattern: str | None) -> dict[str, tuple[int, ...]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from streams_py.cli.spark.history_options import kafka_options, settings_from
+from streams_py.cli.spark.source_options import positions_in
 from streams_py.errors import ConfigError
 from streams_py.spark.history.run import settings_of
 
@@ -53,5 +54,41 @@ def test_source_reads_the_cluster_of_a_list_of_addresses(tmp_path: Path) -> None
     assert options == {"kafka.bootstrap.servers": "one:1,two:2"}
 
 
+@pytest.mark.parametrize("key", ["producer.max.request.size", "max.request.size"])
+def test_records_may_be_as_large_as_those_of_the_application(file: Path, key: str) -> None:
+    file.write_text(f"{file.read_text()}{key}=5000000\n")
+    assert kafka_options(settings_from(None, None, file), None)["kafka.message.max.bytes"] == "5000000"
+
+
 def test_no_secret_travels_with_the_settings_of_tasks(file: Path) -> None:
     assert "secret-word" not in str(settings_of(settings_from(None, None, file)))
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("kafka.bootstrap.servers=other:1", "the cluster is that of --bootstrap"),
+        ("Kafka.Bootstrap.Servers=other:1", "the cluster is that of --bootstrap"),
+        ("kafka.metadata.broker.list=other:1", "the cluster is that of --bootstrap"),
+        ("topics=other", "the topology says which topics"),
+        ("subscribe=other", "the topology says which topics"),
+        ("subscribePattern=o.*", "the topology says which topics"),
+        ('assign={"other":[0]}', "the topology says which topics"),
+        ("topic=other", "the topology says which topics"),
+    ],
+)
+def test_option_that_contradicts_the_command_is_refused(file: Path, option: str, said: str) -> None:
+    settings = settings_from(None, None, file)
+    key = option.partition("=")[0]
+    for is_planned in (False, True):
+        with pytest.raises(ConfigError, match=f"--option {key}: {said}.*; leave it out"):
+            kafka_options(settings, [option], is_planned=is_planned)
+
+
+@pytest.mark.parametrize("option", ["starting=latest", "endingOffsets=latest", "startingTimestamp=5"])
+def test_option_that_contradicts_the_plan_is_refused(file: Path, option: str) -> None:
+    settings = settings_from(None, None, file)
+    with pytest.raises(ConfigError, match=r"the plan says what is read; leave it out"):
+        kafka_options(settings, [option], is_planned=True)
+    (position,) = positions_in(kafka_options(settings, [option])).values()
+    assert position in ("latest", "timestamp:5")

@@ -57,12 +57,21 @@ class Cluster:
         self.name: str | None = "one"
         self.forbidden: set[str] = set()
         self.is_cut_off = False
+        self.ids: dict[str, str] = {}
 
     def id(self) -> str | None:
         return self.name
 
     def partition_counts(self) -> Mapping[str, int]:
         return dict(self.topics)
+
+    def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
+        return {topic: self.ids.get(topic, f"first {topic}") for topic in topics if topic in self.topics}
+
+    def create_again(self, topic: str) -> None:
+        """It has as many partitions and more records than before."""
+        self.ids[topic] = f"second {topic}"
+        self.logs |= {at: (0, end + 100) for at, (_, end) in self.logs.items() if at.topic == topic}
 
     def starts(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         return {at: self.logs.get(at, (0, 0))[0] for at in partitions}
@@ -315,6 +324,44 @@ def test_topics_that_have_changed_since_the_plan_was_made_are_named_before_anyth
     del cluster.topics["lines"]
     with pytest.raises(RefusedTopologyError, match="topic lines: it has 0 partitions"):
         check_topics(plan, cluster)
+
+
+def test_topic_that_was_deleted_and_created_again_is_another_one_whatever_its_offsets(tmp_path: Path) -> None:
+    cluster, file = Cluster(), tmp_path / "plan.json"
+    plan = planned(cluster)
+    plan.save(file)
+    cluster.create_again("lines")
+    with pytest.raises(
+        RefusedTopologyError, match=r"topic lines: it was deleted and created again since .*; plan again"
+    ):
+        check_topics(BootstrapPlan.load(file), cluster)
+    cluster = Cluster()
+    plan = at_step(cluster, Step.VERIFIED)
+    cluster.create_again("lines")
+    with pytest.raises(
+        StreamsError, match=r"topic lines: it was deleted .*, so these are not its positions; `bootstrap"
+    ):
+        commit(plan, file, cluster)
+    assert cluster.offsets == {}
+
+
+def test_partitions_that_a_topic_was_given_since_keep_positions_from_being_committed(tmp_path: Path) -> None:
+    cluster = Cluster()
+    plan = at_step(cluster, Step.VERIFIED)
+    cluster.topics["lines"] = 3
+    with pytest.raises(StreamsError, match="topic lines: it has 3 partitions, and 2 are planned, so these are not its"):
+        commit(plan, tmp_path / "plan.json", cluster)
+    assert cluster.offsets == {}
+
+
+def test_topics_that_outputs_were_written_to_must_be_there_for_the_next_attempt() -> None:
+    cluster = Cluster()
+    cluster.topics["out"] = 1
+    plan = planned(cluster).writing_to(cluster.topic_ids(["out"])).aborted()
+    check_topics(plan.writing_to(cluster.topic_ids(["out"])), cluster)
+    cluster.create_again("out")
+    with pytest.raises(RefusedTopologyError, match="topic out: it was deleted and created again"):
+        check_topics(plan.writing_to(cluster.topic_ids(["out"])), cluster)
 
 
 @pytest.mark.parametrize("step", list(Step))

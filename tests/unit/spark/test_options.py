@@ -9,7 +9,15 @@ import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 from streams_py.errors import ConfigError
-from streams_py.spark.kafka.options import Position, PositionKind, parse_position, reader_options, writer_options
+from streams_py.spark.kafka.options import (
+    Position,
+    PositionKind,
+    for_reader,
+    for_writer,
+    parse_position,
+    reader_options,
+    writer_options,
+)
 from streams_py.spark.kafka.source import StreamsKafkaSource
 
 BASE = {"kafka.bootstrap.servers": "localhost:9092", "topics": "b, a,b"}
@@ -220,3 +228,21 @@ def test_what_travels_to_workers_holds_no_secret(monkeypatch: pytest.MonkeyPatch
     reader._options.resolved()  # on the driver, before it travels
     for travels in (source, reader, source.streamReader(schema=None)):
         assert PLAIN.encode() not in pickle.dumps(travels)
+
+
+def test_options_for_both_directions_go_to_the_one_that_has_them() -> None:
+    given = {
+        "kafka.bootstrap.servers": "h:1",
+        "kafka.linger.ms": "5",
+        "Poll.Timeout.Ms": "7",
+        "failOnDataLoss": "true",
+        "startingOffsets": "latest",
+        "flush.timeout.ms": "9",
+    }
+    reading, writing = for_reader({**given, "topics": "a"}), for_writer(given)
+    options = reader_options(reading, streaming=False)
+    assert (options.poll_timeout_ms, options.starting) == (7, Position(PositionKind.LATEST))
+    assert writer_options(writing).flush_timeout_ms == 9
+    assert reading.keys() - writing.keys() == {"poll.timeout.ms", "starting", "topics"}
+    for unknown in (for_reader({**given, "topics": "a", "pol": "1"}), for_writer({**given, "pol": "1"})):
+        assert unknown["pol"] == "1", "refused by whoever looks at it"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -43,12 +44,20 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "plan.json"
 
 
-def refused(file: Path, cluster: Cluster, *, master: str = "local[1]", sinks: bool = False, **conf: str) -> str:
+def refused(
+    file: Path,
+    cluster: Cluster,
+    *,
+    master: str = "local[1]",
+    sinks: bool = False,
+    options: Mapping[str, str] = MappingProxyType({}),
+    **conf: str,
+) -> str:
     settings = {key.replace("_", "."): value for key, value in conf.items()}
     spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(master=master, getConf=lambda: settings))
     before = file.read_text()
     with pytest.raises(StreamsError) as error:
-        write_changelogs(spark, file, CONFIG, cluster, {}, sinks=sinks)
+        write_changelogs(spark, file, CONFIG, cluster, {"kafka.bootstrap.servers": "none:1", **options}, sinks=sinks)
     assert (file.read_text(), cluster.done) == (before, [])
     return str(error.value)
 
@@ -67,6 +76,30 @@ def test_folder_or_topic_that_is_missing_is_named_before_anything_is_changed(fil
 
 def test_two_attempts_at_once_are_refused_before_anything_is_changed(file: Path) -> None:
     assert "spark.speculation is true" in refused(file, Cluster(), spark_speculation="true")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("flush.timeout.ms", "soon", "flush.timeout.ms = 'soon' is not valid"),
+        ("kafka.acks", "1", "kafka.acks cannot be set"),
+        ("split.records", "5", "split.records cuts partitions"),
+        ("poll.timeout.mx", "5", "unknown option poll.timeout.mx: did you mean poll.timeout.ms?"),
+    ],
+)
+def test_option_that_no_client_takes_is_refused_before_anything_is_changed(
+    file: Path, key: str, value: str, said: str
+) -> None:
+    assert said in refused(file, Cluster(), options={key: value})
+
+
+def test_output_that_was_created_again_since_an_earlier_attempt_is_refused(file: Path) -> None:
+    cluster = Cluster()
+    cluster.topics["out"] = 1
+    plan = BootstrapPlan.load(file)
+    plan.writing_to(cluster.topic_ids(["out"])).save(file)
+    cluster.create_again("out")
+    assert "topic out: it was deleted and created again" in refused(file, cluster, sinks=True)
 
 
 def test_changelog_that_was_filled_since_is_named_before_anything_is_changed(file: Path) -> None:

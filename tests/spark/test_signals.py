@@ -6,6 +6,7 @@ alone, as the kernel does when memory is short.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -71,10 +72,15 @@ class Commands:
             producer.produce(self.lines, f"line {at}", f"k{at % 9}", at % 2)
         assert producer.flush(30) == 0
 
-    def ended(self, how: signal.Signals, when: Callable[[int], object], *command: str) -> tuple[int, str, str]:
+    def ended(
+        self, how: signal.Signals, when: Callable[[int], object], *command: str, module: str = "streams_py"
+    ) -> tuple[int, str, str]:
         """What a command says that is told to end: its status, and both of its outputs. SIGKILL is for its JVM."""
-        with self._started(*command) as process:
+        with self._started(module, *command) as process:
             until(lambda: when(process.pid) or process.poll() is not None, "the point to end it at", timeout_s=300)
+            places = [place for jvm in jvms_of(process.pid) for place in temporary_of(jvm)]
+            if when != jvms_of:
+                assert [block for place in places for block in place.glob("blockmgr-*")], "Spark's folders are in there"
             if how is signal.SIGKILL:
                 for jvm in jvms_of(process.pid):
                     os.kill(jvm, how)
@@ -82,6 +88,7 @@ class Commands:
                 os.killpg(process.pid, how)
                 os.killpg(process.pid, how)  # `timeout` does it twice
             output, said = process.communicate(timeout=120)
+        assert not [place for place in places if place.exists()], "what the JVM has left is gone"
         # Folders of workers, which are killed, are those of the next process to remove.
         assert not [*self.temporary.glob("streams-py-history-*/stage-*")], said
         lines = [line for line in said.splitlines(keepends=True) if not line.startswith(_SAID_BY_JVM)]
@@ -90,7 +97,7 @@ class Commands:
     @contextmanager
     def _started(self, *command: str) -> Iterator[subprocess.Popen[str]]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "streams_py", *command],
+            [sys.executable, "-m", *command],
             cwd=_REPOSITORY, env={**os.environ, "TMPDIR": str(self.temporary), "COLUMNS": "400"}, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
@@ -130,6 +137,13 @@ def jvms_of(group: int) -> list[int]:
             if head.endswith("(java") and int(rest.split()[2]) == group:
                 found.append(int(stat.parent.name))
     return found
+
+
+def temporary_of(jvm: int) -> list[Path]:
+    """Where a JVM puts what it needs meanwhile, if its command line says so: that of a launcher does not."""
+    option = "-Djava.io.tmpdir="
+    words = Path(f"/proc/{jvm}/cmdline").read_text().split("\0")
+    return [Path(word.removeprefix(option)) for word in words if word.startswith(option)]
 
 
 @pytest.mark.parametrize("how", _SIGNALS, ids=attrgetter("name"))
@@ -241,6 +255,20 @@ def test_command_over_a_history_that_loses_its_jvm_says_so(commands: Commands, n
     assert said == f"error: stage 0 of {application}: {_KILLED}"
     assert status == FAILED
     assert not (commands.folder / "made").exists()
+
+
+def test_comparison_that_loses_its_jvm_when_both_runs_are_done_says_so(commands: Commands) -> None:
+    report = commands.folder / "report.json"
+    few = json.dumps({commands.lines: {"0": 1, "1": 1}})
+    more = ("--option", f"ending={few}", "--report", str(report), "--bootstrap", commands.bootstrap)
+    there = commands.folder / "compared"
+    command = (str(there), "diff", *[commands.topology] * 2, *more)
+    status, _, said = commands.ended(
+        signal.SIGKILL, lambda _: there.exists(), *command, module="tests.spark.stopped_diff"
+    )
+    assert said == f"error: {_KILLED}"
+    assert status == FAILED
+    assert not report.exists()
 
 
 def test_telemetry_that_loses_its_jvm_says_so(commands: Commands, cluster: Cluster) -> None:

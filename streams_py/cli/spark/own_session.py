@@ -7,15 +7,20 @@ import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from streams_py.cli.spark.outcome import keeping_handlers
+from streams_py.errors import ConfigError
+from streams_py.history.folders import TemporaryFolder
 from streams_py.quiet import quiet_logs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["own_session"]
+
+_MASTER: Final = "spark.master"
+_JVM_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 
 @contextlib.contextmanager
@@ -26,11 +31,18 @@ def own_session(
     from streams_py.spark.session import QUIET, check_platform, spark_session
 
     check_platform()
+    if master is not None and settings.get(_MASTER, master) != master:
+        raise ConfigError(
+            f"--conf {_MASTER}={settings[_MASTER]}: --master says {master}; give one of them", key=_MASTER
+        )
     from pyspark.sql import SparkSession
 
     before = SparkSession.getActiveSession()
-    with quiet_logs("py4j"), _quiet_bridge():
-        session = keeping_handlers(lambda: spark_session(app, master=master, **{**QUIET, **settings}))
+    given = {**QUIET, **settings}
+    with quiet_logs("py4j"), _quiet_bridge(), contextlib.ExitStack() as folders:
+        if before is None:
+            given[_JVM_OPTIONS] = f'"-Djava.io.tmpdir={folders.enter_context(_folder())}" {given[_JVM_OPTIONS]}'
+        session = keeping_handlers(lambda: spark_session(app, master=master, **given))
         try:
             if before is None:
                 _outlive_signals(session)
@@ -42,6 +54,17 @@ def own_session(
         finally:
             if before is None:
                 _stop(session)
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    """Where the JVM puts what it needs meanwhile: if it is killed, it removes nothing. An option of the user for it
+    counts more."""
+    folder = TemporaryFolder()
+    try:
+        yield folder.path
+    finally:
+        folder.remove()
 
 
 def _end_quietly(session: SparkSession) -> None:

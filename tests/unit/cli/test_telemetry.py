@@ -56,6 +56,17 @@ def test_secret_in_the_open_is_refused(tmp_path: Path) -> None:
     assert "hunter2" not in output
 
 
+def test_cluster_that_an_option_names_besides_is_refused(tmp_path: Path) -> None:
+    output = run(tmp_path / "t", "--option", "kafka.bootstrap.servers=other:1")
+    assert "--option kafka.bootstrap.servers: the cluster is that of --bootstrap (or --config); leave it out" in output
+
+
+def test_two_masters_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streams_py.cli.spark.telemetry._check_topic", lambda *_: None)
+    output = run(tmp_path / "t", "--master", "local[2]", "--conf", "spark.master=spark://other:7077")
+    assert "--conf spark.master=spark://other:7077: --master says local[2]; give one of them" in output
+
+
 @pytest.mark.parametrize("name", ["--option", "--conf"])
 def test_text_that_is_no_pair_is_wrong_usage(name: str, tmp_path: Path) -> None:
     given = ["run", "--group", "g", "--tables", str(tmp_path), "--bootstrap", NOBODY, name, "oops"]

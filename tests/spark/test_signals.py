@@ -1,7 +1,7 @@
-"""Commands on Spark that are told to end: Ctrl-C and SIGTERM, to all of their processes at once.
+"""Commands on Spark that are told to end: Ctrl-C, SIGTERM and SIGHUP, to all of their processes at once.
 
-So a terminal, `timeout`, and managers of services send them. The JVM gets them too. And commands whose JVM is killed
-alone, as the kernel does when memory is short.
+So a terminal (also one that is closed), `timeout`, and managers of services send them. The JVM gets them too. And
+commands whose JVM is killed alone, as the kernel does when memory is short.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def temporary_of(jvm: int) -> list[Path]:
     return [Path(word.removeprefix(option)) for word in words if word.startswith(option)]
 
 
-@pytest.mark.parametrize("how", _SIGNALS, ids=attrgetter("name"))
+@pytest.mark.parametrize("how", [*_SIGNALS, signal.SIGHUP], ids=attrgetter("name"))
 def test_backfill_to_files_leaves_nothing_of_them(commands: Commands, how: signal.Signals) -> None:
     out = commands.folder / "made"
     place = ("--out", str(out), "--bootstrap", commands.bootstrap)

@@ -20,11 +20,11 @@ from streams_py.errors import BrokerUnavailableError, StreamsError
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["console", "explained", "keeping_handlers"]
+__all__ = ["console", "explained", "keeping_handlers", "signals_to_end"]
 
 T = TypeVar("T")
 
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _INTERRUPTED: Final = 130
 """What a shell says of a command that Ctrl-C has ended."""
 _NOT_DONE = (ValueError, ModuleNotFoundError, BrokerUnavailableError)
@@ -44,7 +44,7 @@ def console() -> Console:
 @contextlib.contextmanager
 def explained(interrupted: str | Callable[[], str] = "interrupted") -> Iterator[None]:
     """Our own errors, a missing package, a file that cannot be used and what Spark says end the command with what is
-    wrong and what to do, Ctrl-C and SIGTERM with the sentence ``interrupted``, which may depend on how far it is."""
+    wrong and what to do, signals with the sentence ``interrupted``, which may depend on how far it is."""
     with _interruptible() as came:
         try:
             yield
@@ -78,24 +78,29 @@ def _explain(error: BaseException) -> None:
             _end(lost, FAILED, error)
 
 
+def signals_to_end() -> tuple[signal.Signals, ...]:
+    """Those that end a command in order: Ctrl-C, SIGTERM, and that of a terminal which is closed, but for `nohup`."""
+    return tuple(each for each in _SIGNALS if each is not signal.SIGHUP or signal.getsignal(each) is not signal.SIG_IGN)
+
+
 @contextlib.contextmanager
 def _interruptible() -> Iterator[list[int]]:
-    """Ctrl-C and SIGTERM are KeyboardInterrupt in here, once: `timeout` sends two, and what follows is short. Which of
-    them came."""
+    """The signals are KeyboardInterrupt in here, once: `timeout` sends two, and what follows is short. Which of them
+    came."""
     came: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield came
         return
 
     def interrupt(number: int, _: object) -> None:
-        for each in _SIGNALS:
+        for each in before:
             signal.signal(each, signal.SIG_IGN)
         logging.disable(logging.CRITICAL)  # what is said of the question that is broken off
         warnings.simplefilter("ignore")
         came.append(number)
         raise KeyboardInterrupt
 
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    before = {number: signal.getsignal(number) for number in signals_to_end()}
     with warnings.catch_warnings():
         for number in before:
             signal.signal(number, interrupt)

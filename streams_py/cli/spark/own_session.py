@@ -96,11 +96,12 @@ def _is_not_of_bridge(record: logging.LogRecord) -> bool:
 
 
 def _outlive_signals(session: SparkSession) -> None:
-    """Ctrl-C, `timeout` and managers of services signal all processes of a command at once. PySpark starts its JVM so
-    that SIGINT does nothing to it, and SIGTERM shall do as little: what has to be put away is asked of it, and it ends
-    when this process ends."""
+    """Ctrl-C, `timeout`, managers of services and a terminal that is closed signal all processes of a command at once.
+    PySpark starts its JVM so that SIGINT does nothing to it, and the others shall do as little: what has to be put away
+    is asked of it, and it ends when this process ends."""
     context: Any = session.sparkContext
     if context._gateway.proc is None:  # spark-submit has started this process, and is to end with it
         return
     java = context._jvm.sun.misc
-    java.Signal.handle(java.Signal("TERM"), java.SignalHandler.SIG_IGN)
+    for name in ("TERM", "HUP"):
+        java.Signal.handle(java.Signal(name), java.SignalHandler.SIG_IGN)

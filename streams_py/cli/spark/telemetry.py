@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from streams_py.cli.spark.outcome import console, explained
+from streams_py.cli.spark.outcome import console, explained, signals_to_end
 from streams_py.cli.spark.own_session import own_session
 from streams_py.cli.usage import pairs_of
 from streams_py.errors import ConfigError
@@ -133,7 +133,7 @@ def _follow(query: StreamingQuery) -> bool:
     PySpark's own way with Ctrl-C breaks off whatever it is just asking its JVM, and says so at length.
     """
     stopped = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in signals_to_end():
         signal.signal(number, lambda *_: stopped.set())
     seen = -1
     while True:

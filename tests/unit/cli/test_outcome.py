@@ -20,7 +20,7 @@ from streams_py.cli.spark.outcome import explained, keeping_handlers
 from streams_py.history.bootstrap import Step
 from tests.unit.history.test_bootstrap import Cluster, planned
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def command_that_gets(number: signal.Signals) -> None:
@@ -54,6 +54,16 @@ def test_interrupted_command_says_what_to_do_and_nothing_else(
     assert capsys.readouterr().err == "error: interrupted; do it again\n"
     assert [signal.getsignal(each) for each in SIGNALS] == before
     assert logging.getLogger().isEnabledFor(logging.ERROR)
+
+
+def test_command_of_nohup_outlives_its_terminal() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with explained("interrupted; do it again"):
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize(

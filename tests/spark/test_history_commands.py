@@ -14,7 +14,7 @@ import typer
 from confluent_kafka import Producer
 from typer.testing import CliRunner, Result
 
-from streams_py.cli.spark import history
+from streams_py.cli.spark import history, history_options
 from streams_py.cli.spark.history import add_to
 from streams_py.errors import ConfigError, StreamsError
 from tests.spark.conftest import Cluster
@@ -130,6 +130,16 @@ def test_backfill_writes_parquet_from_kafka_and_from_an_archive(files: Files, sp
     assert files.do("backfill", files.topology(), *arguments).exit_code == 0
     again = spark.read.parquet(str(files.folder / "again" / files.out)).collect()
     assert Counter(bytes(row.value) for row in again) == BY_OLD
+    few = ("--input", f"{files.lines}={archive}", "--partitions", f"{files.lines}=1")
+    for command in (
+        ("backfill", files.topology(), "--out", str(files.folder / "few"), *few),
+        ("diff", files.topology("old"), files.topology("new"), *few),
+    ):
+        refused = files.do(*command)
+        assert refused.exit_code == 1
+        assert "has records of partition 1, and is said to have 1 partitions" in refused.output
+    more = (*few[:-1], f"{files.lines}=5")
+    assert files.do("diff", files.topology(), files.topology(), *more).exit_code == 0
 
 
 def test_topics_that_a_function_chooses_are_named(files: Files) -> None:
@@ -165,10 +175,22 @@ def test_archive_that_topics_would_not_keep_is_refused_and_leaves_no_plan(files:
     assert files.backfill(*given, "--accept-retention").exit_code == 0
 
 
-def test_backfill_to_topics_writes_every_record_once_also_when_it_is_repeated(files: Files) -> None:
+def test_backfill_to_topics_writes_every_record_once_also_when_it_is_repeated(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files.produce(*TEXTS)
-    done = files.backfill()
+    asked: list[object] = []
+    check = history_options.check_answers
+
+    def counted(settings: Any) -> None:
+        asked.append(settings)
+        check(settings)
+
+    for module in (history, history_options):
+        monkeypatch.setattr(module, "check_answers", counted)
+    done = files.backfill("--option", "poll.timeout.ms=50000", "--option", "flush.timeout.ms=50000")
     assert done.exit_code == 0, done.output
+    assert len(asked) == 1, "whether the cluster answers"
     files.await_written(BY_OLD)
     refused = files.backfill()
     assert refused.exit_code == 2
@@ -184,6 +206,33 @@ def test_backfill_to_topics_writes_every_record_once_also_when_it_is_repeated(fi
     other = files.backfill("--until", "1700000000002")
     assert other.exit_code == 2
     assert "another topology or another --until" in other.output
+
+
+def test_backfill_does_not_go_on_to_a_topic_that_was_created_again(files: Files) -> None:
+    files.produce(*TEXTS)
+    assert files.backfill().exit_code == 0
+    plan = files.folder / "plan.json"
+    begun = json.dumps({**json.loads(plan.read_text()), "done": False})
+    plan.write_text(begun)
+    files.cluster.delete(files.out)
+    files.cluster.topic(3, name=files.out)
+    refused = files.backfill()
+    assert refused.exit_code == 2
+    assert f"begun with another topic {files.out}: it was deleted and created again" in refused.output
+    assert plan.read_text() == begun
+    files.cluster.add_partitions(files.lines, 4)
+    grown = files.backfill()
+    assert grown.exit_code == 2
+    assert f"begun when {files.lines} had 2 partitions, and it has 4 now" in grown.output
+
+
+def test_topics_without_records_make_no_outputs(files: Files) -> None:
+    done = files.backfill()
+    assert done.exit_code == 0, done.output
+    assert f"{files.out}: 0 records" in done.output
+    same = files.do("diff", files.topology("old"), files.topology("new"), "--last", "1h")
+    assert same.exit_code == 0, same.output
+    assert f"{files.out}: 0 records the same, 0 only old, 0 only new" in same.output
 
 
 @pytest.mark.parametrize(

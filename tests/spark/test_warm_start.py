@@ -160,7 +160,7 @@ def committed_text(app: App) -> dict[tuple[str, int], tuple[int, str]]:
 def test_positions_have_the_partition_times_beside_them(app: App) -> None:
     app.produce(20)
     app.plan()
-    app.ok("run", "--commit")
+    app.ok("run", "--commit", "--option", "poll.timeout.ms=50000", "--option", "flush.timeout.ms=50000")
     found = committed_text(app)
     for partition in (0, 1):
         offset, text = found[app.lines, partition]
@@ -210,6 +210,27 @@ def test_plan_says_everything_that_stands_against_it(app: App) -> None:
         assert part in result.output
     assert app.plan("--replace", "--accept-partial-history").exit_code == 0
     app.ok("run", "--commit")
+
+
+def test_topic_that_was_created_again_is_not_taken_for_the_planned_one(app: App) -> None:
+    app.produce(10)
+    assert app.plan().exit_code == 0
+    app.cluster.delete(app.lines)
+    app.cluster.topic(2, name=app.lines)
+    app.produce(30)
+    refused = app.do("run")
+    assert refused.exit_code == 2
+    assert f"topic {app.lines}: it was deleted and created again since the plan was made; plan again" in refused.output
+    assert app.plan().exit_code == 0, "nothing was begun"
+
+
+def test_topics_without_records_leave_an_application_at_their_beginning(app: App) -> None:
+    assert app.plan().exit_code == 0
+    app.ok("run", "--commit")
+    assert {offset for offset, _ in committed_text(app).values()} == {0}
+    app.produce(10)
+    with app.live() as streams:
+        until(lambda: state_of(streams) == dict(app.counted), "counts")
 
 
 def test_changelog_that_somebody_writes_to_is_noticed(app: App) -> None:

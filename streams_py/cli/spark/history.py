@@ -24,6 +24,7 @@ from streams_py.cli.spark.history_options import (
     GlobalTables,
     Master,
     Outputs,
+    Partitions,
     PyFiles,
     Retention,
     SourceOption,
@@ -68,6 +69,7 @@ def backfill(
         list[str] | None,
         typer.Option("--input", help="TOPIC=PATH of a Parquet folder or Delta table; Kafka otherwise; repeatable."),
     ] = None,
+    partitions: Partitions = None,
     until: Annotated[int | None, typer.Option(help="Only records before this timestamp, in ms.")] = None,
     file: Annotated[
         Path, typer.Option("--plan", help="With --sinks: a file that says what is read; with it again, it goes on.")
@@ -112,6 +114,7 @@ def backfill(
         settings = settings_from(bootstrap, application_id, config, "backfill")
         kafka = kafka_options(settings, option)
         sources = _sources(what, settings, inputs, kafka)
+        known = _partitions(partitions, sources)
         _check_allowed(what, settings, outputs, side_effects=side_effects, global_tables=global_tables)
         _check_writes([what], settings, outputs)
         say_frozen(built_topology(what, settings))
@@ -159,7 +162,7 @@ def backfill(
                 what,
                 sources,
                 config=settings,
-                partitions=counts,
+                partitions={**counts, **known},
                 until=until,
                 work=work,
                 allow_side_effects=side_effects,
@@ -362,6 +365,7 @@ def diff(
         list[str] | None,
         typer.Option("--input", help="TOPIC=PATH of a Parquet folder or Delta table; Kafka otherwise; repeatable."),
     ] = None,
+    partitions: Partitions = None,
     sample: Annotated[int, typer.Option(min=0, help="So many differing records of each topic are shown.")] = 5,
     report: Annotated[Path | None, typer.Option(help="Write the result as JSON to this file.")] = None,
     bootstrap: BOOTSTRAP = None,
@@ -395,8 +399,9 @@ def diff(
             say_frozen(built_topology(what, settings))
         _check_writes([old, new], settings, outputs)
         kafka = kafka_options(settings, option)
-        read = [given for what in (old, new) for given in _sources(what, settings, inputs, kafka).values()]
-        _check_sources(settings, option, kafka, read)
+        read = {what: _sources(what, settings, inputs, kafka) for what in (old, new)}
+        known = _partitions(partitions, {topic: given for one in read.values() for topic, given in one.items()})
+        _check_sources(settings, option, kafka, [given for one in read.values() for given in one.values()])
         out = console()
         for what in (old, new) if last is not None else ():
             out.print(_reads(what, settings), soft_wrap=True, markup=False)
@@ -405,9 +410,10 @@ def diff(
                 spark,
                 old,
                 new,
-                lambda what: _sources(what, settings, inputs, kafka),
+                read.__getitem__,
                 config=settings,
                 outputs=outputs or (),
+                partitions=known,
                 allow_side_effects=side_effects,
                 global_tables=global_tables,
                 last_ms=last_ms,
@@ -485,6 +491,18 @@ def _sources(
         raise ConfigError(f"--input {unknown[0]}: {what} reads {', '.join(sorted(topics))}")
     reading = for_reader(kafka)
     return {topic: paths.get(topic, reading) for topic in sorted(topics)}
+
+
+def _partitions(given: list[str] | None, sources: Mapping[str, object]) -> dict[str, int]:
+    """Archives' topics -> partitions, as far as they are given. ConfigError for anything else."""
+    found = {}
+    for topic, text in pairs_of(given, "--partitions", "TOPIC=COUNT", each_once=True).items():
+        if not isinstance(sources.get(topic), str):
+            raise ConfigError(f"--partitions {topic}: it is not read from an archive (--input)", key="--partitions")
+        if not text.isdecimal() or int(text) < 1:
+            raise ConfigError(f"--partitions {topic}={text}: write TOPIC=COUNT, at least 1", key="--partitions")
+        found[topic] = int(text)
+    return found
 
 
 def _sink_counts(

@@ -29,6 +29,7 @@ __all__ = [
     "GlobalTables",
     "Master",
     "Outputs",
+    "Partitions",
     "PyFiles",
     "Retention",
     "SourceOption",
@@ -64,6 +65,12 @@ Outputs = Annotated[
     list[str] | None,
     typer.Option(
         "--output", help="Topic that functions choose or handlers write to, besides those that sinks name; repeatable."
+    ),
+]
+Partitions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--partitions", help="TOPIC=COUNT, where the archive has no record of the topic's last partitions; repeatable."
     ),
 ]
 Effects = Annotated[

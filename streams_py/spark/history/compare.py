@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from streams_py.history.needs import history_needed
@@ -43,6 +44,7 @@ def compare_runs(
     *,
     config: Mapping[str, Any] | None = None,
     outputs: Collection[str] = (),
+    partitions: Mapping[str, int] = MappingProxyType({}),
     allow_side_effects: bool = False,
     global_tables: str | None = None,
     last_ms: int | None = None,
@@ -54,20 +56,17 @@ def compare_runs(
     ones are counted as often as they are written. What comes into a topic meanwhile is read by neither. ``last_ms``:
     only outputs that are not older than this before the newest input; of the inputs what these depend on is read, which
     is all where stores keep what is old (:func:`streams_py.history.needs.history_needed`). ``outputs``: topics that
-    functions choose or handlers write to, besides those that sinks name. ``global_tables``: see
-    :func:`streams_py.spark.run`."""
+    functions choose or handlers write to, besides those that sinks name. ``partitions``: of topics that are read, where
+    the rows do not say it. ``global_tables``: see :func:`streams_py.spark.run`."""
     from pyspark.sql import functions as f
 
     found = {}
     runs: list[Results] = []
     asked = [inputs(topology) for topology in (old, new)]
-    allowed: dict[str, Any] = {
-        "partitions": dict.fromkeys(outputs, 1),
-        "allow_side_effects": allow_side_effects,
-        "global_tables": global_tables,
-    }
+    written = dict.fromkeys(outputs, 1)
+    allowed: dict[str, Any] = {"allow_side_effects": allow_side_effects, "global_tables": global_tables}
     given = [
-        fixed_inputs(one, topics_of(topology, config, **allowed))
+        fixed_inputs(one, topics_of(topology, config, partitions=written, **allowed))
         for one, topology in zip(asked, (old, new), strict=True)
     ]
     for topic, one in given[0].items():
@@ -88,7 +87,19 @@ def compare_runs(
             if outputs_since is not None:
                 since = history_needed(TopologySource(topology, settings_of(config)).build()).since(outputs_since)
             told = None if tick is None else partial(_named, tick, name)
-            runs.append(run(topology, one, config=config, since=since, work=folder, spark=spark, tick=told, **allowed))
+            known = {topic: count for topic, count in partitions.items() if topic in one}
+            done = run(
+                topology,
+                one,
+                config=config,
+                partitions={**written, **known},
+                since=since,
+                work=folder,
+                spark=spark,
+                tick=told,
+                **allowed,
+            )
+            runs.append(done)
         before, after = runs
         for topic in sorted({*before.sinks, *after.sinks}):
             counts: DataFrame | None = None

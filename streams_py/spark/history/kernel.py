@@ -67,7 +67,8 @@ class _Run:
                 if number >= self._orders.stage.inputs[topic]:
                     raise StreamsError(
                         f"the input for topic {topic} has records of partition {number}, and is said to have "
-                        f"{self._orders.stage.inputs[topic]} partitions; give the right number (partitions=), or none"
+                        f"{self._orders.stage.inputs[topic]} partitions; give the right number (--partitions, or "
+                        "partitions=), or none"
                     )
                 if number != self._number:
                     yield from self._finish()

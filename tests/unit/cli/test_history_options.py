@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from streams_py.cli.spark import history
 from streams_py.cli.spark.history_options import kafka_options, settings_from
 from streams_py.cli.spark.source_options import positions_in
 from streams_py.errors import ConfigError
@@ -83,6 +84,24 @@ def test_option_that_contradicts_the_command_is_refused(file: Path, option: str,
     for is_planned in (False, True):
         with pytest.raises(ConfigError, match=f"--option {key}: {said}.*; leave it out"):
             kafka_options(settings, [option], is_planned=is_planned)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("lines=0", "--partitions lines=0: write TOPIC=COUNT, at least 1"),
+        ("lines=two", "--partitions lines=two: write TOPIC=COUNT, at least 1"),
+        ("lines", "write TOPIC=COUNT"),
+        ("names=2", "--partitions names: it is not read from an archive"),
+        ("others=2", "--partitions others: it is not read from an archive"),
+    ],
+)
+def test_partitions_are_those_of_an_archive(given: str, said: str) -> None:
+    sources = {"lines": "/archive/lines", "names": {"kafka.bootstrap.servers": "h:1"}}
+    assert history._partitions(["lines=3"], sources) == {"lines": 3}
+    assert history._partitions(None, sources) == {}
+    with pytest.raises(ConfigError, match=said):
+        history._partitions([given], sources)
 
 
 @pytest.mark.parametrize("option", ["starting=latest", "endingOffsets=latest", "startingTimestamp=5"])

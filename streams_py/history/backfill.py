@@ -27,7 +27,8 @@ class BackfillPlan:
     ``until``: see ``streams_py.spark.run``. ``cluster``: id of that to whose topics it writes. ``id``: part of the
     names under which tasks write. ``place``: a topic that they commit beside, the same one however often it is gone
     on with. ``asked``: options ``starting`` and ``ending`` as they were given. ``topic_ids``: the cluster's ids of the
-    topics that are read from it, and of those that are written."""
+    topics that are read from it, and of those that are written. ``settings``: see
+    :mod:`streams_py.history.result_settings`."""
 
     application_id: str
     topology: str
@@ -40,6 +41,7 @@ class BackfillPlan:
     done: bool = False
     asked: dict[str, str] = field(default_factory=dict)
     topic_ids: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
     format: int = _FORMAT
 
     @classmethod
@@ -54,6 +56,7 @@ class BackfillPlan:
         outputs: Collection[str],
         asked: Mapping[str, str],
         topic_ids: Mapping[str, str],
+        settings: Mapping[str, str],
     ) -> BackfillPlan:
         """One that nothing is written of. ``outputs``: topics that it writes to, at least one."""
         return cls(
@@ -67,6 +70,7 @@ class BackfillPlan:
             min(outputs),
             asked=dict(asked),
             topic_ids=dict(topic_ids),
+            settings=dict(settings),
         )
 
     def save(self, path: Path) -> None:

@@ -32,6 +32,7 @@ from streams_py.errors import ConfigError, StreamsError, TopologyError
 from streams_py.history.plan import HistoryPlan, circles, external_topics, plan_history
 from streams_py.history.plan_files import save_plan
 from streams_py.history.refuse import Finding, RefusedTopologyError, findings
+from streams_py.history.result_settings import marks_of
 from streams_py.history.task import TaskSummary
 from streams_py.ports import OffsetAndMetadata, TopicSpec
 from streams_py.topology.topology import Topology
@@ -105,7 +106,8 @@ class BootstrapPlan:
     written. ``ends``: where the changelogs ended when they were written. ``side_effects`` and
     ``outputs``: see :class:`Allowances`. ``given_up``: the committed offsets that are given up. ``cluster``: its
     id. ``tables``: as ``ranges``, of topics that global tables are filled from; nothing is committed for them.
-    ``topic_ids``: the cluster's ids of what is read, and of what outputs were ever to be written to."""
+    ``topic_ids``: the cluster's ids of what is read, and of what outputs were ever to be written to. ``settings``: see
+    :mod:`streams_py.history.result_settings`."""
 
     application_id: str
     topology: str
@@ -126,6 +128,7 @@ class BootstrapPlan:
     cluster: str | None = None
     tables: list[tuple[str, int, int, int]] = field(default_factory=list)
     topic_ids: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     format: int = _FORMAT
 
@@ -284,6 +287,7 @@ def make_plan(
         given_up=[(*at, offset) for at, offset in sorted(committed.items())],
         tables=[(*at, table_starts[at], table_ends[at]) for at in whole],
         topic_ids=dict(cluster.topic_ids([*inputs, *tables])),
+        settings=marks_of(config),
     )
     return made, plan
 

@@ -140,11 +140,13 @@ def run(
     with _on_plan(file, bootstrap, config) as (planned, cluster, settings):
         from streams_py.history.bootstrap import Step
         from streams_py.history.plan import sink_counts
+        from streams_py.history.result_settings import check_settings
         from streams_py.history.retention import check_retention
 
         options = kafka_options(settings, option, is_planned=True)
         topology = built_topology(planned.topology, settings)
         planned.check(topology, Step.PLANNED, Step.ABORTED)
+        check_settings(planned.settings, settings, str(file))
         if sinks and not accept_retention:
             counts = sink_counts(topology, planned.application_id, cluster.partition_counts(), planned.outputs)
             check_retention(cluster, counts, planned.ranges, now_ms())

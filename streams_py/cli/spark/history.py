@@ -293,6 +293,7 @@ def _backfill_plan(
     from streams_py.history.bootstrap import fingerprint_of
     from streams_py.history.plan import sink_counts
     from streams_py.history.refuse import check_allowed
+    from streams_py.history.result_settings import check_settings, marks_of
     from streams_py.history.retention import check_retention
     from streams_py.spark.history.fixed_ranges import fixed_options, ranges_of
 
@@ -302,6 +303,7 @@ def _backfill_plan(
         planned.check(file, fingerprint, application_id, until, cluster.id())
         planned.check_archives(file, sources)
         planned.check_asked(file, asked)
+        check_settings(planned.settings, settings, str(file))
         planned.check_topics(file, cluster.topic_ids(planned.topic_ids), cluster.partition_counts())
         return planned
     # What is refused is refused before anything is begun.
@@ -325,7 +327,10 @@ def _backfill_plan(
         ranges += [] if topic in topology.global_topics else ranges_of(topic, options)
     if not accept_retention:
         check_retention(cluster, counts, ranges, now_ms())
-    return BackfillPlan.new(application_id, what, fingerprint, fixed, until, cluster.id(), counts, asked, topic_ids)
+    marks = marks_of(settings)
+    return BackfillPlan.new(
+        application_id, what, fingerprint, fixed, until, cluster.id(), counts, asked, topic_ids, marks
+    )
 
 
 def _check_archives(

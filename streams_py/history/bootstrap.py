@@ -368,14 +368,33 @@ def check_cluster(plan: BootstrapPlan, cluster: BootstrapCluster) -> None:
         )
 
 
-def check_topics(plan: BootstrapPlan, cluster: BootstrapCluster) -> None:
+def check_topics(plan: BootstrapPlan, cluster: BootstrapCluster, *, skip_gone: bool = False) -> None:
     """RefusedTopologyError when the topics are not any more what they were when the plan was made: better now than when
-    everything is written, and read back."""
+    everything is written, and read back. ``skip_gone``: records that were deleted meanwhile may be passed over."""
+    counts = cluster.partition_counts()
     wanted = {topic: count for topic, count, _ in plan.topics}
     found = differences(plan, cluster, {topic for topic, *_ in (*plan.ranges, *plan.tables)} | plan.topic_ids.keys())
-    found += _of_topics(wanted, plan.changelogs, cluster.partition_counts(), cluster, replace=plan.replace)
+    found += [] if skip_gone else _of_starts(plan, cluster, counts)
+    found += _of_topics(wanted, plan.changelogs, counts, cluster, replace=plan.replace)
     if found:
         raise RefusedTopologyError(found)
+
+
+def _of_starts(plan: BootstrapPlan, cluster: BootstrapCluster, counts: Mapping[str, int]) -> list[Finding]:
+    planned = {
+        TopicPartition(topic, p): start
+        for topic, p, start, end in (*plan.ranges, *plan.tables)
+        if start < end and p < counts.get(topic, 0)
+    }
+    return [
+        Finding(
+            f"topic {at}",
+            f"its first {start} offsets are gone by now, and {planned[at]} were when the plan was made",
+            "plan again, or go on without them (--option on.gone=skip)",
+        )
+        for at, start in sorted(cluster.starts(list(planned)).items())
+        if start > planned[at]
+    ]
 
 
 def differences(plan: BootstrapPlan, cluster: BootstrapCluster, topics: Collection[str]) -> list[Finding]:

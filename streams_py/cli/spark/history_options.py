@@ -60,7 +60,7 @@ PyFiles = Annotated[
     list[Path] | None,
     typer.Option("--py-files", exists=True, help="Python files or zips for Spark's workers; repeatable."),
 ]
-Work = Annotated[str | None, typer.Option(help="Folder that all workers share, for what stages write.")]
+Work = Annotated[str | None, typer.Option(help="Folder that all workers share, for what the stages of one run write.")]
 Outputs = Annotated[
     list[str] | None,
     typer.Option(

@@ -11,22 +11,23 @@ from typing import Final
 
 from streams_py.adapters.confluent.bulk.bulk_settings import bulk_consumer_settings, bulk_producer_settings
 from streams_py.errors import ConfigError
-from streams_py.spark.kafka.options import for_reader, for_writer, reader_options, writer_options
+from streams_py.spark.kafka.options import ReaderOptions, for_reader, for_writer, reader_options, writer_options
 
 __all__ = ["check_options", "check_whole"]
 
 _ANY_TOPIC: Final = "any"
 
 
-def check_options(given: Mapping[str, str], *, writes: bool) -> None:
-    """ConfigError for options with which topics cannot be read in order, or, with ``writes``, not be written. Looks up
-    what secrets refer to; asks no cluster."""
+def check_options(given: Mapping[str, str], *, writes: bool) -> ReaderOptions:
+    """What the options say of reading. ConfigError for those with which topics cannot be read in order, or, with
+    ``writes``, not be written. Looks up what secrets refer to; asks no cluster."""
     reading = {**for_reader(given), "topics": _ANY_TOPIC}
     check_whole(reading)
     options = reader_options(reading, streaming=False)
     bulk_consumer_settings(options.resolved(), client_id="", read_committed=options.read_committed)
     if writes:
         bulk_producer_settings(writer_options(for_writer(given)).resolved(), client_id="")
+    return options
 
 
 def check_whole(given: Mapping[str, str], where: str = "") -> None:

@@ -71,7 +71,7 @@ def write_changelogs(
     settings = {**config, "application.id": plan.application_id}
     topology = TopologySource(plan.topology, settings).build()
     plan.check(topology, Step.PLANNED, Step.ABORTED)
-    check_options(options, writes=True)
+    reading = check_options(options, writes=True)
     outputs = dict.fromkeys(plan.outputs, 1)  # written nowhere, so one partition does
     if sinks:
         outputs = sink_counts(topology, plan.application_id, cluster.partition_counts(), plan.outputs)
@@ -88,7 +88,7 @@ def write_changelogs(
     check_work(spark, work)
     check_writes_once(spark)
     check_not_started(plan, cluster)
-    check_topics(plan, cluster)
+    check_topics(plan, cluster, skip_gone=reading.skip_gone)
     plan = replace(plan, step=Step.RUNNING)
     plan.save(path)
     prepare(plan, cluster, replication_factor)

@@ -307,6 +307,20 @@ def test_changelogs_that_were_emptied_are_empty() -> None:
     check_topics(planned(cluster), cluster)
 
 
+def test_records_that_are_deleted_by_now_are_named_with_all_the_rest() -> None:
+    cluster = Cluster()
+    plan = planned(cluster)
+    cluster.logs |= {TopicPartition("lines", 0): (5, 5), TopicPartition("lines", 1): (3, 9)}
+    cluster.topics[BETWEEN] = 5
+    with pytest.raises(RefusedTopologyError) as refused:
+        check_topics(plan, cluster)
+    for part in ("lines-0: its first 5 offsets are gone by now, and 0 were", "lines-1: its first 3", "5 partitions"):
+        assert part in str(refused.value)
+    with pytest.raises(RefusedTopologyError, match=f"{BETWEEN}: it has 5 partitions") as refused:
+        check_topics(plan, cluster, skip_gone=True)
+    assert "gone by now" not in str(refused.value)
+
+
 def test_topics_that_have_changed_since_the_plan_was_made_are_named_before_anything_is_done() -> None:
     cluster = Cluster()
     plan = planned(cluster)

@@ -14,7 +14,7 @@ pytest.importorskip("pyspark")
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import StreamsError
-from streams_py.history.bootstrap import Allowances, BootstrapPlan, make_plan
+from streams_py.history.bootstrap import Allowances, BootstrapPlan, check_topics, make_plan
 from streams_py.history.loading import load_topology
 from streams_py.spark.history.warm_start import write_changelogs
 from tests.unit.history.test_bootstrap import APP, CHANGELOG, CONFIG, Cluster
@@ -91,6 +91,18 @@ def test_option_that_no_client_takes_is_refused_before_anything_is_changed(
     file: Path, key: str, value: str, said: str
 ) -> None:
     assert said in refused(file, Cluster(), options={key: value})
+
+
+def test_records_that_were_deleted_since_the_plan_are_named_unless_they_may_be_passed_over(file: Path) -> None:
+    cluster = Cluster()
+    cluster.logs[TopicPartition("lines", 1)] = (3, 7)
+    gone = "topic lines-1: its first 3 offsets are gone by now, and 0 were when the plan was made; plan again, or go on"
+    assert gone in refused(file, cluster)
+    check_topics(BootstrapPlan.load(file), cluster, skip_gone=True)
+    cluster.topics[CHANGELOG] = 1
+    other = refused(file, cluster, options={"on.gone": "skip"})
+    assert "gone by now" not in other
+    assert f"topic {CHANGELOG}: it has 1 partitions" in other
 
 
 def test_output_that_was_created_again_since_an_earlier_attempt_is_refused(file: Path) -> None:

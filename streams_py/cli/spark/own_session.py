@@ -41,7 +41,8 @@ def own_session(
     given = {**QUIET, **settings}
     with quiet_logs("py4j"), _quiet_bridge(), contextlib.ExitStack() as folders:
         if before is None:
-            given[_JVM_OPTIONS] = f'"-Djava.io.tmpdir={folders.enter_context(_folder())}" {given[_JVM_OPTIONS]}'
+            ours = f'"-Djava.io.tmpdir={folders.enter_context(_folder())}" {QUIET[_JVM_OPTIONS]}'
+            given[_JVM_OPTIONS] = f"{ours} {settings.get(_JVM_OPTIONS, '')}".strip()
         session = keeping_handlers(lambda: spark_session(app, master=master, **given))
         try:
             if before is None:

@@ -77,6 +77,35 @@ def test_what_user_code_raises_names_task_topic_partition_and_offset(spark: Spar
         run(broken, {"lines": frame(spark, records)}, spark=spark)
 
 
+def test_worker_that_is_killed_is_said_so(spark: SparkSession) -> None:
+    def deadly() -> object:
+        import os
+        import signal
+
+        from streams_py import StreamsBuilder, serdes
+
+        builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+        builder.stream("lines").map_values(lambda line: os.kill(os.getpid(), signal.SIGKILL) or line).to("out")
+        return builder.build()
+
+    with pytest.raises(StreamsError, match="stage 0 of history: a Python worker ended unexpectedly: was it killed, as"):
+        run(deadly, {"lines": frame(spark, [Given("lines", 1, 5, 10, None, b"last")])}, spark=spark)
+
+
+def test_program_that_user_code_ends_is_said_so(spark: SparkSession) -> None:
+    def ends() -> object:
+        import sys
+
+        from streams_py import StreamsBuilder, serdes
+
+        builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+        builder.stream("lines").map_values(lambda line: sys.exit(line)).to("out")
+        return builder.build()
+
+    with pytest.raises(StreamsError, match="stage 0 of history: .*SystemExit: last"):
+        run(ends, {"lines": frame(spark, [Given("lines", 1, 5, 10, None, b"last")])}, spark=spark)
+
+
 def test_rows_without_headers_have_no_nulls_on_their_way_to_workers(spark: SparkSession) -> None:
     """Arrow goes through all of them with each row."""
     from pyspark.sql import functions as f

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -28,7 +28,7 @@ class BackfillPlan:
     names under which tasks write. ``place``: a topic that they commit beside, the same one however often it is gone
     on with. ``asked``: options ``starting`` and ``ending`` as they were given. ``topic_ids``: the cluster's ids of the
     topics that are read from it, and of those that are written. ``settings``: see
-    :mod:`streams_py.history.result_settings`."""
+    :mod:`streams_py.history.result_settings`. ``outputs``: topic -> partitions, of what it writes to."""
 
     application_id: str
     topology: str
@@ -42,6 +42,7 @@ class BackfillPlan:
     asked: dict[str, str] = field(default_factory=dict)
     topic_ids: dict[str, str] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
+    outputs: dict[str, int] = field(default_factory=dict)
     format: int = _FORMAT
 
     @classmethod
@@ -53,12 +54,12 @@ class BackfillPlan:
         inputs: Mapping[str, Any],
         until: int | None,
         cluster: str | None,
-        outputs: Collection[str],
+        outputs: Mapping[str, int],
         asked: Mapping[str, str],
         topic_ids: Mapping[str, str],
         settings: Mapping[str, str],
     ) -> BackfillPlan:
-        """One that nothing is written of. ``outputs``: topics that it writes to, at least one."""
+        """One that nothing is written of. ``outputs``: at least one."""
         return cls(
             application_id,
             topology,
@@ -71,6 +72,7 @@ class BackfillPlan:
             asked=dict(asked),
             topic_ids=dict(topic_ids),
             settings=dict(settings),
+            outputs=dict(outputs),
         )
 
     def save(self, path: Path) -> None:
@@ -120,15 +122,16 @@ class BackfillPlan:
     def check_topics(self, path: Path, topic_ids: Mapping[str, str], counts: Mapping[str, int]) -> None:
         """ConfigError when a topic is another one than before, or has another number of partitions. ``topic_ids`` and
         ``counts``: of the topics as they are now."""
-        for topic, given in sorted(self.inputs.items()):
-            planned = None if isinstance(given, str) else len(json.loads(given["starting"])[topic])
-            if planned is not None and counts.get(topic, 0) != planned:
+        read = {topic: given for topic, given in self.inputs.items() if not isinstance(given, str)}
+        known = {topic: len(json.loads(given["starting"])[topic]) for topic, given in read.items()}
+        for topic, planned in sorted({**self.outputs, **known}.items()):
+            if counts.get(topic, 0) != planned:
                 raise ConfigError(
                     f"{path} is the plan of a backfill that has begun when {topic} had {planned} partitions, and it "
                     f"has {counts.get(topic, 0)} now; begin anew with another file (--plan), which writes everything"
                 )
-        for topic, known in sorted(self.topic_ids.items()):
-            if topic_ids.get(topic, known) != known:
+        for topic, id in sorted(self.topic_ids.items()):
+            if topic_ids.get(topic, id) != id:
                 raise ConfigError(
                     f"{path} is the plan of a backfill that has begun with another topic {topic}: it was deleted and "
                     "created again since; begin anew with another file (--plan), which writes everything"

@@ -99,10 +99,10 @@ def test_program_that_user_code_ends_is_said_so(spark: SparkSession) -> None:
         from streams_py import StreamsBuilder, serdes
 
         builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
-        builder.stream("lines").map_values(lambda line: sys.exit(line)).to("out")
+        builder.stream("lines").map_values(sys.exit).to("out")
         return builder.build()
 
-    with pytest.raises(StreamsError, match="stage 0 of history: .*SystemExit: last"):
+    with pytest.raises(StreamsError, match=r"stage 0 of history: .*SystemExit: last"):
         run(ends, {"lines": frame(spark, [Given("lines", 1, 5, 10, None, b"last")])}, spark=spark)
 
 

@@ -100,7 +100,7 @@ def test_lock_that_a_killed_process_has_left_is_taken_and_removed(tmp_path: Path
 def test_backfill_goes_on_with_the_archives_that_it_was_begun_with(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     given = {"lines": "/archive/lines", "names": {"starting": "{}", "ending": "{}"}}
-    plan = BackfillPlan.new("shop", "app:topology", "f", given, None, None, ["out"], {}, {}, {})
+    plan = BackfillPlan.new("shop", "app:topology", "f", given, None, None, {"out": 1}, {}, {}, {})
     plan.check_archives(file, given)
     plan.check_archives(file, {"lines": {}, "names": {}})  # the plan says which
     with pytest.raises(ConfigError, match="begun with lines from /archive/lines, and this is /archive/new; give"):
@@ -114,7 +114,7 @@ def test_backfill_goes_on_over_the_topics_that_it_was_begun_with(tmp_path: Path)
     starts = '{"names": {"0": 0, "1": 7}}'
     given = {"lines": "/archive/lines", "names": {"starting": starts, "ending": starts}}
     ids = {"names": "first", "out": "first"}
-    BackfillPlan.new("shop", "app:topology", "f", given, None, None, ["out"], {}, ids, {}).save(file)
+    BackfillPlan.new("shop", "app:topology", "f", given, None, None, {"out": 1}, {}, ids, {}).save(file)
     plan = BackfillPlan.load(file)
     assert plan is not None
     counts = {"lines": 9, "names": 2, "out": 1}
@@ -124,6 +124,8 @@ def test_backfill_goes_on_over_the_topics_that_it_was_begun_with(tmp_path: Path)
         ConfigError, match="when names had 2 partitions, and it has 3 now; begin anew with another file"
     ):
         plan.check_topics(file, ids, {**counts, "names": 3})
+    with pytest.raises(ConfigError, match="when out had 1 partitions, and it has 0 now"):
+        plan.check_topics(file, ids, {"names": 2})
     for topic in ids:
         with pytest.raises(ConfigError, match=f"another topic {topic}: it was deleted and created again since; begin"):
             plan.check_topics(file, {**ids, topic: "second"}, counts)
@@ -132,7 +134,7 @@ def test_backfill_goes_on_over_the_topics_that_it_was_begun_with(tmp_path: Path)
 def test_backfill_goes_on_with_the_positions_that_it_was_begun_with(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     asked = {"starting": "timestamp:5"}
-    plan = BackfillPlan.new("shop", "app:topology", "f", {}, None, None, ["out"], asked, {}, {})
+    plan = BackfillPlan.new("shop", "app:topology", "f", {}, None, None, {"out": 1}, asked, {}, {})
     plan.check_asked(file, asked)
     with pytest.raises(ConfigError, match="begun with --option starting=timestamp:5; give it as it was"):
         plan.check_asked(file, {"starting": "latest"})

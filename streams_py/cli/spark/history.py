@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from streams_py.adapters.security import is_security_key
 from streams_py.cli.options import BOOTSTRAP
 from streams_py.cli.spark.bootstrap import bootstrap_app
 from streams_py.cli.spark.history_bar import progress
@@ -40,7 +39,6 @@ from streams_py.cli.spark.history_options import (
     spark_of,
 )
 from streams_py.cli.spark.outcome import console, explained
-from streams_py.cli.spark.source_options import positions_in
 from streams_py.cli.usage import FAILED, pairs_of
 from streams_py.errors import ConfigError, StreamsError
 
@@ -120,6 +118,7 @@ def backfill(
         say_frozen(built_topology(what, settings))
         cluster = planned = None
         if sinks:
+            from streams_py.cli.spark.source_options import positions_in
             from streams_py.history.backfill import BackfillPlan
             from streams_py.history.plan_files import held
 
@@ -466,6 +465,8 @@ def _check_sources(
 ) -> None:
     """ConfigError or BrokerUnavailableError when what is read from Kafka cannot be, as far as that is known at once.
     Whether a cluster answers to a login that only options have is left to the reader."""
+    from streams_py.adapters.security import is_security_key
+
     if all(isinstance(given, str) for given in sources):
         return
     _check_options(kafka, writes=False)

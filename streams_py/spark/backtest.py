@@ -34,7 +34,7 @@ from streams_py.backtest.sources import INPUT_TABLE, ORDER_COLUMNS, ORDER_TABLE,
 from streams_py.backtest.summary import Summary
 from streams_py.errors import ConfigError
 from streams_py.spark.backtest_summary import summarise_on_spark
-from streams_py.spark.files import Folder
+from streams_py.spark.files import Folder, check_shared
 from streams_py.spark.session import check_classic
 from streams_py.spark.version import check_same_version, library_version
 from streams_py.telemetry.delta import delta_files, is_delta
@@ -79,6 +79,7 @@ def evaluate_on_spark(
         choose(candidate)
     shipped = _ship(spark, orders, py_files)
     _check_workers(spark, shipped)
+    check_shared(spark, for_spark(out), "--out")
     folder = folder_of(spark, out)
     with folder.claimed(fingerprint_of(orders, source), resume=resume):
         batch_before = spark.conf.get(_BATCH_KEY)

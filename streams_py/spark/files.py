@@ -1,15 +1,58 @@
-"""A folder on any file system that Spark knows, through Hadoop's own classes: local disks, HDFS, object stores."""
+"""A folder on any file system that Spark knows, through Hadoop's own classes: local disks, HDFS, object stores.
+
+On a cluster a path without a scheme is a folder of every machine, unless they share it. What workers write there is not
+where the driver looks for it, and Spark takes that for a success: nobody would see that it is gone. So it is tried.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import contextlib
+from typing import TYPE_CHECKING, Any, Final
 
-from streams_py.spark.session import check_classic
+from streams_py.errors import ConfigError
+from streams_py.spark.failures import sentence_of
+from streams_py.spark.session import check_classic, is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Folder"]
+__all__ = ["Folder", "check_shared"]
+
+_TRIED: Final = "is-it-shared"
+_FILES_MIN, _FILES_MAX = 16, 256
+"""So many files are tried, so that every machine has some."""
+
+
+def check_shared(spark: SparkSession, root: str, option: str) -> None:
+    """ConfigError when files that workers put into a folder are not there for the driver. ``option`` names it."""
+    if is_local(str(spark.sparkContext.master)):
+        return
+    count = min(max(4 * spark.sparkContext.defaultParallelism, _FILES_MIN), _FILES_MAX)
+    folder = Folder(spark, root)
+    try:
+        _write_files(spark, folder.path(_TRIED), count)
+        found = spark.read.schema("id bigint").parquet(folder.path(_TRIED)).count()
+    except Exception as error:  # of Hadoop's file systems
+        why = sentence_of(error)
+        raise ConfigError(
+            f"{option}: the workers cannot write to {root}, or read what others have written there ({why}); name a "
+            "folder that all machines share",
+            key=option,
+        ) from error
+    finally:
+        with contextlib.suppress(Exception):  # why it cannot be used is said
+            folder.remove(_TRIED)
+    if found < count:
+        raise ConfigError(
+            f"{option}: of {count} files that the workers have put into {root} the driver sees {found}; name a folder "
+            "that all machines share",
+            key=option,
+        )
+
+
+def _write_files(spark: SparkSession, path: str, count: int) -> None:
+    """A file with one row for each of so many tasks."""
+    spark.range(0, count, 1, count).write.mode("overwrite").parquet(path)
 
 
 class Folder:

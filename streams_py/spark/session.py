@@ -34,6 +34,7 @@ __all__ = [
     "check_classic",
     "check_platform",
     "check_writes_once",
+    "is_local",
     "spark_session",
 ]
 
@@ -70,7 +71,7 @@ def spark_session(app: str, *, master: str | None = None, **conf: object) -> Spa
     active = SparkSession.getActiveSession()
     session = active if active is not None else _started(app, master, conf)
     check_classic(session)
-    if not _is_local(str(session.sparkContext.master)):
+    if not is_local(str(session.sparkContext.master)):
         _check_workers(session)
     return session
 
@@ -131,7 +132,8 @@ def _check_java() -> None:
         raise ConfigError(f"{java} is Java {version}: {remedy}")
 
 
-def _is_local(master: str) -> bool:
+def is_local(master: str) -> bool:
+    """Whether all workers are on this machine."""
     return master.startswith("local")
 
 
@@ -139,7 +141,7 @@ def _started(app: str, master: str | None, conf: dict[str, object]) -> SparkSess
     from pyspark.sql import SparkSession
 
     master = master or str(conf.get("spark.master") or "local[*]")
-    if _is_local(master):
+    if is_local(master):
         # Otherwise workers run whatever `python3` is on the path.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -160,7 +162,7 @@ def _settings(master: str) -> dict[str, object]:
         "spark.sql.parquet.columnarReaderBatchSize": 512,  # rows of 100 KB are nothing special in a topic
         "spark.executorEnv.PYTHONHASHSEED": "0",
     }
-    if _is_local(master):
+    if is_local(master):
         settings |= {
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",

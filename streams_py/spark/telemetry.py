@@ -34,7 +34,7 @@ from pyspark.sql import functions as f
 
 from streams_py.errors import ConfigError
 from streams_py.spark.build import bronze_of, fold_events, read_of, refused_of, tables_of
-from streams_py.spark.files import Folder
+from streams_py.spark.files import Folder, check_shared
 from streams_py.spark.kafka.source import register
 from streams_py.spark.live_tables import LiveTables, Row, day_text, with_places
 from streams_py.telemetry.bronze import BAD, BRONZE, OK, UNKNOWN
@@ -140,9 +140,11 @@ class TableFolder:
                     f"{files.root} has tables, and not how far they are ({_CHECKPOINT} is gone): events would get the "
                     "places of earlier ones; use a new folder, or delete this one whole"
                 )
+            check_shared(self._spark, files.root, "--tables")
             return
         if files.children():
             raise ConfigError(f"{files.root} is not empty and holds no telemetry tables; use an empty or new folder")
+        check_shared(self._spark, files.root, "--tables")
         files.write_text(marker_text(mine), _MARKER)
 
     # -- a micro-batch -------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import pytest
 
 from streams_py import StreamsBuilder, Topology, serdes
 from streams_py.errors import ConfigError, StreamsError
+from streams_py.spark import files
 from streams_py.spark.columns import with_headers_for_python
 from streams_py.spark.history.compare import compare_runs
 from streams_py.spark.history.progress import HistoryProgress
@@ -230,6 +231,32 @@ def test_delta_table_is_never_read_as_a_mere_folder_of_files(spark: SparkSession
     (archive / "_delta_log").mkdir()
     with pytest.raises(ConfigError, match=r"lines: .*archive is a Delta table, .*jars.packages=io.delta"):
         run(word_count, {"lines": str(archive)}, spark=spark)
+
+
+def test_folder_that_machines_do_not_share_is_refused(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "is_local", lambda master: False)
+    (tmp_path / "other").write_text("stays")
+    files.check_shared(spark, str(tmp_path), "--work")
+    files.check_shared(spark, str(tmp_path / "new"), "--work")
+    write = files._write_files
+
+    def write_on_other_machines(session: SparkSession, path: str, count: int) -> None:
+        write(session, path, count)
+        for file in sorted(Path(path).glob("part-*"))[::2]:
+            file.unlink()
+
+    monkeypatch.setattr(files, "_write_files", write_on_other_machines)
+    with pytest.raises(
+        ConfigError, match=r"--work: of 16 files that .* put into .* the driver sees 8; name"
+    ):
+        run(word_count, {"lines": frame(spark, some_lines(5, 1))}, spark=spark, work=str(tmp_path))
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(ConfigError, match=r"--out: the workers cannot write to .*file, or read what .*; name a folder"):
+        files.check_shared(spark, str(tmp_path / "file"), "--out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "new", "other"]
+    assert not [*(tmp_path / "new").iterdir()]
 
 
 def test_archive_that_is_none_is_named(spark: SparkSession, tmp_path: Path) -> None:

@@ -224,7 +224,7 @@ def _check_new(spark: SparkSession, out: str, what: str, settings: Mapping[str, 
     """ConfigError when there are outputs already, or cannot be any: better now than when everything is done."""
     from streams_py.history.plan import sinks_of
     from streams_py.spark.failures import sentence_of
-    from streams_py.spark.files import Folder
+    from streams_py.spark.files import Folder, check_shared
 
     folder = Folder(spark, out)
     sinks = sinks_of(built_topology(what, settings), str(settings["application.id"]))
@@ -232,11 +232,18 @@ def _check_new(spark: SparkSession, out: str, what: str, settings: Mapping[str, 
         _check_absent(folder, topic)
     is_new = not folder.exists()
     try:
+        check_shared(spark, out, "--out")
         folder.write_text("", _PROBE)
-        folder.remove(*(() if is_new else (_PROBE,)))
+        folder.remove(_PROBE)
+    except ConfigError:
+        raise
     except Exception as error:  # of Hadoop's file systems
         why = sentence_of(error)
         raise ConfigError(f"--out: {out} cannot be written ({why}); name another folder", key="--out") from error
+    finally:
+        if is_new:
+            with contextlib.suppress(Exception):  # it could not be made
+                folder.remove()
 
 
 def _check_absent(folder: Folder, topic: str) -> None:

@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from streams_py.spark.session import is_local
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -181,7 +183,7 @@ def listening(spark: SparkSession, tick: Tick | None, stages: int) -> Iterator[P
         return
     conf = spark.sparkContext.getConf()
     bind = host = _LOOPBACK
-    if not str(spark.sparkContext.master).startswith("local"):
+    if not is_local(str(spark.sparkContext.master)):
         host = str(conf.get("spark.driver.host", host))
         bind = str(conf.get("spark.driver.bindAddress", host))
     listener = ProgressListener(tick, stages, bind, host)

@@ -266,8 +266,13 @@ def settings_of(config: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def check_work(spark: SparkSession, given: str | None) -> None:
-    """ConfigError when a folder for what stages write has to be named, and is not."""
-    if given is None and not str(spark.sparkContext.master).startswith("local"):
+    """ConfigError when a folder for what stages write has to be named, and is not, or is not shared."""
+    from streams_py.spark.files import check_shared
+    from streams_py.spark.session import is_local
+
+    if given is not None:
+        check_shared(spark, given, "--work")
+    elif not is_local(str(spark.sparkContext.master)):
         raise ConfigError(
             "name a folder that all workers share with work= (--work): the session runs on a cluster", key="work"
         )

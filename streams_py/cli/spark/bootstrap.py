@@ -244,7 +244,10 @@ def _commit(file: Path, cluster: HistoryCluster, settings: Mapping[str, Any]) ->
     planned = BootstrapPlan.load(file)
     planned.check(built_topology(planned.topology, settings), Step.VERIFIED, Step.COMMITTING)
     bootstrap_ends.commit(planned, file, cluster)
-    console().print(f"committed {len(planned.positions)} positions of {planned.application_id}: start it now")
+    console().print(
+        f"committed {len(planned.positions)} positions of {planned.application_id}: start it now (brokers forget the "
+        "positions of a group that nobody is in after offsets.retention.minutes, seven days by default)"
+    )
 
 
 @contextlib.contextmanager

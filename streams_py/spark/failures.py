@@ -31,6 +31,7 @@ _NO_MEMORY: Final = "java.lang.OutOfMemoryError"
 _NEEDS_MEMORY: Final = (
     "give it more with the setting spark.driver.memory (on a cluster spark.executor.memory), or use fewer cores at once"
 )
+_NO_ROOM: Final = re.compile(r"No space left on device|Disk quota exceeded")
 _STATUS_OF_NO_MEMORY: Final = 52
 """With which Spark ends a JVM whose memory is used up."""
 _ENDING_S: Final = 5.0
@@ -58,6 +59,12 @@ def sentence_of(error: BaseException) -> str:
         )
     if _NO_MEMORY in text:
         return f"the memory of a JVM of Spark is used up: {_NEEDS_MEMORY}"
+    full = _NO_ROOM.search(text)
+    if full is not None:
+        return (
+            f"a disk is full ({full[0]}): make room, or let Spark and its workers use another one (TMPDIR, "
+            "spark.local.dir, and --work for what stages write)"
+        )
     worker = _WORKER_LOST.search(text)
     if worker is not None and worker[1] and worker[1].partition(".")[0] not in _OF_THE_EXTRA:
         return (

@@ -76,6 +76,17 @@ def test_memory_of_java_that_is_used_up_is_said_with_its_remedy() -> None:
     assert "is used up: give it more with the setting spark.driver.memory" in sentence_of(RuntimeError(text))
 
 
+@pytest.mark.parametrize("why", ["No space left on device", "Disk quota exceeded"])
+def test_disk_that_is_full_is_said_with_its_remedy(why: str) -> None:
+    text = (
+        "An error occurred while calling o99.parquet.\n: org.apache.spark.SparkException: Job aborted due to stage "
+        "failure: Task 0 in stage 0.0 failed 1 times, most recent failure: Lost task 0.0: org.apache.spark."
+        "SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/tmp/x. SQLSTATE: 58030\n\tat a.b\n"
+        f"Caused by: java.io.IOException: {why}\n\tat c.d"
+    )
+    assert sentence_of(RuntimeError(text)).startswith(f"a disk is full ({why}): make room, or let Spark")
+
+
 def test_topology_that_a_worker_cannot_import_says_how_it_gets_there() -> None:
     config = {"application.id": "test"}
     stage = plan_history(word_count(), "test", config, {"lines": 1}).stages[0]

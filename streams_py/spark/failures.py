@@ -26,6 +26,8 @@ _SPARKS: Final = re.compile(r"\[[A-Z_.0-9]+\] (.+?)\.?(?: SQLSTATE: \w+)?")
 """A sentence of Spark's with a name and a state around it."""
 _JAVAS: Final = re.compile(r"^: [\w.$]*?(\w+): (.+)$", re.MULTILINE)
 """What is below py4j's own first line: an exception of Java with its message."""
+_PYTHONS: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)$", re.MULTILINE)
+"""The last line of a stack trace of Python."""
 _NOT_STARTED: Final = "[JAVA_GATEWAY_EXITED]"
 _NO_MEMORY: Final = "java.lang.OutOfMemoryError"
 _NEEDS_MEMORY: Final = (
@@ -78,6 +80,9 @@ def sentence_of(error: BaseException) -> str:
             "a Python worker ended unexpectedly: was it killed, as the system does when memory is short (dmesg says "
             f"it)? Use fewer cores at once then. Did none ever begin? Then {_NEEDS_PACKAGE}"
         )
+    raised = _PYTHONS.findall(text)
+    if raised:
+        return f"a Python worker has failed: {raised[-1]}"
     java = _JAVAS.search(text) if type(error).__module__.startswith("py4j.") else None
     if java is not None:
         return f"{java[1]}: {java[2]}"

@@ -76,6 +76,17 @@ def test_memory_of_java_that_is_used_up_is_said_with_its_remedy() -> None:
     assert "is used up: give it more with the setting spark.driver.memory" in sentence_of(RuntimeError(text))
 
 
+def test_what_a_worker_has_raised_is_said_and_not_that_a_job_was_aborted() -> None:
+    text = (
+        "An error occurred while calling o99.parquet.\n: org.apache.spark.SparkException: Job aborted due to stage "
+        "failure: Lost task 0.0: org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+        '  File "worker.py", line 1, in main\n    process()\n    ^^^^^^^^^\nKeyError: 7\n\nDuring handling of the '
+        'above exception, another exception occurred:\n\nTraceback (most recent call last):\n  File "app.py", line 3, i'
+        "n f\n    sys.exit(3)\nSystemExit: 3\n\n\tat org.apache.spark.api.python.BasePythonRunner.a(P.scala:1)\n"
+    )
+    assert sentence_of(RuntimeError(text)) == "a Python worker has failed: SystemExit: 3"
+
+
 @pytest.mark.parametrize("why", ["No space left on device", "Disk quota exceeded"])
 def test_disk_that_is_full_is_said_with_its_remedy(why: str) -> None:
     text = (

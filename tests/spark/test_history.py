@@ -248,9 +248,7 @@ def test_folder_that_machines_do_not_share_is_refused(
             file.unlink()
 
     monkeypatch.setattr(files, "_write_files", write_on_other_machines)
-    with pytest.raises(
-        ConfigError, match=r"--work: of 16 files that .* put into .* the driver sees 8; name"
-    ):
+    with pytest.raises(ConfigError, match=r"--work: of 16 files that .* put into .* the driver sees 8; name"):
         run(word_count, {"lines": frame(spark, some_lines(5, 1))}, spark=spark, work=str(tmp_path))
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(ConfigError, match=r"--out: the workers cannot write to .*file, or read what .*; name a folder"):

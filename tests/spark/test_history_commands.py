@@ -14,7 +14,7 @@ import typer
 from confluent_kafka import Producer
 from typer.testing import CliRunner, Result
 
-from streams_py.cli.spark import history, history_options
+from streams_py.cli.spark import history, history_inputs, history_options
 from streams_py.cli.spark.history import add_to
 from streams_py.errors import ConfigError, StreamsError
 from tests.spark.conftest import Cluster
@@ -186,7 +186,7 @@ def test_backfill_to_topics_writes_every_record_once_also_when_it_is_repeated(
         asked.append(settings)
         check(settings)
 
-    for module in (history, history_options):
+    for module in (history_inputs, history_options):
         monkeypatch.setattr(module, "check_answers", counted)
     done = files.backfill("--option", "poll.timeout.ms=50000", "--option", "flush.timeout.ms=50000")
     assert done.exit_code == 0, done.output

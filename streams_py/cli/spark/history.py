@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +15,14 @@ import typer
 from streams_py.cli.options import BOOTSTRAP
 from streams_py.cli.spark.bootstrap import bootstrap_app
 from streams_py.cli.spark.history_bar import progress
+from streams_py.cli.spark.history_inputs import (
+    check_allowed,
+    check_kafka_options,
+    check_sources,
+    check_writes,
+    partitions_of,
+    sources_of,
+)
 from streams_py.cli.spark.history_options import (
     ApplicationId,
     Conf,
@@ -30,7 +38,6 @@ from streams_py.cli.spark.history_options import (
     What,
     Work,
     built_topology,
-    check_answers,
     connected,
     kafka_options,
     now_ms,
@@ -39,7 +46,7 @@ from streams_py.cli.spark.history_options import (
     spark_of,
 )
 from streams_py.cli.spark.outcome import console, explained
-from streams_py.cli.usage import FAILED, pairs_of
+from streams_py.cli.usage import FAILED
 from streams_py.errors import ConfigError, StreamsError
 
 if TYPE_CHECKING:
@@ -111,10 +118,10 @@ def backfill(
             raise ConfigError("say where outputs go: --out FOLDER, or --sinks for their topics")
         settings = settings_from(bootstrap, application_id, config, "backfill")
         kafka = kafka_options(settings, option)
-        sources = _sources(what, settings, inputs, kafka)
-        known = _partitions(partitions, sources)
-        _check_allowed(what, settings, outputs, side_effects=side_effects, global_tables=global_tables)
-        _check_writes([what], settings, outputs)
+        sources = sources_of(what, settings, inputs, kafka)
+        known = partitions_of(partitions, sources)
+        check_allowed(what, settings, outputs, side_effects=side_effects, global_tables=global_tables)
+        check_writes([what], settings, outputs)
         say_frozen(built_topology(what, settings))
         cluster = planned = None
         if sinks:
@@ -123,7 +130,7 @@ def backfill(
             from streams_py.history.plan_files import held
 
             begun = until_the_end.enter_context(held(file, BackfillPlan.load))
-            _check_options(kafka, writes=True)
+            check_kafka_options(kafka, writes=True)
             cluster = until_the_end.enter_context(connected(settings))
             planned = _backfill_plan(
                 cluster,
@@ -141,7 +148,7 @@ def backfill(
             )
             sources = {topic: _planned(planned.inputs[topic], kafka) for topic in sources}
         else:
-            _check_sources(settings, option, kafka, sources.values())
+            check_sources(settings, option, kafka, sources.values())
         with spark_of(master, conf, py_files) as spark, progress() as tick:
             from streams_py.spark.history.run import run as run_history
             from streams_py.spark.history.sinks import write_sinks
@@ -180,44 +187,6 @@ def backfill(
                     console().print(f"{there:,} records were there already, from an earlier attempt")
                 for topic in results.sinks:
                     console().print(f"{topic}: {results.written(topic):,} records")
-
-
-def _check_allowed(
-    what: str,
-    settings: Mapping[str, Any],
-    outputs: Sequence[str] | None,
-    *,
-    side_effects: bool,
-    global_tables: str | None,
-) -> None:
-    """RefusedTopologyError before anything is started."""
-    from streams_py.history.global_tables import check_global_tables
-    from streams_py.history.refuse import RefusedTopologyError, findings
-
-    application_id = str(settings["application.id"])
-    topology = built_topology(what, settings)
-    found = findings(
-        topology,
-        application_id,
-        settings,
-        outputs=outputs or (),
-        allow_side_effects=side_effects,
-        frozen_tables=check_global_tables(global_tables),
-    )
-    if found:
-        raise RefusedTopologyError(found, what)
-
-
-def _check_writes(topologies: Sequence[str], settings: Mapping[str, Any], more: Sequence[str] | None) -> None:
-    """ConfigError when none of them writes to a topic: then there is nothing to make, or to compare."""
-    from streams_py.history.plan import sinks_of
-
-    application_id = str(settings["application.id"])
-    if not more and not any(sinks_of(built_topology(what, settings), application_id) for what in topologies):
-        raise ConfigError(
-            f"{' and '.join(dict.fromkeys(topologies))}: nothing is written to a topic; give the topology a to(), "
-            "after to_stream() for a table (its state alone is made by `bootstrap`)"
-        )
 
 
 def _check_new(spark: SparkSession, out: str, what: str, settings: Mapping[str, Any], more: Sequence[str]) -> None:
@@ -406,13 +375,13 @@ def diff(
         if report is not None and report.is_dir():
             raise ConfigError(f"--report {report} is a folder; name a file", key="--report")
         for what in (old, new):
-            _check_allowed(what, settings, outputs, side_effects=side_effects, global_tables=global_tables)
+            check_allowed(what, settings, outputs, side_effects=side_effects, global_tables=global_tables)
             say_frozen(built_topology(what, settings))
-        _check_writes([old, new], settings, outputs)
+        check_writes([old, new], settings, outputs)
         kafka = kafka_options(settings, option)
-        read = {what: _sources(what, settings, inputs, kafka) for what in (old, new)}
-        known = _partitions(partitions, {topic: given for one in read.values() for topic, given in one.items()})
-        _check_sources(settings, option, kafka, [given for one in read.values() for given in one.values()])
+        read = {what: sources_of(what, settings, inputs, kafka) for what in (old, new)}
+        known = partitions_of(partitions, {topic: given for one in read.values() for topic, given in one.items()})
+        check_sources(settings, option, kafka, [given for one in read.values() for given in one.values()])
         out = console()
         for what in (old, new) if last is not None else ():
             out.print(_reads(what, settings), soft_wrap=True, markup=False)
@@ -465,57 +434,6 @@ def _duration_ms(text: str) -> int:
     if text[-1:] not in units or not text[:-1].isdecimal():
         raise ConfigError(f"--last {text!r} is no duration; write for example 1d, 6h or 30m", key="--last")
     return int(text[:-1]) * units[text[-1]]
-
-
-def _check_sources(
-    settings: Mapping[str, Any], option: list[str] | None, kafka: Mapping[str, str], sources: Iterable[object]
-) -> None:
-    """ConfigError or BrokerUnavailableError when what is read from Kafka cannot be, as far as that is known at once.
-    Whether a cluster answers to a login that only options have is left to the reader."""
-    from streams_py.adapters.security import is_security_key
-
-    if all(isinstance(given, str) for given in sources):
-        return
-    _check_options(kafka, writes=False)
-    if not any(is_security_key(key.lower().removeprefix("kafka.")) for key in pairs_of(option, "--option")):
-        check_answers(settings)
-
-
-def _check_options(kafka: Mapping[str, str], *, writes: bool) -> None:
-    from streams_py.spark.history.cluster_options import check_options
-
-    check_options(kafka, writes=writes)
-
-
-def _sources(
-    what: str, settings: Mapping[str, Any], given: list[str] | None, kafka: Mapping[str, str]
-) -> dict[str, str | Mapping[str, str]]:
-    """Topic -> the folder that was named for it, else the cluster."""
-    from streams_py.history.plan import topics_read
-    from streams_py.spark.kafka.options import for_reader
-
-    topology = built_topology(what, settings)
-    paths = pairs_of(given, "--input", "TOPIC=PATH", each_once=True)
-    if topology.has_patterns:
-        return dict(paths)
-    topics = topics_read(topology, str(settings["application.id"]), settings)
-    unknown = sorted(paths.keys() - topics)
-    if unknown:
-        raise ConfigError(f"--input {unknown[0]}: {what} reads {', '.join(sorted(topics))}")
-    reading = for_reader(kafka)
-    return {topic: paths.get(topic, reading) for topic in sorted(topics)}
-
-
-def _partitions(given: list[str] | None, sources: Mapping[str, object]) -> dict[str, int]:
-    """Archives' topics -> partitions, as far as they are given. ConfigError for anything else."""
-    found = {}
-    for topic, text in pairs_of(given, "--partitions", "TOPIC=COUNT", each_once=True).items():
-        if not isinstance(sources.get(topic), str):
-            raise ConfigError(f"--partitions {topic}: it is not read from an archive (--input)", key="--partitions")
-        if not text.isdecimal() or int(text) < 1:
-            raise ConfigError(f"--partitions {topic}={text}: write TOPIC=COUNT, at least 1", key="--partitions")
-        found[topic] = int(text)
-    return found
 
 
 def _sink_counts(

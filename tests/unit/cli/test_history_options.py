@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streams_py.cli.spark import history
+from streams_py.cli.spark.history_inputs import partitions_of
 from streams_py.cli.spark.history_options import kafka_options, settings_from
 from streams_py.cli.spark.source_options import positions_in
 from streams_py.errors import ConfigError
@@ -98,10 +98,10 @@ def test_option_that_contradicts_the_command_is_refused(file: Path, option: str,
 )
 def test_partitions_are_those_of_an_archive(given: str, said: str) -> None:
     sources = {"lines": "/archive/lines", "names": {"kafka.bootstrap.servers": "h:1"}}
-    assert history._partitions(["lines=3"], sources) == {"lines": 3}
-    assert history._partitions(None, sources) == {}
+    assert partitions_of(["lines=3"], sources) == {"lines": 3}
+    assert partitions_of(None, sources) == {}
     with pytest.raises(ConfigError, match=said):
-        history._partitions([given], sources)
+        partitions_of([given], sources)
 
 
 @pytest.mark.parametrize("option", ["starting=latest", "endingOffsets=latest", "startingTimestamp=5"])

@@ -96,11 +96,15 @@ class Commands:
 
     @contextmanager
     def _started(self, *command: str) -> Iterator[subprocess.Popen[str]]:
-        process = subprocess.Popen(
-            [sys.executable, "-m", *command],
-            cwd=_REPOSITORY, env={**os.environ, "TMPDIR": str(self.temporary), "COLUMNS": "400"}, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-        )  # fmt: skip
+        ours = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # these tests may run under `nohup`, the command does not
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-m", *command],
+                cwd=_REPOSITORY, env={**os.environ, "TMPDIR": str(self.temporary), "COLUMNS": "400"}, text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+            )  # fmt: skip
+        finally:
+            signal.signal(signal.SIGHUP, ours)
         try:
             yield process
         finally:

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +21,14 @@ from streams_py.history.bootstrap import Step
 from tests.unit.history.test_bootstrap import Cluster, planned
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.fixture(autouse=True)
+def terminal() -> Iterator[None]:
+    """As if no `nohup` was there, whatever these tests run under."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 def command_that_gets(number: signal.Signals) -> None:

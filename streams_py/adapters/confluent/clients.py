@@ -141,8 +141,9 @@ class ConfluentClients:
         """Raise ConfigError now for settings that a client would be refused for later, on a stream thread."""
         if self._config.exactly_once:
             check_access()
-            settings = transactional_settings(self._config, "check", bootstrap="", client_id="check")
-            ConfluentProducer(self._quiet(settings), epoch_sender=_never).close()
+            with quiet_logs("streams_py.adapters"):
+                settings = transactional_settings(self._config, "check", bootstrap="", client_id="check")
+                ConfluentProducer(self._quiet(settings), epoch_sender=_never).close()
         if not self._config.clients:
             return
         # Clients without an address connect to nobody. What is worth a warning is said when the real ones are made.

@@ -264,6 +264,9 @@ def test_transactional_id_of_ones_own_is_ignored_aloud(caplog: pytest.LogCapture
     given = StreamsConfig.of({**BASE, "producer.transactional.id": "mine"})
     assert transactional_settings(given, "id", bootstrap="b:1", client_id="c")["transactional.id"] == "id"
     assert "transactional.id = mine is ignored: each stream thread has one of its own" in caplog.text
+    caplog.clear()
+    ConfluentClients(given).check_settings()  # the one before the start, which is no producer of a thread
+    assert not caplog.records
 
 
 def test_settings_of_exactly_once() -> None:

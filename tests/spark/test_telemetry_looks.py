@@ -32,6 +32,7 @@ def folder(spark: SparkSession, tmp_path: Path) -> Callable[[], TableFolder]:
     def opened() -> TableFolder:
         made = TableFolder(spark, str(tmp_path / "tables"), GROUP)
         made.claim()
+        (tmp_path / "tables" / "_checkpoint").mkdir(exist_ok=True)  # as the streaming query does, without which we add
         return made
 
     return opened

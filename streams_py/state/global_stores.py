@@ -1,7 +1,7 @@
 """The global stores of a client: opening and closing them, and how far into their topics they are.
 
 Their topics are their changelogs, all partitions of them, so positions are those of the topics: offsets of the next
-record. They are in the database beside the data; a copy for tools is in ``global/.py-checkpoint`` of the state directory.
+record. They are in the database beside the data; a copy for tools is in ``global/.py-checkpoint`` below ``state.dir``.
 Nothing is logged, and nothing is committed to a group (Kafka Streams' ``GlobalStateManagerImpl``). Many records of a
 global table are restored as those of a task are: past the write-ahead log, each batch with the position it brings the
 store to, so that a killed process finds an earlier position with the data that belong to it.

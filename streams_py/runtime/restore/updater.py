@@ -29,7 +29,7 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailableError, OffsetOutOfRangeError, StreamsError, TaskCorruptedError
 from streams_py.member.events import Progress
 from streams_py.ports import Admin, Clock, RawRecord, RecordConsumer
-from streams_py.runtime.restore.batches import by_partition
+from streams_py.runtime.batches import by_partition, only_topic_of
 from streams_py.runtime.restore.changelog import ChangelogInWork, RestorableTask
 from streams_py.runtime.restore.ends import ask_ends
 from streams_py.runtime.restore.listener import RestoreListener, RestoreNews, StandbyUpdateListener
@@ -384,8 +384,7 @@ class StateUpdater:
                 changelog.registered = True
             restored = self._note_ends()
         consumer.assign(positions)
-        topics = {partition.topic for partition in positions}
-        self._only_topic = topics.pop() if len(topics) == 1 else None
+        self._only_topic = only_topic_of(positions)
         return restored
 
     def _apply(self, records: Sequence[RawRecord], consumer: RecordConsumer) -> bool:

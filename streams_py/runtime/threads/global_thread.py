@@ -33,8 +33,8 @@ from streams_py.ports import (
     RecordConsumer,
     RecordProducer,
 )
+from streams_py.runtime.batches import by_partition
 from streams_py.runtime.closing import place_of
-from streams_py.runtime.restore.batches import by_partition
 from streams_py.runtime.restore.filling import GLOBAL_TASK, Filling
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.binding import Node

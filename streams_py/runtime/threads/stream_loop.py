@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from itertools import groupby
 from typing import NamedTuple
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import OffsetOutOfRangeError, TaskCorruptedError, TaskMigratedError
 from streams_py.ports import BEGINNING, RawRecord
+from streams_py.runtime.batches import runs_of
 from streams_py.runtime.states import ThreadState
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.threads.batch_size import BatchSize, Slice
@@ -182,18 +182,12 @@ class StreamLoop:
         """Give each task its records; a run of records of one partition is handed over at once."""
         owners = {partition: task for task in self.parts.table.running() for partition in task.input_partitions}
         full: list[TopicPartition] = []
-        kind = type(records[0])
-        # The consumer delivers what it reads and nothing else, so with one topic nobody has to look at each record's.
-        only = self.moves.only_topic
-        by_topic = groupby(records, kind.topic) if only is None else ((only, records),)
-        for topic, of_topic in by_topic:
-            for number, run in groupby(of_topic, kind.partition):
-                partition = TopicPartition(topic, number)
-                task = owners.get(partition)
-                if task is None:
-                    continue  # revoked between the fetch and now: its next owner reads it again
-                task.add_records(partition, list(run))
-                full += task.partitions_to_pause()
+        for partition, run in runs_of(records, self.moves.only_topic):
+            task = owners.get(partition)
+            if task is None:
+                continue  # revoked between the fetch and now: its next owner reads it again
+            task.add_records(partition, list(run))
+            full += task.partitions_to_pause()
         if full:
             self.parts.consumer.pause(full)
 

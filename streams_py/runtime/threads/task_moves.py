@@ -13,6 +13,7 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailableError, TaskCorruptedError
 from streams_py.member.assignment import Tasks
 from streams_py.ports import OffsetAndMetadata, TransactionalProducer
+from streams_py.runtime.batches import only_topic_of
 from streams_py.runtime.states import ThreadState
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.error_handling.deferred_errors import DeferredErrors
@@ -98,8 +99,7 @@ class TaskMoves:
         new = self._starter.take_positions()
         read = {partition: new.get(partition) for task in self._table.running() for partition in task.input_partitions}
         self._parts.consumer.assign(read)
-        topics = {partition.topic for partition in read}
-        self.only_topic = topics.pop() if len(topics) == 1 else None
+        self.only_topic = only_topic_of(read)
 
     # -- rebalance: called through the inbox -----------------------------------------------------------------
 

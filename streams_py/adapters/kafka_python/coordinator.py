@@ -311,10 +311,8 @@ class StreamsCoordinator(SubscribedTopics):
         return assignment
 
     async def _subscription_bytes(self, topics: frozenset[str]) -> bytes:
-        building, member_id = (
-            self._inbox.call(self._listener.subscription_user_data, topics),
-            self._generation.member_id,
-        )
+        building = self._inbox.call(self._listener.subscription_user_data, topics)
+        member_id = self._generation.member_id
         user_data = await self._with_heartbeats(building, lambda: self._ask_whether_member(member_id))
         if self.owned and self._generation.is_lost():
             # While it was built, which may wait for a commit: what is owned was that of the former member.

@@ -145,9 +145,10 @@ class OffsetDoubts:
             for partition in asked:
                 offset = told[partition]
                 on_disk = 0 if self._known.is_settled(partition, offset) else least.get(partition, 0)
-                before = max(on_disk, known[partition] or 0)
+                ours = known[partition] or 0
+                before = max(on_disk, ours)
                 if before and offset < before:
-                    patience_ms = self._patience_ms(answer[partition], known[partition] or 0)
+                    patience_ms = self._patience_ms(answer[partition], is_ours=max(offset, 0) < ours)
                     found[partition] = _Contradiction(_below(task.id, partition, offset, before), patience_ms)
             is_news = len(asked) == len(partitions) and any(offset is None for offset in known.values())
             if starts and is_news and task.has_state and all(told[at] == NOTHING for at in asked):
@@ -158,11 +159,11 @@ class OffsetDoubts:
                 found = {**dict.fromkeys(asked, _Contradiction(said, _DOUBT_MS)), **found}
         return found
 
-    def _patience_ms(self, told: OffsetAndMetadata | None, known: int) -> int | None:
-        """With an answer below what is known: to this process (``known``), or else on its disk."""
+    def _patience_ms(self, told: OffsetAndMetadata | None, *, is_ours: bool) -> int | None:
+        """With an answer below what is known: to this process (``is_ours``), or else on its disk."""
         if not self._exactly_once:
             return _DOUBT_MS
-        if known and (NOTHING if told is None else told.offset) < known:
+        if is_ours:
             return None
         is_members = told is not None and decode_offset_metadata(told.metadata).partition_time_ms != UNKNOWN_TIME
         return _MEMBERS_MS if is_members else _DOUBT_MS

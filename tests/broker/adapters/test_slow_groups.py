@@ -41,12 +41,8 @@ def test_group_settles_in_one_round_when_the_leader_takes_longer(group, settings
     assert follower_thread.joins <= 3
 
 
-@pytest.fixture
-def slow_first(group, gate):
-    """A member that owns all, and takes its time when it is asked to join again: (its thread, when it was asked)."""
-    thread = FakeThread(group.partitions)
-    group.join(thread, session_timeout_ms=120_000)
-    group.wait_settled(thread)
+def takes_its_time(thread, gate):
+    """From now on the thread does not answer when it is asked to join, until the gate opens. When it was asked."""
     asked = threading.Event()
 
     def hold_the_join():
@@ -55,7 +51,16 @@ def slow_first(group, gate):
         return b"x"
 
     thread.user_data = hold_the_join
-    return thread, asked
+    return asked
+
+
+@pytest.fixture
+def slow_first(group, gate):
+    """A member that owns all, and takes its time when it is asked to join again: (its thread, when it was asked)."""
+    thread = FakeThread(group.partitions)
+    group.join(thread, session_timeout_ms=120_000)
+    group.wait_settled(thread)
+    return thread, takes_its_time(thread, gate)
 
 
 def test_member_leaves_at_once_when_its_own_join_is_still_waiting(group, until, gate, slow_first):
@@ -100,14 +105,7 @@ def test_member_whose_join_waits_for_longer_than_a_session_stays_one_and_may_com
     thread = FakeThread(group.partitions)
     first, _ = group.join(thread, session_timeout_ms=3_000)
     group.wait_settled(thread)
-    asked = threading.Event()
-
-    def hold_the_join():
-        asked.set()
-        gate.wait(60)
-        return b"x"
-
-    thread.user_data = hold_the_join
+    asked = takes_its_time(thread, gate)
     _, second_thread = group.join(name="s", session_timeout_ms=3_000)
     until(asked.is_set, "the first member is to join again")
     threading.Event().wait(6)
@@ -125,14 +123,7 @@ def test_who_waits_for_a_slow_member_longer_than_a_session_stays_a_member_withou
     group.join(first_thread, session_timeout_ms=3_000)
     second, second_thread = group.join(name="s", session_timeout_ms=3_000)
     group.wait_settled(first_thread, second_thread)
-    asked = threading.Event()
-
-    def hold_the_join():
-        asked.set()
-        gate.wait(60)
-        return b"x"
-
-    first_thread.user_data = hold_the_join
+    asked = takes_its_time(first_thread, gate)
     second.request_rejoin("because")
     until(asked.is_set, "the second member waits for the first one")
     seen = []

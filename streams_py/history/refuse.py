@@ -60,8 +60,10 @@ def check_allowed(
     allow_side_effects: bool = False,
     to_topics: bool = False,
     frozen_tables: bool = False,
+    name: str = "this topology",
 ) -> None:
-    """RefusedTopologyError with all findings, if there are any. See :func:`findings`."""
+    """RefusedTopologyError with all findings, if there are any. See :func:`findings`; ``name``: how the error calls
+    it."""
     found = findings(
         topology,
         application_id,
@@ -72,7 +74,7 @@ def check_allowed(
         frozen_tables=frozen_tables,
     )
     if found:
-        raise RefusedTopologyError(found)
+        raise RefusedTopologyError(found, name)
 
 
 def findings(

@@ -16,9 +16,9 @@ from streams_py.cli.options import BOOTSTRAP
 from streams_py.cli.spark.bootstrap import bootstrap_app
 from streams_py.cli.spark.history_bar import progress
 from streams_py.cli.spark.history_inputs import (
-    check_allowed,
     check_kafka_options,
     check_sources,
+    check_topology,
     check_writes,
     partitions_of,
     sources_of,
@@ -120,7 +120,7 @@ def backfill(
         kafka = kafka_options(settings, option)
         sources = sources_of(what, settings, inputs, kafka)
         known = partitions_of(partitions, sources)
-        check_allowed(what, settings, outputs, side_effects=side_effects, global_tables=global_tables)
+        check_topology(what, settings, outputs, side_effects=side_effects, global_tables=global_tables)
         check_writes([what], settings, outputs)
         say_frozen(built_topology(what, settings))
         cluster = planned = None
@@ -375,7 +375,7 @@ def diff(
         if report is not None and report.is_dir():
             raise ConfigError(f"--report {report} is a folder; name a file", key="--report")
         for what in (old, new):
-            check_allowed(what, settings, outputs, side_effects=side_effects, global_tables=global_tables)
+            check_topology(what, settings, outputs, side_effects=side_effects, global_tables=global_tables)
             say_frozen(built_topology(what, settings))
         check_writes([old, new], settings, outputs)
         kafka = kafka_options(settings, option)

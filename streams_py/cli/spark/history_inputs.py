@@ -9,7 +9,7 @@ from streams_py.cli.spark.history_options import built_topology, check_answers
 from streams_py.cli.usage import pairs_of
 from streams_py.errors import ConfigError
 
-__all__ = ["check_allowed", "check_kafka_options", "check_sources", "check_writes", "partitions_of", "sources_of"]
+__all__ = ["check_kafka_options", "check_sources", "check_topology", "check_writes", "partitions_of", "sources_of"]
 
 
 def sources_of(
@@ -43,7 +43,7 @@ def partitions_of(given: list[str] | None, sources: Mapping[str, object]) -> dic
     return found
 
 
-def check_allowed(
+def check_topology(
     what: str,
     settings: Mapping[str, Any],
     outputs: Sequence[str] | None,
@@ -53,20 +53,17 @@ def check_allowed(
 ) -> None:
     """RefusedTopologyError before anything is started."""
     from streams_py.history.global_tables import check_global_tables
-    from streams_py.history.refuse import RefusedTopologyError, findings
+    from streams_py.history.refuse import check_allowed
 
-    application_id = str(settings["application.id"])
-    topology = built_topology(what, settings)
-    found = findings(
-        topology,
-        application_id,
+    check_allowed(
+        built_topology(what, settings),
+        str(settings["application.id"]),
         settings,
         outputs=outputs or (),
         allow_side_effects=side_effects,
         frozen_tables=check_global_tables(global_tables),
+        name=what,
     )
-    if found:
-        raise RefusedTopologyError(found, what)
 
 
 def check_writes(topologies: Sequence[str], settings: Mapping[str, Any], more: Sequence[str] | None) -> None:

@@ -14,6 +14,10 @@ their producer needs them:
 What is open belongs to the coordinator's last transaction of that id, or to one of an earlier epoch. That tells how it
 ended (:func:`was_committed`), provided that nobody has used the id since. So the question is asked before a producer
 begins (:meth:`OpenTransactions.settle`), about its own id, and by :meth:`OpenTransactions.check` about others.
+
+Taking an id over is a use of it: who has done that knows how its transactions ended, and nobody else can find out any
+more. So several members that see the same one at the same time leave it to one of them: an id is taken over by those
+only who knew before, who remember what they knew until it is ended, and the others wait.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ from typing import Protocol
 from streams_protocol.types import TopicPartition
 from streams_py.assignment.java_order import string_hash
 from streams_py.described_transactions import OpenTransaction, TransactionInfo
-from streams_py.errors import BrokerUnavailableError, StreamsError
+from streams_py.errors import BrokerUnavailableError, StreamsError, TaskMigratedError
 from streams_py.ports import Admin, AdminError, Clock, PartitionInfo, TransactionAdmin
 
 __all__ = ["OpenTransactions", "Restoring", "is_in_doubt", "is_of_application", "was_committed"]
@@ -116,6 +120,9 @@ class OpenTransactions:
         self._watching = threading.Lock()  # of the next one
         self._updaters: weakref.WeakSet[Restoring] = weakref.WeakSet()
         self._seen: dict[OpenTransaction, int] = {}  # since when
+        self._outcomes: dict[OpenTransaction, bool] = {}
+        """How those ended whose id was taken over here: the coordinator does not tell it any more. True: committed."""
+        self._doubted: dict[str, int] = {}  # ids that somebody else seems to end, and since when
         self._told: set[object] = set()
         self._next_full_ms = clock.monotonic_ms() + _FULL_CHECK_MS
         self._looks = 0  # so many more full checks are soon
@@ -146,20 +153,51 @@ class OpenTransactions:
         if known is None:
             return
         left = [one for one in self._open(self._all_partitions()) if one.producer_id == known.producer_id]
-        if not left:
+        names = ", ".join(str(one.partition) for one in sorted(left))
+        outcomes = {one: outcome for one in left if (outcome := self._outcome(known, one, is_ours)) is not None}
+        if not outcomes:
+            if left:
+                self._leave_to_others(transactional_id, names, is_ours=is_ours)
             return
-        producer = self._client.take_over(transactional_id, self._timeout_ms)
-        before = frozenset(left)
-        left = [one for one in self._open({one.partition for one in before}) if one in before]
-        names = ", ".join(str(one.partition) for one in sorted(before))
-        if not left:
-            _log.info("transaction %s was left open and is ended now: it held up %s", transactional_id, names)
-            return
-        in_doubt = [] if is_ours else [one for one in left if is_in_doubt(known, one)]
-        if in_doubt or producer[0] != known.producer_id:
-            self._tell(left[0], f"a transaction of {transactional_id} hangs in {names}: {_REMEDY}")
-            return
-        self._end_again(transactional_id, producer, known, left)
+        self._doubted.pop(transactional_id, None)
+        try:
+            producer = self._client.take_over(transactional_id, self._timeout_ms)
+            self._outcomes |= outcomes
+            before = frozenset(left)
+            left = [one for one in self._open({one.partition for one in before}) if one in before]
+            if not left:
+                _log.info("transaction %s was left open and is ended now: it held up %s", transactional_id, names)
+                return
+            decided = {one.partition: outcomes[one] for one in left if one in outcomes}
+            if producer[0] != known.producer_id:
+                decided = {}
+            if len(decided) < len(left):
+                self._tell(left[0], f"a transaction of {transactional_id} hangs in {names}: {_REMEDY}")
+            self._end_again(transactional_id, producer, known, decided)
+        except TaskMigratedError as fenced:
+            self._leave_to_others(transactional_id, names, is_ours=is_ours, why=fenced)
+
+    def _outcome(self, known: TransactionInfo, one: OpenTransaction, is_ours: bool) -> bool | None:
+        """Whether it was committed; None when that is not known."""
+        is_used = known.state in ("Empty", "Ongoing") and known.epoch > one.epoch  # since it was left open
+        if is_used or (not is_ours and is_in_doubt(known, one)):
+            return self._outcomes.get(one)
+        return was_committed(known, one)
+
+    def _leave_to_others(
+        self, transactional_id: str, names: str, *, is_ours: bool, why: TaskMigratedError | None = None
+    ) -> None:
+        """Who knows more ends it; when nobody does, help is asked for.
+        BrokerUnavailableError when ``is_ours``: a producer that begins would fence them."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._doubted.setdefault(transactional_id, now_ms) >= _FULL_CHECK_MS:
+            self._tell(
+                f"{transactional_id} {names}", f"a transaction of {transactional_id} hangs in {names}: {_REMEDY}"
+            )
+        elif is_ours:
+            raise BrokerUnavailableError(
+                f"a transaction of {transactional_id} is being ended by another member"
+            ) from why
 
     def _decided(self, transactional_id: str) -> TransactionInfo | None:
         """What the coordinator knows when no decision is being carried out."""
@@ -173,11 +211,15 @@ class OpenTransactions:
             self._clock.sleep_ms(_ENDING_PAUSE_MS)
 
     def _end_again(
-        self, transactional_id: str, producer: tuple[int, int], known: TransactionInfo, left: Sequence[OpenTransaction]
+        self,
+        transactional_id: str,
+        producer: tuple[int, int],
+        known: TransactionInfo,
+        outcomes: Mapping[TopicPartition, bool],
     ) -> None:
-        outcomes = {one.partition: was_committed(known, one) for one in left}
         unanimous = len(set(outcomes.values())) == 1
-        for commit in sorted(set(outcomes.values())):
+        # What was committed first: after an abort the others would be taken for aborted by who looks in between.
+        for commit in sorted(set(outcomes.values()), reverse=True):
             partitions = [partition for partition, outcome in outcomes.items() if outcome is commit]
             records = [partition for partition in partitions if partition.topic != _OFFSETS_TOPIC]
             # Who may not read the topic of offsets does not see them, and ends them with the records.
@@ -256,6 +298,7 @@ class OpenTransactions:
             found = self._open(asked)
             kept = {one: since for one, since in self._seen.items() if one.partition not in asked}
             self._seen = kept | {one: self._seen.get(one, now_ms) for one in found}
+            self._outcomes = {one: outcome for one, outcome in self._outcomes.items() if one in self._seen}
             late = [one for one in found if self._is_late(one, now_ms, one.partition in urgent)]
             waiting = [one for one in found if one not in late and now_ms - self._seen[one] >= _RESTORE_PATIENCE_MS]
             if late or waiting:

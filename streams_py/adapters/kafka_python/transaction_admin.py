@@ -36,7 +36,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters import kafka_answers  # noqa: F401  # before there are threads
 from streams_py.adapters.kafka_python.failures import is_retriable, patiently, translated
 from streams_py.described_transactions import OpenTransaction, TransactionInfo
-from streams_py.errors import BrokerUnavailableError, UnsupportedOperationError
+from streams_py.errors import BrokerUnavailableError, TaskMigratedError, UnsupportedOperationError
 
 __all__ = ["KafkaPythonTransactionAdmin"]
 
@@ -135,7 +135,8 @@ class KafkaPythonTransactionAdmin:
         commit: bool,
     ) -> None:
         """End what is open in these partitions, and in the offsets of ``group``, for a producer (id, epoch) from
-        :meth:`take_over`. BrokerUnavailableError leaves the outcome open: look again."""
+        :meth:`take_over`. BrokerUnavailableError leaves the outcome open: look again; TaskMigratedError says that
+        somebody else has taken the id over since."""
         producer_id, epoch = producer
         who = {"transactional_id": transactional_id, "producer_id": producer_id, "producer_epoch": epoch}
 
@@ -237,6 +238,8 @@ class KafkaPythonTransactionAdmin:
         def failed(error: kafka_errors.KafkaError) -> BaseException:
             if is_retriable(error) or isinstance(error, kafka_errors.KafkaTimeoutError):
                 return BrokerUnavailableError(f"{failing}: {self._where}: {error}")
+            if isinstance(error, kafka_errors.ProducerFencedError | kafka_errors.InvalidProducerEpochError):
+                return TaskMigratedError(f"{failing}: somebody else has taken it over")
             return translated(error, failing)
 
         return patiently(ask_anew, failed, timeout_ms=self._timeout_ms, pause_s=_PAUSE_S)

@@ -11,7 +11,7 @@ import pytest
 
 from streams_protocol.types import TopicPartition
 from streams_py.described_transactions import OpenTransaction, TransactionInfo
-from streams_py.errors import BrokerUnavailableError, StreamsError, UnsupportedOperationError
+from streams_py.errors import BrokerUnavailableError, StreamsError, TaskMigratedError, UnsupportedOperationError
 from streams_py.runtime.open_transactions import OpenTransactions, is_in_doubt, is_of_application, was_committed
 from tests.unit.runtime.world import World, tp
 
@@ -130,11 +130,16 @@ def test_transaction_of_an_older_epoch_may_have_been_committed_by_a_member_in_ja
     cluster = Cluster(left(tp("out-1")))
     cluster.known[OURS] = coordinator
     looking = guard(world, cluster, [])
-    for _ in range(2):
+    for _ in range(4):
         looking.look_soon()
         looking.check()
+        assert "find-hanging" not in caplog.text  # somebody else may be ending it
         world.clock.sleep_ms(1_000)
+        cluster.open -= {left(tp("out-1"))} if cluster.ended else set()
+    world.clock.sleep_ms(10_000)
+    looking.check()
     told = "find-hanging" in caplog.text
+    assert (("taken over", OURS) in cluster.ended) is not in_doubt  # it would take from others what they know
     ended = [entry for entry in cluster.ended if entry[0] != "taken over"]
     assert told is in_doubt
     assert ended == ([] if in_doubt else [(was_committed(coordinator, left(tp("out-1"))), {tp("out-1")}, "app")])
@@ -190,6 +195,86 @@ def test_ongoing_transaction_is_ended_by_its_coordinator_alone(world: World) -> 
     cluster.known[OURS] = known("Ongoing", tp("out-0"))
     guard(world, cluster).settle(OURS)
     assert cluster.ended == [("taken over", OURS)]
+
+
+class Shared(Cluster):
+    """Its coordinator forgets how transactions ended when an id is taken over, as coordinators do."""
+
+    def take_over(self, transactional_id: str, transaction_timeout_ms: int) -> tuple[int, int]:
+        producer = super().take_over(transactional_id, transaction_timeout_ms)
+        self.known[transactional_id] = known("Empty", epoch=producer[1])
+        return producer
+
+
+def test_id_is_taken_over_by_one_member_and_the_others_wait(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Shared(left(tp("out-0")))
+    cluster.known[OURS] = known("CompleteCommit")
+    first, second = guard(world, cluster, []), guard(world, cluster, [])
+    ends = cluster.end
+
+    def meanwhile(*args: Any, **kwargs: Any) -> None:
+        second.look_soon()
+        second.check()
+        with pytest.raises(BrokerUnavailableError, match="another member"):
+            second.settle(OURS)  # it would fence the first one, and abort what was committed
+        ends(*args, **kwargs)
+        cluster.open.clear()
+
+    cluster.end = meanwhile  # type: ignore[method-assign]
+    for looking in (first, second):
+        looking.look_soon()
+        looking.check()
+    world.clock.sleep_ms(1_000)
+    first.check()
+    assert cluster.ended == [("taken over", OURS), (True, {tp("out-0")}, "app")]
+    world.clock.sleep_ms(60_000)
+    second.check()
+    second.settle(OURS)
+    assert "find-hanging" not in caplog.text
+
+
+@pytest.mark.parametrize("error", [BrokerUnavailableError("it died"), TaskMigratedError("taken over")])
+def test_who_has_taken_an_id_over_remembers_how_it_ended_until_it_is(world: World, error: StreamsError) -> None:
+    cluster = Shared(left(tp("out-0")))
+    cluster.known[OURS] = known("CompleteCommit")
+    looking = guard(world, cluster)
+    ends = cluster.end
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise error
+
+    cluster.end = fails  # type: ignore[method-assign]
+    with pytest.raises(BrokerUnavailableError):
+        looking.settle(OURS)
+    cluster.end = ends  # type: ignore[method-assign]
+    looking.settle(OURS)
+    assert cluster.ended[-1] == (True, {tp("out-0")}, "app")
+
+
+def test_producer_waits_for_others_that_end_what_it_has_left_open_and_begins_when_nobody_does(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = Cluster(left(tp("out-0")))
+    cluster.known[OURS] = known("Empty", epoch=4)
+    looking = guard(world, cluster)
+    for _ in range(10):
+        with pytest.raises(BrokerUnavailableError, match="another member"):
+            looking.settle(OURS)
+        world.clock.sleep_ms(1_000)
+    for _ in range(2):
+        looking.settle(OURS)
+    assert cluster.ended == []  # whether it was committed is not guessed
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert "out-0" in told
+    assert "find-hanging" in told
+
+
+def test_what_was_committed_is_ended_before_what_was_not(world: World) -> None:
+    cluster = Shared(left(tp("out-0")), left(tp("out-1")))
+    cluster.known[OURS] = known("Ongoing", tp("out-0"))
+    cluster.take_over = lambda *_: (7, 5)  # type: ignore[method-assign]  # and the broker forgets its markers
+    guard(world, cluster).settle(OURS)
+    assert cluster.ended == [(True, {tp("out-1")}, None), (False, {tp("out-0")}, None)]
 
 
 class Restores:

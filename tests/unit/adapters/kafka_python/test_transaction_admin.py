@@ -6,12 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kafka.errors import KafkaTimeoutError
+from kafka.errors import InvalidProducerEpochError, KafkaError, KafkaTimeoutError, ProducerFencedError
 from kafka.protocol.broker_version_data import BrokerVersionData
 
+from streams_protocol.types import TopicPartition
 from streams_py.adapters.kafka_python import transaction_admin
 from streams_py.adapters.kafka_python.transaction_admin import KafkaPythonTransactionAdmin
-from streams_py.errors import BrokerUnavailableError, UnsupportedOperationError
+from streams_py.errors import BrokerUnavailableError, TaskMigratedError, UnsupportedOperationError
 
 
 def admin(monkeypatch: pytest.MonkeyPatch, version: tuple[int, int] | None) -> KafkaPythonTransactionAdmin:
@@ -45,3 +46,17 @@ def test_older_brokers_are_refused_with_their_version_and_the_one_that_is_needed
 def test_brokers_that_are_away_are_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BrokerUnavailableError, match="b:1"):
         admin(monkeypatch, None).check_brokers()
+
+
+@pytest.mark.parametrize("refusal", [ProducerFencedError, InvalidProducerEpochError])
+def test_who_was_overtaken_by_another_member_is_told_that(
+    monkeypatch: pytest.MonkeyPatch, refusal: type[KafkaError]
+) -> None:
+    overtaken = admin(monkeypatch, (4, 3))
+
+    def refuse(*_: Any) -> None:
+        raise refusal
+
+    monkeypatch.setattr(overtaken, "_ask_coordinator", refuse)
+    with pytest.raises(TaskMigratedError, match=r"app-1 cannot be ended.*somebody else"):
+        overtaken.end("app-1", (7, 3), [TopicPartition("out", 0)], group=None, commit=True)

@@ -29,6 +29,8 @@ _GRACE_MS = 5_000
 """How much longer an answer may take before it is asked for again."""
 _BACKOFF_MS = 100
 _DOUBT_PAUSE_MS = 500
+_WARNING_MS = 10_000
+"""So often it is said that nobody answers, while that lasts."""
 
 
 class TaskStarter:
@@ -54,7 +56,7 @@ class TaskStarter:
         self._waiting_since_ms: dict[TaskId, int] = {}
         self._asked: Future[CommittedOffsets] | None = None
         self._asked_at_ms = 0
-        self._not_before_ms = 0
+        self._not_before_ms = self._next_warning_ms = 0
         self._known: dict[TopicPartition, OffsetAndMetadata | None] = {}
         self._positions: dict[TopicPartition, int] = {}
 
@@ -107,6 +109,7 @@ class TaskStarter:
             except BrokerUnavailableError as error:
                 self._note_silence(waiting, error)
             else:
+                self._next_warning_ms = 0
                 if self._doubts.believes(answer, waiting):
                     self._known.update(answer)
                 else:
@@ -150,13 +153,19 @@ class TaskStarter:
         return True
 
     def _note_silence(self, waiting: Sequence[_Waiting], error: BrokerUnavailableError) -> None:
-        self._not_before_ms = self._clock.monotonic_ms() + _BACKOFF_MS
-        for task, partitions in waiting:
-            if not self._known.keys() >= partitions:
-                self._check_timeout(task, error)
-
-    def _check_timeout(self, task: ActiveTask, error: BrokerUnavailableError) -> None:
         now = self._clock.monotonic_ms()
+        self._not_before_ms = now + _BACKOFF_MS
+        held_up = [task for task, partitions in waiting if not self._known.keys() >= partitions]
+        for task in held_up:
+            self._check_timeout(task, error, now)
+        if held_up and now >= self._next_warning_ms:
+            self._next_warning_ms = now + _WARNING_MS
+            names = ", ".join(str(task.id) for task in held_up)
+            _log.warning(
+                "tasks %s do not start yet, their committed offsets could not be read: %s; trying again", names, error
+            )
+
+    def _check_timeout(self, task: ActiveTask, error: BrokerUnavailableError, now: int) -> None:
         waited_ms = now - self._waiting_since_ms.setdefault(task.id, now)
         if waited_ms > self._task_timeout_ms:
             raise TimeoutExceededError(
@@ -164,6 +173,3 @@ class TaskStarter:
                 f"(task.timeout.ms is {self._task_timeout_ms}): {error}",
                 task_id=task.id,
             ) from error
-        _log.warning(
-            "task %s does not start yet, its committed offsets could not be read: %s; trying again", task.id, error
-        )

@@ -197,6 +197,9 @@ def shared_settings(copies: int, in_sync: int) -> dict[str, object]:
         "transaction.state.log.num.partitions": 5,
         "share.coordinator.state.topic.replication.factor": copies,
         "share.coordinator.state.topic.min.isr": in_sync,
+        # What a node that comes back has to read: only what a full segment has is compacted, and theirs have 100 MB.
+        "offsets.topic.segment.bytes": 1 << 20,
+        "transaction.state.log.segment.bytes": 1 << 20,
         "group.initial.rebalance.delay.ms": 0,
         "group.min.session.timeout.ms": 500,
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,

@@ -30,8 +30,8 @@ class LostCommits:
         self._asking = ThreadPoolExecutor(1)
         self._asked: Future[Mapping[tuple[str, int], int]] | None = None
         self._known: dict[tuple[str, int], int] = {}
-        self._behind: dict[tuple[str, int], int] = {}
-        self._since_s = 0.0
+        self._behind: dict[tuple[str, int], tuple[int, float]] = {}
+        """Those that were told to be older than they were: what was told, and since when."""
 
     def look(self, now_s: float) -> str | None:
         """What was lost, when that is certain; to be called every few seconds. It is told again when it stays."""
@@ -46,17 +46,20 @@ class LostCommits:
         except KafkaException:  # nobody is there, or it reads its log
             self._behind = {}
             return None
-        behind = {at: told.get(at, _NOTHING) for at, known in self._known.items() if told.get(at, _NOTHING) < known}
-        if not behind or behind != self._behind:
-            self._behind, self._since_s = behind, now_s
-            self._known |= {at: offset for at, offset in told.items() if at not in behind}
+        now_told = {at: told.get(at, _NOTHING) for at in self._known}
+        behind = {at: offset for at, offset in now_told.items() if offset < self._known[at]}
+        self._known |= {at: offset for at, offset in told.items() if at not in behind}
+        self._behind = {
+            at: self._behind[at] if at in self._behind and self._behind[at][0] == offset else (offset, now_s)
+            for at, offset in behind.items()
+        }
+        lost = {at: offset for at, (offset, since_s) in self._behind.items() if now_s - since_s >= _STAYS_S}
+        if not lost:
             return None
-        if now_s - self._since_s < _STAYS_S:
-            return None
-        self._since_s = now_s
-        (topic, number), offset = min(behind.items())
+        self._behind = {at: (offset, now_s) for at, offset in behind.items()}
+        (topic, number), offset = min(lost.items())
         return (
-            f"committed offsets of {len(behind)} partitions went back: {topic}-{number} from "
+            f"committed offsets of {len(lost)} partitions went back: {topic}-{number} from "
             f"{self._known[topic, number]} to {offset}"
         )
 

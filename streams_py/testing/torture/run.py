@@ -131,7 +131,9 @@ class Torture:
             done=lambda: self._history.seen,
         )
         self._output: Reader | None = None
-        self._commits = LostCommits(committed_offsets(self._connection, self.id, {self._source: plan.partitions[0]}))
+        inputs = {f"{self.id}-stage-{stage}-repartition": count for stage, count in enumerate(plan.partitions)}
+        inputs[self._source] = plan.partitions[0]
+        self._commits = LostCommits(committed_offsets(self._connection, self.id, inputs))
         self._commits_lost: list[str] = []
         self._next_look_s = 0.0
         self._left_out: list[str] = []

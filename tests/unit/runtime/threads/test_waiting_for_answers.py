@@ -85,6 +85,30 @@ def test_answer_from_before_a_revocation_is_not_used_when_the_task_comes_back(wo
     assert steps.consumer.assigned[-1] == {tp("in-0"): 8}
 
 
+def test_silence_is_told_once_in_ten_seconds_for_all_tasks_that_wait(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    steps = Steps(world, copying(), tmp_path)
+    steps.membership.answers = False
+    steps.membership.round(BOTH)
+
+    def fail(times: int) -> int:
+        for _ in range(times):
+            steps.turn()
+            world.away = True
+            steps.membership.answer()
+            world.away = False
+            world.clock.sleep_ms(100)
+        return len([line for line in caplog.messages if "tasks 0_0, 0_1 do not start yet" in line])
+
+    assert fail(90) == 1
+    assert fail(20) == 2
+    steps.turn()
+    steps.membership.answer()
+    steps.turn()
+    assert steps.tasks == {"0_0": "RUNNING", "0_1": "RUNNING"}
+
+
 def test_offsets_are_asked_again_when_no_answer_comes_at_all(world: World, tmp_path: Path) -> None:
     steps = Steps(world, copying(), tmp_path)
     steps.membership.answers = False

@@ -220,6 +220,10 @@ class ConfigFields(BaseModel):
     request_timeout_ms: Annotated[Int, Field(ge=1, le=INT32_MAX)] = 40_000
     """How long a client waits for a broker's answer.
     Change it: up when brokers are far away or overloaded."""
+    restore_processes: Annotated[Int, Field(ge=1, le=2)] = 2
+    """2: while large key-value stores are restored, a process of each stream thread's reads half of what there is, if
+    the machine has processors to spare.
+    Change it: to 1 when memory is short, or when no processes may be started. A key of streams-py."""
     retry_backoff_ms: Millis = 100
     """Pause before a failed request is made again.
     Change it: hardly ever."""

@@ -24,6 +24,8 @@ __all__ = [
     "Admin",
     "AdminError",
     "AdminErrorKind",
+    "ChangelogPart",
+    "ChangelogSorter",
     "Clients",
     "Clock",
     "CommittedOffsets",
@@ -40,6 +42,7 @@ __all__ = [
     "RawRecord",
     "RecordConsumer",
     "RecordProducer",
+    "SortedPart",
     "TopicSpec",
     "TransactionAdmin",
     "TransactionalProducer",
@@ -102,6 +105,42 @@ class RecordConsumer(Protocol):
 
     def lag(self, partition: TopicPartition) -> int | None:
         """Cached end offset minus position, no network call; None when unknown."""
+
+    def close(self) -> None: ...
+
+
+class ChangelogPart(NamedTuple):
+    """Offsets of a changelog from ``start`` up to, not including, ``end``, wanted as sorted files in ``folder`` whose
+    names begin with ``name``. ``stamped``: with the timestamp of each record in front of its value."""
+
+    changelog: TopicPartition
+    start: int
+    end: int
+    folder: str
+    name: str
+    stamped: bool
+
+
+class SortedPart(NamedTuple):
+    """Files to be taken in in this order, the offset of the last record in them (None: there was none), and how many
+    records and bytes were read."""
+
+    files: tuple[str, ...]
+    last: int | None
+    records: int
+    bytes: int
+
+
+class ChangelogSorter(Protocol):
+    """Reads parts of changelogs beside this process, one at a time. One thread only."""
+
+    def begin(self, part: ChangelogPart) -> None: ...
+    @property
+    def position(self) -> int | None:
+        """How far the part is that was begun last."""
+
+    def outcome(self) -> SortedPart | None:
+        """What came of it; None while it is being read. StreamsError when it failed: it is to be read otherwise."""
 
     def close(self) -> None: ...
 
@@ -441,6 +480,7 @@ class Clients(Protocol):
     def check_connection(self) -> None: ...  # ConfigError says why the cluster lets nobody in; none when it is away
     def main_consumer(self, thread_name: str) -> RecordConsumer: ...
     def restore_consumer(self, thread_name: str) -> RecordConsumer: ...
+    def changelog_sorter(self, thread_name: str) -> ChangelogSorter | None: ...  # None: there can be none now
     def global_consumer(self, client_id: str) -> RecordConsumer: ...
     def producer(self, thread_name: str) -> RecordProducer: ...
     def transactional_producer(self, thread_name: str, transactional_id: str) -> TransactionalProducer: ...

@@ -34,6 +34,7 @@ from streams_py.runtime.queries.hosts import StoreHosts
 from streams_py.runtime.restore.filling import Filling
 from streams_py.runtime.restore.listener import RestoreListener, StandbyUpdateListener
 from streams_py.runtime.restore.restore_events import RestoreEventsListener
+from streams_py.runtime.restore.sharing import Sharing
 from streams_py.runtime.restore.updater import StateUpdater
 from streams_py.runtime.state_cleaner import StateCleaner
 from streams_py.runtime.state_snapshots import open_snapshots, snapshot_storage
@@ -320,8 +321,7 @@ class ClientResources:
         return loop
 
     def _make_parts(self, thread: StreamThread, opened: contextlib.ExitStack) -> ThreadParts:
-        admin = self.admin
-        if admin is None or self._process_id is None:
+        if (admin := self.admin) is None or self._process_id is None:
             raise IllegalStateError("the client is not open")
         config, clock = self.config, self._clock
         restores = self._restore_observer(thread)
@@ -339,6 +339,7 @@ class ClientResources:
             listener=RestoreEventsListener(restores, self.restore_listener),
             standby_listener=self.standby_listener,
             on_warm=restores.warm,
+            sharing=Sharing(lambda: self._clients.changelog_sorter(thread.name), clock),
         )
         consumer = self._clients.main_consumer(thread.name)
         opened.callback(consumer.close)
@@ -411,8 +412,7 @@ class ClientResources:
         self, thread: StreamThread, updater: StateUpdater
     ) -> tuple[TransactionalProducer | None, Callable[[], None]]:
         """The producer of a thread under exactly-once, and what is to be done before it begins."""
-        others = self._open_transactions
-        if others is None:
+        if (others := self._open_transactions) is None:
             return None, lambda: None
         transactional_id = f"{self.config.application_id}-{self._process_id}-{thread.index}"
         others.watch(updater)

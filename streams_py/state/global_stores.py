@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from streams_protocol.types import TopicPartition
-from streams_py.errors import UnknownStateStoreError
-from streams_py.ports import BEGINNING, RawRecord
+from streams_py.errors import IllegalStateError, UnknownStateStoreError
+from streams_py.ports import BEGINNING, RawRecord, SortedPart
 from streams_py.state.changelog_entries import changelog_entries
 from streams_py.state.checkpoint import write_checkpoint
 from streams_py.state.custom.own_store import as_used, own_store
@@ -158,6 +158,13 @@ class GlobalStores:
         self._database.restore(load, end, in_bulk=len(records) if in_bulk else 0)
         self._positions = self._positions | end
         self._written |= end
+
+    def sorted_files(self, changelog: TopicPartition) -> None:
+        """They are filled on one thread."""
+
+    def take_in(self, changelog: TopicPartition, part: SortedPart) -> None:
+        """Nobody makes such files of what :meth:`sorted_files` refuses."""
+        raise IllegalStateError(f"global store {self.store_of(changelog)!r} takes in no files")
 
     @property
     def awaits_disk(self) -> bool:

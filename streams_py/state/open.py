@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -27,7 +27,7 @@ from streams_py.topology import names
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import StoreBuilder, StoreKind
 
-__all__ = ["AnyKeyValueStore", "Store", "StoreDefaults", "changelog_topic", "is_persistent", "open_store"]
+__all__ = ["AnyKeyValueStore", "Store", "StoreDefaults", "changelog_topic", "is_persistent", "kept_as", "open_store"]
 
 AnyKeyValueStore: TypeAlias = (
     "PlainStore[Any, Any] | ExpiringPlainStore[Any, Any] | TimestampedStore[Any, Any] | "
@@ -62,6 +62,15 @@ def is_persistent(builder: StoreBuilder, defaults: StoreDefaults) -> bool:
     if builder.supplier is not None:
         return False
     return defaults.persistent if builder.persistent is None else builder.persistent
+
+
+def kept_as(builders: Iterable[StoreBuilder], defaults: StoreDefaults) -> dict[str, str]:
+    """Of each store on disk: what its bytes depend on."""
+    return {
+        builder.name: repr((builder.kind.value, builder.ttl_ms, builder.history_ms, builder.windows))
+        for builder in builders
+        if is_persistent(builder, defaults)
+    }
 
 
 def open_store(

@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -27,7 +28,7 @@ from typing import TYPE_CHECKING
 from streams_protocol import OFFSET_UNKNOWN
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import LockError, StateError, StateStoreMigratedError, UnknownStateStoreError
-from streams_py.ports import BEGINNING, RawRecord
+from streams_py.ports import BEGINNING, RawRecord, SortedPart
 from streams_py.state.caching.cache import RecordCache, flush_until_clean
 from streams_py.state.changelog_entries import changelog_entries
 from streams_py.state.changelog_topics import ChangelogTopics
@@ -36,7 +37,7 @@ from streams_py.state.custom.own_store import OwnStore, as_used, own_store
 from streams_py.state.directory import StateDirectory
 from streams_py.state.key_value import ChangeLog, with_headers
 from streams_py.state.measured_stores import MeasuredStores, Measuring
-from streams_py.state.open import Store, StoreDefaults, changelog_topic, is_persistent, open_store
+from streams_py.state.open import Store, StoreDefaults, changelog_topic, is_persistent, kept_as, open_store
 from streams_py.state.snapshots.snapshots import Snapshots
 from streams_py.state.suppression.buffer import SuppressionBuffer
 from streams_py.state.windowed.entries import WindowedEntries
@@ -78,6 +79,7 @@ class TaskState:
         self._directory = directory
         self._owner = owner
         self._defaults = defaults or StoreDefaults()
+        self._kept_as = kept_as(self._builders.values(), self._defaults)
         self._cache = cache
         self._snapshots = snapshots
         self._stores: dict[str, Store] = {}
@@ -192,10 +194,12 @@ class TaskState:
         if path is not None:
             from streams_py.state.disk.database import TaskDatabase  # not loaded without persistent stores
             from streams_py.state.disk.layouts import empty_changed
+            from streams_py.state.disk.sorted_files import sorted_folder
 
-            on_disk = self._layout()
+            on_disk = self._kept_as
             if self._snapshots is not None:
                 self._snapshots.before_open(self.task_id, path, on_disk)
+            shutil.rmtree(sorted_folder(path), ignore_errors=True)  # of a former owner
             self._database = TaskDatabase(path, on_disk)
             empty_changed(self._database, [self._builders[name] for name in on_disk], self._changelogs_of)
         nobody = RecordContext()
@@ -229,14 +233,6 @@ class TaskState:
         if self._builders[store].supplier is None or not self._directory.is_persistent:
             return None
         return os.path.join(self._directory.task_path(self.task_id), "own", store)
-
-    def _layout(self) -> dict[str, str]:
-        """Of each store on disk: what its bytes depend on."""
-        return {
-            name: repr((builder.kind.value, builder.ttl_ms, builder.history_ms, builder.windows))
-            for name, builder in self._builders.items()
-            if is_persistent(builder, self._defaults)
-        }
 
     def _learn_positions(self) -> None:
         self._offsets = {}
@@ -280,7 +276,7 @@ class TaskState:
             if changelog_writer is None:
                 self._snapshots.closing(self.task_id)
             else:
-                self._snapshots.opened(self.task_id, self._database, self._layout())
+                self._snapshots.opened(self.task_id, self._database, self._kept_as)
 
     def close(self, *, wipe: bool = False) -> None:
         """Close the stores and unlock; ``wipe``: delete everything of the task. What is not committed is dropped.
@@ -307,9 +303,7 @@ class TaskState:
         if self._database is not None:
             closing.append(self._database.close)
             with contextlib.suppress(OSError):  # of a directory that was deleted, say
-                os.utime(
-                    self._directory.task_path(self.task_id)
-                )  # nobody needs it from now on, not since its last file
+                os.utime(self._directory.task_path(self.task_id))  # needed until now, not until its last file
         for close in closing:
             try:
                 close()
@@ -363,6 +357,22 @@ class TaskState:
         self._offsets.update(end)
         if name in self._own:
             self._commit_own()
+
+    def sorted_files(self, changelog: TopicPartition) -> tuple[str, bool] | None:
+        """Where files for :meth:`take_in` go, and whether their values are stamped; None when the store takes none."""
+        if self._database is None:
+            return None
+        from streams_py.state.disk.sorted_files import place_of
+
+        builder = self._builders[self._store_by_changelog[changelog]]
+        return place_of(builder, self._directory.task_path(self.task_id)) if builder.name in self._kept_as else None
+
+    def take_in(self, changelog: TopicPartition, part: SortedPart) -> None:
+        """Have what sorted files contain, behind everything that was restored so far."""
+        if self._database is not None and part.last is not None:
+            self._stores[self._store_by_changelog[changelog]].clear_cache()
+            self._database.take_in(self._store_by_changelog[changelog], part.files, {changelog: part.last})
+            self._committed[changelog] = self._offsets[changelog] = part.last
 
     @property
     def awaits_disk(self) -> bool:

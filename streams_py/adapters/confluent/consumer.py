@@ -28,7 +28,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
@@ -36,11 +36,13 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.failures import error_of
-from streams_py.adapters.confluent.settings import Settings, rejected_setting
 from streams_py.adapters.confluent.silence import Doubt, Remedy, Silence, Stalls
 from streams_py.errors import ConfigError, IllegalStateError, OffsetOutOfRangeError, StreamsError
 from streams_py.ports import BEGINNING, END, RawRecord
 from streams_py.rights import TOPIC, missing_right
+
+if TYPE_CHECKING:
+    from streams_py.adapters.confluent.settings import Settings
 
 __all__ = ["ConfluentConsumer"]
 
@@ -93,6 +95,9 @@ class ConfluentConsumer:
         try:
             self._consumer = Consumer(settings, logger=self._broker_log)
         except KafkaException as refused:
+            # The process that sorts changelogs has no use for it, and it takes long to load.
+            from streams_py.adapters.confluent.settings import rejected_setting
+
             error = error_of(refused)
             raise rejected_setting(error.str() if error else str(refused), self._settings, self._purpose) from None
         self._consume = self._consumer.consume

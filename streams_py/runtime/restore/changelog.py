@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import TimeoutExceededError
-from streams_py.ports import BEGINNING, RawRecord
+from streams_py.ports import BEGINNING, RawRecord, SortedPart
 from streams_py.runtime.restore.ends import ChangelogEnd
 
-__all__ = ["ChangelogInWork", "RestorableTask"]
+__all__ = ["ChangelogInWork", "LentPart", "RestorableTask"]
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +50,12 @@ class RestorableTask(Protocol):
     def awaits_disk(self) -> bool:
         """True while the disk has to catch up before more is restored."""
 
+    def sorted_files(self, changelog: TopicPartition) -> tuple[str, bool] | None:
+        """Where files for :meth:`take_in` go, and whether their values are stamped; None when the store takes none."""
+
+    def take_in(self, changelog: TopicPartition, part: SortedPart) -> None:
+        """Everything before it is restored, and flushed."""
+
     def store_of(self, changelog: TopicPartition) -> str: ...
     def flush_restored(self) -> bool:
         """Bring to the disk what was restored; to be asked again until it is True. Any thread may."""
@@ -56,6 +64,22 @@ class RestorableTask(Protocol):
         """All is restored: make it ready for whoever works with it, which may take a moment."""
 
     def checkpoint(self, *, enforce: bool) -> None: ...
+
+
+@dataclass(slots=True)
+class LentPart:
+    """Offsets from ``start`` up to, not including, ``end``, that another process reads."""
+
+    start: int
+    end: int
+    position: int = 0
+    sorted: SortedPart | None = None  # when it is done
+
+    def drop(self) -> None:
+        """Nobody wants it any more."""
+        for file in () if self.sorted is None else self.sorted.files:
+            with contextlib.suppress(OSError):
+                os.remove(file)
 
 
 @dataclass(slots=True)
@@ -74,6 +98,7 @@ class ChangelogInWork:
     silent_since_ms: int | None = None  # since when nobody can say where it ends
     known_end: int = 0  # a copy's: the end that its listener was told
     ended: bool = False  # its listener is told that it is done
+    lent: list[LentPart] = field(default_factory=list)  # what another process reads: the last offsets before the end
 
     @property
     def needs_end(self) -> bool:
@@ -90,9 +115,38 @@ class ChangelogInWork:
         return self.end is not None and self.position is not None and self.position >= self.end
 
     @property
+    def stop(self) -> int:
+        """Where reading stops here: another process has what follows. Its end is known."""
+        return self.lent[0].start if self.lent else self.end or 0
+
+    @property
+    def is_read(self) -> bool:
+        """As far as it is read here."""
+        return self.end is not None and self.position is not None and self.position >= self.stop
+
+    @property
+    def left_here(self) -> int:
+        """Offsets that are still to be read here, once reading has begun."""
+        return 0 if self.position is None or self.position < 0 else max(0, self.stop - self.position)
+
+    @property
+    def next_part(self) -> SortedPart | None:
+        """What another process has read, when everything before it is restored."""
+        return self.lent[0].sorted if self.lent and self.is_read else None
+
+    def take_in(self, read: SortedPart) -> None:
+        """Go on behind :attr:`next_part`, which this is."""
+        self.task.take_in(self.partition, read)
+        self.position = self.lent.pop(0).end
+        self.total += read.records
+
+    @property
     def remaining_records(self) -> int:
         """Records that an active still has to replay, as far as known."""
-        return 0 if self.end is None or not self.task.is_active else max(0, self.end - max(0, self.position or 0))
+        if self.end is None or not self.task.is_active:
+            return 0
+        elsewhere = sum((part.end if part.sorted else part.position or part.start) - part.start for part in self.lent)
+        return max(0, self.end - max(0, self.position or 0) - elsewhere)
 
     def begin(self) -> None:
         """Learn where to start."""

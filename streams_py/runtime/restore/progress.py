@@ -74,14 +74,18 @@ class RestoreMeter:
 
     def count(self, records: Sequence[RawRecord], now_ms: int) -> None:
         """These were restored."""
-        if self._began_ms is None:
-            self._began_ms, self._next_log_ms = now_ms, now_ms + _LOG_INTERVAL_MS
         weighed = records[::_WEIGHED]
         weight = sum(len(record.key() or b"") + len(record.value() or b"") for record in weighed)
-        self._records += len(records)
-        self._records_total += len(records)
+        self.count_read(len(records), weight * len(records) // len(weighed), now_ms)
+
+    def count_read(self, records: int, bytes: int, now_ms: int) -> None:
+        """So many were restored."""
+        if self._began_ms is None:
+            self._began_ms, self._next_log_ms = now_ms, now_ms + _LOG_INTERVAL_MS
+        self._records += records
+        self._records_total += records
         self._calls += 1
-        self._bytes += weight * len(records) // len(weighed)
+        self._bytes += bytes
         self._marks.append((now_ms, self._records))
         while len(self._marks) > 2 and self._marks[1][0] <= now_ms - _RATE_WINDOW_MS:
             self._marks.popleft()

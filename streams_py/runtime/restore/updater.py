@@ -28,12 +28,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailableError, OffsetOutOfRangeError, StreamsError, TaskCorruptedError
 from streams_py.member.events import Progress
-from streams_py.ports import Admin, Clock, RawRecord, RecordConsumer
+from streams_py.ports import Admin, Clock, RawRecord, RecordConsumer, SortedPart
 from streams_py.runtime.batches import by_partition, only_topic_of
+from streams_py.runtime.restore.backoff import Backoff
 from streams_py.runtime.restore.changelog import ChangelogInWork, RestorableTask
 from streams_py.runtime.restore.ends import ask_ends
 from streams_py.runtime.restore.listener import RestoreListener, RestoreNews, StandbyUpdateListener
 from streams_py.runtime.restore.progress import RestoreMeter, RestoreProgress
+from streams_py.runtime.restore.questions import Questions
+from streams_py.runtime.restore.sharing import Sharing
 from streams_py.runtime.restore.standby_lags import OnWarm, StandbyLags
 
 __all__ = ["StateUpdater"]
@@ -51,12 +54,6 @@ _POLL_MAX_MS = 20
 """Longest wait for records: a task that is added in the meantime waits as long."""
 _DISK_PAUSE_MS = 2
 """Pause for a disk that has to catch up: without the interpreter's lock, and nobody else waits for this thread."""
-_IDENTITY_MS = 300_000
-"""So often it is looked whether topics are still the same: one that was created anew and has grown past our position
-is read on in."""
-
-_BACKOFF_MAX_MS = 1_000
-"""Longest pause between two attempts to reach the cluster."""
 
 
 class StateUpdater:
@@ -78,6 +75,7 @@ class StateUpdater:
         listener: RestoreListener | None = None,
         standby_listener: StandbyUpdateListener | None = None,
         on_warm: OnWarm = lambda task, lag, since_ms: None,
+        sharing: Sharing | None = None,
     ) -> None:
         self.name = name
         self._make_consumer = consumer
@@ -86,11 +84,12 @@ class StateUpdater:
         self._group = group
         self._poll_ms = poll_ms
         self._commit_interval_ms = commit_interval_ms
-        self._retry_backoff_ms = retry_backoff_ms
+        self._backoff = Backoff(name, clock, retry_backoff_ms)
         self._task_timeout_ms = task_timeout_ms
         self._news = RestoreNews(listener, standby_listener)
         self._meter = RestoreMeter(name, self.remaining_records)
         self._standby_lags = StandbyLags(acceptable_lag, on_warm)
+        self._sharing = sharing or Sharing(lambda: None, clock)
         self._lock = threading.RLock()
         self._wake = threading.Condition(self._lock)
         self._tasks: dict[TaskId, RestorableTask] = {}
@@ -98,13 +97,11 @@ class StateUpdater:
         self._restored: list[RestorableTask] = []
         self._failed: list[tuple[RestorableTask, Exception]] = []
         self._fatal: BaseException | None = None
-        self._failures = 0
-        self._stopping = False
-        self._paused = False
+        self._stopping = self._paused = False
         self._thread: threading.Thread | None = None
         self._next_checkpoint_ms = clock.monotonic_ms() + commit_interval_ms
-        self._next_identity_ms = clock.monotonic_ms() + _IDENTITY_MS
-        self._next_limits_ms = self._next_positions_ms = 0
+        self._questions = Questions(clock.monotonic_ms(), commit_interval_ms)
+        self._next_positions_ms = 0
         self._only_topic: str | None = None
         """The topic that is read, if it is only one: the consumer delivers what it reads and nothing else."""
         self._settles = False
@@ -148,7 +145,7 @@ class StateUpdater:
         """Changelogs of actives that have not been read to their end yet; without source topics, which others write,
         too."""
         with self._lock:
-            reading = [c for c in self._changelogs.values() if c.task.is_active and not c.is_done]
+            reading = (c for c in self._changelogs.values() if c.task.is_active and not c.is_done)
             return {c.partition for c in reading if c.partition not in c.task.source_changelogs}
 
     def drain_restored(self) -> list[RestorableTask]:
@@ -254,6 +251,7 @@ class StateUpdater:
                 for task in list(self._tasks.values()):
                     self._fail(task, cause)
         finally:
+            self._sharing.close()
             if consumer is not None:
                 consumer.close()
 
@@ -278,18 +276,19 @@ class StateUpdater:
             self._learn_ends()
             restored = self._assign(consumer)
             self._hand_over(restored)
+            self._share()
             for _ in range(_POLLS_MAX):
                 if not self._poll(consumer):
                     break
             activity = "active-restore" if self.has_restoring_actives() else "standby-update"
             self._meter.spent(activity, self._clock.monotonic_ms())
         except BrokerUnavailableError as error:
-            self._back_off(error)
+            self._backoff.wait(error)
             return
         except OffsetOutOfRangeError as error:
             self._corrupted(error.partitions)
             return
-        self._failures = 0
+        self._backoff.over()
         with self._lock:
             restored = self._note_ends()
             self._standby_lags.measure_if_due(self._changelogs.values(), consumer.lag, self._clock.monotonic_ms())
@@ -309,27 +308,21 @@ class StateUpdater:
 
     def _hand_over(self, restored: Collection[RestorableTask]) -> None:
         """Tell what there is to tell, and give restored tasks back, those that are on the disk."""
-        flushed = []
-        for task in restored:
-            try:
-                if task.flush_restored():  # without the lock: nobody is to wait for the disk
-                    flushed.append(task)
-            except Exception as error:
-                with self._lock:
-                    if self._tasks.get(task.id) is task:
-                        self._fail(task, error)
+        flushed = [task for task in restored if self._is_flushed(task)]
         self._settles = len(flushed) < len(restored)
         self._news.tell()
         with self._lock:
             self._finish(flushed)
 
-    def _back_off(self, error: BrokerUnavailableError) -> None:
-        """Wait before the next round: longer each time, and warning less often."""
-        self._failures += 1
-        pause_ms = min(self._retry_backoff_ms << min(self._failures - 1, 10), _BACKOFF_MAX_MS)
-        level = logging.WARNING if self._failures & (self._failures - 1) == 0 else logging.DEBUG
-        _log.log(level, "%s: %s; trying again in %d ms", self.name, error, pause_ms)
-        self._clock.sleep_ms(pause_ms)
+    def _is_flushed(self, task: RestorableTask) -> bool:
+        """Without the lock: nobody is to wait for the disk."""
+        try:
+            return task.flush_restored()
+        except Exception as error:
+            with self._lock:
+                if self._tasks.get(task.id) is task:
+                    self._fail(task, error)
+            return False
 
     def _learn_ends(self) -> None:
         """What has to be known of new changelogs: whether their topics are those of the positions, and for actives the
@@ -337,18 +330,9 @@ class StateUpdater:
         for ``task.timeout.ms``."""
         now = self._clock.monotonic_ms()
         with self._lock:
-            source = {tp for c in self._changelogs.values() for tp in c.task.source_changelogs if tp == c.partition}
-            unknown = {c.partition for c in self._changelogs.values() if c.is_unknown}
-            refresh = source if now >= self._next_limits_ms else source & unknown
-            with_end = refresh.union(c.partition for c in self._changelogs.values() if c.needs_end)
-            looked_at = set(self._changelogs) if now >= self._next_identity_ms else set()
-        wanted = with_end | unknown | looked_at
-        if not wanted:
-            return
-        self._next_limits_ms = now + min(self._commit_interval_ms, _IDENTITY_MS)
-        if looked_at:
-            self._next_identity_ms = now + _IDENTITY_MS
-        ends, silent = ask_ends(self._admin, self._group, wanted, with_end, refresh)
+            if (question := self._questions.due(self._changelogs.values(), now)) is None:
+                return
+        ends, silent = ask_ends(self._admin, self._group, *question)
         with self._lock:
             for found in ends:
                 changelog = self._changelogs.get(found.partition)
@@ -376,7 +360,7 @@ class StateUpdater:
                 if changelog.position is None:
                     changelog.begin()
                     self._news.started(changelog)
-                idle = changelog.is_done or (actives and not changelog.task.is_active)
+                idle = changelog.is_read or (actives and not changelog.task.is_active)
                 if idle:
                     changelog.registered = False
                     continue
@@ -395,21 +379,21 @@ class StateUpdater:
             if changelog is None or not changelog.registered:
                 continue
             batch_end = batch[-1].offset() + 1
-            if changelog.end is not None and batch_end > changelog.end:
-                batch_end = changelog.end
+            if changelog.end is not None and batch_end > changelog.stop:
+                batch_end = changelog.stop
                 batch = [record for record in batch if record.offset() < batch_end]
                 changelog.registered = False  # what was read too early is read again later
             self._replay(changelog, batch, batch_end, consumer)
-            has_ended = has_ended or changelog.is_done
+            has_ended = has_ended or changelog.is_read
         is_full, now_ms = len(records) >= _RECORDS_MAX, self._clock.monotonic_ms()
         if is_full and now_ms < self._next_positions_ms:
             return not has_ended
         self._next_positions_ms = now_ms + _POSITIONS_MS
         for changelog in self._changelogs.values():
-            if changelog.registered and changelog.end is not None and not changelog.is_done:
+            if changelog.registered and changelog.end is not None and not changelog.is_read:
                 position = consumer.position(changelog.partition)
                 if position is not None and position > (changelog.position or 0):
-                    changelog.position = position
+                    changelog.position = min(position, changelog.stop)
         return is_full and not has_ended
 
     def _replay(self, changelog: ChangelogInWork, records: Sequence[RawRecord], end: int, of: RecordConsumer) -> None:
@@ -427,6 +411,28 @@ class StateUpdater:
                 self._meter.count(records, self._clock.monotonic_ms())
             lag = None if task.is_active else of.lag(changelog.partition)
             self._news.replayed(changelog, records[-1].offset(), len(records), lag)
+
+    def _share(self) -> None:
+        """Let another process read, and take in what it has read."""
+        with self._lock:
+            self._sharing.turn(self._changelogs.values())
+            read = self._sharing.read(self._changelogs.values())
+        for changelog, part in read:
+            if self._is_flushed(changelog.task):
+                with self._lock:
+                    self._take_in(changelog, part)
+
+    def _take_in(self, changelog: ChangelogInWork, part: SortedPart) -> None:
+        if self._changelogs.get(changelog.partition) is not changelog or changelog.next_part is not part:
+            return  # it was taken away meanwhile
+        try:
+            changelog.take_in(part)
+        except Exception as error:
+            self._fail(changelog.task, error)
+            return
+        if part.last is not None:
+            self._meter.count_read(part.records, part.bytes, self._clock.monotonic_ms())
+            self._news.replayed(changelog, part.last, part.records, None)
 
     def _note_ends(self) -> list[RestorableTask]:
         """Actives that are complete; their listener is to hear it before the stream thread does."""
@@ -465,6 +471,7 @@ class StateUpdater:
         for partition in task.changelog_partitions:
             changelog = self._changelogs.pop(partition, None)
             if changelog is not None:
+                self._sharing.forget(changelog)
                 self._news.removed(changelog, promoted=promoted)
         if not any(held.is_active for held in self._tasks.values()):
             self._meter.ended(self._clock.monotonic_ms())
@@ -483,8 +490,7 @@ class StateUpdater:
                 self._fail(self._tasks[task_id], error)
 
     def _checkpoint_if_due(self) -> None:
-        now = self._clock.monotonic_ms()
-        if now < self._next_checkpoint_ms:
+        if (now := self._clock.monotonic_ms()) < self._next_checkpoint_ms:
             return
         self._next_checkpoint_ms = now + self._commit_interval_ms
         for task in list(self._tasks.values()):

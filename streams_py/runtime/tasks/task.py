@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, Protocol
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import IllegalStateError
-from streams_py.ports import RawRecord
+from streams_py.ports import RawRecord, SortedPart
 from streams_py.runtime.latency import Latency
 from streams_py.runtime.tasks.binding import Node
 from streams_py.runtime.tasks.collector import ChangelogWriter
@@ -89,6 +89,12 @@ class TaskStores(Protocol):
     def restore(self, changelog: TopicPartition, records: Sequence[RawRecord], *, in_bulk: bool = False) -> None:
         """Apply records of a changelog, in offset order. ``in_bulk``: they need not be on the disk before
         :meth:`flush_restored`."""
+
+    def sorted_files(self, changelog: TopicPartition) -> tuple[str, bool] | None:
+        """Where files for :meth:`take_in` go, and whether their values are stamped; None when the store takes none."""
+
+    def take_in(self, changelog: TopicPartition, part: SortedPart) -> None:
+        """Have what sorted files contain, behind everything that was restored so far."""
 
     @property
     def awaits_disk(self) -> bool:
@@ -226,6 +232,15 @@ class Task:
         """Apply records of a changelog, in offset order."""
         self.stores.restore(changelog, records, in_bulk=self.is_active)
         self.replayed_records += len(records)
+
+    def sorted_files(self, changelog: TopicPartition) -> tuple[str, bool] | None:
+        """Where files for :meth:`take_in` go, and whether their values are stamped; None when the store takes none."""
+        return self.stores.sorted_files(changelog)
+
+    def take_in(self, changelog: TopicPartition, part: SortedPart) -> None:
+        """Have what sorted files contain, behind everything that was restored so far."""
+        self.stores.take_in(changelog, part)
+        self.replayed_records += part.records
 
     @property
     def awaits_disk(self) -> bool:

@@ -35,6 +35,7 @@ from streams_py.state.disk.options import (
     remedy_for,
     shared_rocks_memory,
 )
+from streams_py.state.disk.position_keys import INPUT, LAYOUT, TOPIC_ID, TOPICS, key_of, partition_in
 from streams_py.state.disk.settling import Settling
 from streams_py.state.disk.store import RocksBytes, put_or_delete
 
@@ -52,14 +53,6 @@ _HELD_HERE: Final = "lock hold by current process"
 """So RocksDB says that it is still open in this process."""
 _OPEN_TRIES: Final = 50
 _OPEN_PAUSE_S: Final = 0.01
-_TOPICS: Final = b"\1"
-"""Keys of positions begin here: what else the family has begins with a zero, as no topic does."""
-_LAYOUT: Final = b"\0layout "
-"""Before the name of a store."""
-_TOPIC_ID: Final = b"\0topic "
-"""Before the name of a topic."""
-_INPUT: Final = b"\0input "
-"""Before a partition that the task reads."""
 
 
 class TaskDatabase:
@@ -150,22 +143,22 @@ class TaskDatabase:
     def positions(self) -> dict[TopicPartition, int]:
         """The offsets that were committed with what they stand for; those of which nothing is known are missing."""
         found: dict[TopicPartition, int] = {}
-        for key, data in self._attempt(lambda: list(self._positions.items(from_key=_TOPICS))):
-            (found[_partition_in(key)],) = _OFFSET.unpack(data)
+        for key, data in self._attempt(lambda: list(self._positions.items(from_key=TOPICS))):
+            (found[partition_in(key)],) = _OFFSET.unpack(data)
         return found
 
     def input_offsets(self) -> dict[TopicPartition, int]:
         """What was committed to the group, of the task's input, when what is here was committed, at least."""
-        entries = self._attempt(lambda: list(self._beginning_with(_INPUT)))
-        return {_partition_in(key[len(_INPUT) :]): _OFFSET.unpack(data)[0] for key, data in entries}
+        entries = self._attempt(lambda: list(self._beginning_with(INPUT)))
+        return {partition_in(key[len(INPUT) :]): _OFFSET.unpack(data)[0] for key, data in entries}
 
     def layouts(self) -> dict[str, str]:
         """How the files of each store are laid out (:mod:`.layouts`); those that nobody has noted are missing."""
-        return self._texts(_LAYOUT)
+        return self._texts(LAYOUT)
 
     def topic_ids(self) -> dict[str, str]:
         """Of the topics that positions speak of: the ids that the cluster gave them, as far as they were noted."""
-        return self._texts(_TOPIC_ID)
+        return self._texts(TOPIC_ID)
 
     def _texts(self, prefix: bytes) -> dict[str, str]:
         entries = self._attempt(lambda: list(self._beginning_with(prefix)))
@@ -176,15 +169,15 @@ class TaskDatabase:
 
     def note_layouts(self, layouts: Mapping[str, str]) -> None:
         """The files of these stores are laid out like this."""
-        self._note(_LAYOUT, layouts)
+        self._note(LAYOUT, layouts)
 
     def note_topic_ids(self, ids: Mapping[str, str]) -> None:
         """What positions in these topics are worth: nothing in another topic of that name."""
-        self._note(_TOPIC_ID, ids)
+        self._note(TOPIC_ID, ids)
 
     def forget_topic_id(self, topic: str) -> None:
         """What positions in this topic are worth is not known any more."""
-        self._attempt(lambda: self._positions.delete(_TOPIC_ID + topic.encode()))
+        self._attempt(lambda: self._positions.delete(TOPIC_ID + topic.encode()))
 
     def _note(self, prefix: bytes, texts: Mapping[str, str]) -> None:
         batch = rocksdict.WriteBatch(raw_mode=True)
@@ -202,7 +195,7 @@ class TaskDatabase:
             return False
         batch = rocksdict.WriteBatch(raw_mode=True)
         for partition, offset in inputs.items():
-            batch.put(_INPUT + _key_of(partition), _OFFSET.pack(offset), self.handle(_POSITIONS))
+            batch.put(INPUT + key_of(partition), _OFFSET.pack(offset), self.handle(_POSITIONS))
         self._write(batch, positions)
         return True
 
@@ -234,6 +227,14 @@ class TaskDatabase:
         options: Any = rocksdict.WriteOptions()
         options.disable_wal = True
         self._write(batch, positions, options)
+
+    def take_in(self, store: str, files: Iterable[str], positions: Mapping[TopicPartition, int]) -> None:
+        """Have sorted files in a store, over all that it has, then the positions that they bring it to: after a crash
+        in between it has more than is known, which does no harm when the same follows once more."""
+        self.restore(lambda: None, {})
+        self.settle()
+        self.store(store).take_in(files)
+        self.restore(lambda: None, positions)
 
     def _choose_loading(self) -> None:
         if self.is_loading and self.is_read:
@@ -372,7 +373,7 @@ class TaskDatabase:
             else:
                 self._write_out(batch, store, beside)
         for changelog, offset in positions.items():
-            batch.put(_key_of(changelog), _OFFSET.pack(offset), beside)
+            batch.put(key_of(changelog), _OFFSET.pack(offset), beside)
 
     def _write_out(self, batch: Any, store: RocksBytes, beside: Any, *, layer: bool = True) -> None:
         family = self.handle(store.name)
@@ -425,10 +426,10 @@ class TaskDatabase:
         happens to their stores."""
         batch = rocksdict.WriteBatch(raw_mode=True)
         for partition in self.input_offsets():
-            batch.delete(_INPUT + _key_of(partition), self.handle(_POSITIONS))
+            batch.delete(INPUT + key_of(partition), self.handle(_POSITIONS))
         for changelog in changelogs:
-            batch.delete(_key_of(changelog), self.handle(_POSITIONS))
-            batch.delete(_TOPIC_ID + changelog.topic.encode(), self.handle(_POSITIONS))
+            batch.delete(key_of(changelog), self.handle(_POSITIONS))
+            batch.delete(TOPIC_ID + changelog.topic.encode(), self.handle(_POSITIONS))
         self._attempt(lambda: self._database.write(batch))
         self._attempt(lambda: self._database.flush_wal(True))
 
@@ -485,12 +486,3 @@ class TaskDatabase:
         """Drop a column family whose handles are closed and give a handle of a new, empty one."""
         self._database.drop_column_family(name)
         return self.family(name)
-
-
-def _key_of(partition: TopicPartition) -> bytes:
-    return f"{partition.topic} {partition.partition}".encode()
-
-
-def _partition_in(key: bytes) -> TopicPartition:
-    topic, partition = key.decode().split(" ")
-    return TopicPartition(topic, int(partition))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import repeat, takewhile
 from operator import gt
 from threading import Lock
@@ -159,6 +160,16 @@ class RocksBytes:
                 put_or_delete(batch, zip(keys, datas, strict=True))
         finally:
             batch.set_default_column_family(None)
+
+    def take_in(self, files: Iterable[str]) -> None:
+        """Take in sorted files whole, which are used up, one over the other, and over everything that is here."""
+        if self._held.bundles:
+            self._database.write_out(self)
+        self._held.keep(Layer())
+        options = rocksdict.IngestExternalFileOptions()
+        options.set_move_files(True)
+        for file in files:
+            self._attempt(partial(self._family.ingest_external_file, [file], options))
 
     def scan(self, first: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
         self._database.note_read()

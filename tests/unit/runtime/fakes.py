@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import OffsetOutOfRangeError
-from streams_py.ports import BEGINNING, AdminError, AdminErrorKind, PartitionInfo, TopicSpec
+from streams_py.ports import BEGINNING, AdminError, AdminErrorKind, PartitionInfo, SortedPart, TopicSpec
 
 
 class FakeClock:
@@ -198,6 +198,8 @@ class FakeTask:
         self.awaits_disk = False
         self.is_flushed = True
         self.is_ready = False
+        self.takes_files: dict[TopicPartition, tuple[str, bool]] = {}
+        self.taken_in: list[tuple[TopicPartition, SortedPart]] = []
 
     def is_of(self, changelog: TopicPartition, topic_id: str | None) -> bool:
         return topic_id is None or self.topic_ids.setdefault(changelog.topic, topic_id) == topic_id
@@ -222,6 +224,15 @@ class FakeTask:
 
     def end_loading(self) -> None:
         self.is_ready = True
+
+    def sorted_files(self, changelog: TopicPartition) -> tuple[str, bool] | None:
+        return self.takes_files.get(changelog)
+
+    def take_in(self, changelog: TopicPartition, part: SortedPart) -> None:
+        if self.error is not None:
+            raise self.error
+        assert self.flushed_after[-1] == len(self.restored)
+        self.taken_in.append((changelog, part))
 
     def store_of(self, changelog: TopicPartition) -> str:
         return f"store of {changelog.topic}"

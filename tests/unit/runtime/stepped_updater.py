@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.runtime.restore.listener import RestoreListener, StandbyUpdateListener, SuspendReason
+from streams_py.runtime.restore.sharing import Sharing
 from streams_py.runtime.restore.updater import StateUpdater
 from tests.unit.runtime.fakes import FakeAdmin, FakeClock, FakeConsumer, FakeLog, FakeTask
 
@@ -52,7 +55,7 @@ class StandbyListener(StandbyUpdateListener):
 class Stepped(StateUpdater):
     """Without its thread: :meth:`turn` is one round of it."""
 
-    def __init__(self, log: FakeLog, **committed: int) -> None:
+    def __init__(self, log: FakeLog, sharing: Callable[[FakeClock], Sharing] | None = None, **committed: int) -> None:
         self.log, self.clock, self.listener = log, FakeClock(), Listener()
         self.standby_listener = StandbyListener()
         self.admin, self.consumer = FakeAdmin(log), FakeConsumer(log)
@@ -71,6 +74,7 @@ class Stepped(StateUpdater):
             listener=self.listener,
             standby_listener=self.standby_listener,
             on_warm=lambda *told: self.warm.append(told),
+            sharing=None if sharing is None else sharing(self.clock),
         )
 
     def _start_thread(self) -> None:

@@ -93,6 +93,9 @@ class World:
     def restore_consumer(self, thread_name: str) -> WorldConsumer:
         return WorldConsumer(self)
 
+    def changelog_sorter(self, thread_name: str) -> None:
+        return None
+
     def global_consumer(self, client_id: str) -> WorldConsumer:
         return WorldConsumer(self)
 

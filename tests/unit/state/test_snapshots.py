@@ -171,7 +171,7 @@ def test_hash_that_was_taken_while_a_task_closed_is_not_one_of_the_files_it_has_
     """Files of a database that is made anew may have the same names, and the same numbers in the file system."""
     one = machine().open().restore(0, 9)
     hashed: list[str] = []
-    database, layout = one.state._database, one.state._layout()
+    database, layout = one.state._database, one.state._kept_as
     assert database is not None
 
     def hash_and_close(path: str) -> SnapshotFile:

@@ -1,0 +1,35 @@
+"""Pauses between attempts to reach the cluster."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from streams_py.errors import BrokerUnavailableError
+from streams_py.ports import Clock
+
+__all__ = ["Backoff"]
+
+_log = logging.getLogger(__name__)
+
+_PAUSE_MAX_MS: Final = 1_000
+
+
+class Backoff:
+    """``pause_ms``: the first one."""
+
+    def __init__(self, name: str, clock: Clock, pause_ms: int) -> None:
+        self._name, self._clock, self._pause_ms = name, clock, pause_ms
+        self._failures = 0
+
+    def wait(self, error: BrokerUnavailableError) -> None:
+        """Until the next attempt: longer each time, and warning less often."""
+        self._failures += 1
+        pause_ms = min(self._pause_ms << min(self._failures - 1, 10), _PAUSE_MAX_MS)
+        level = logging.WARNING if self._failures & (self._failures - 1) == 0 else logging.DEBUG
+        _log.log(level, "%s: %s; trying again in %d ms", self._name, error, pause_ms)
+        self._clock.sleep_ms(pause_ms)
+
+    def over(self) -> None:
+        """It has worked."""
+        self._failures = 0

@@ -5,7 +5,8 @@ aborted records, or compacted away, and then no record ever comes for them. libr
 of a partition; that moves the position on.
 
 What cannot be read is an error, never something else: an offset that retention has deleted, or one beyond the end of a
-topic that was created anew, would make librdkafka continue somewhere else if it were allowed to.
+topic that was created anew, would make librdkafka continue somewhere else if it were allowed to. Where it goes back by
+itself, when a leader changes, say, what it delivers again is left out.
 """
 
 from __future__ import annotations
@@ -181,6 +182,9 @@ class _RangeReader:
                 give_up_s += time.monotonic() - given_s
 
     def _taken(self, records: list[Message]) -> tuple[list[Message], int]:
+        records = self._new(records)
+        if not records:
+            return [], 0
         last = _offset(records[-1])
         if last >= self._end:
             records = records[: bisect_left(records, self._end, key=_offset)]
@@ -193,6 +197,28 @@ class _RangeReader:
             average = max(1, size // len(records))
             self._request = max(1, min(self._limits.records, self._limits.bytes // average, self._request * 4))
         return records, size
+
+    def _new(self, records: list[Message]) -> list[Message]:
+        """Those that have not come before. Only what begins too early, or has more records than offsets, is looked at
+        record by record."""
+        first, last = _offset(records[0]), _offset(records[-1])
+        if first >= self._position and last - first >= len(records) - 1:
+            return records
+        new, position = [], self._position
+        for record in records:
+            if _offset(record) >= position:
+                new.append(record)
+                position = _offset(record) + 1
+        if len(new) < len(records):
+            _log.warning(
+                "%s: the consumer delivered %d of %d records (offsets %d to %d) again; they are left out",
+                self._partition,
+                len(records) - len(new),
+                len(records),
+                first,
+                last,
+            )
+        return new
 
     def _without_events(self, messages: list[Message]) -> list[Message]:
         """The records among the messages; events are dealt with."""

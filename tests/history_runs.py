@@ -83,6 +83,10 @@ class LocalRun:
         found = [row for row in self._rows(RECORD) if row["topic"] == topic]
         return [_written(row) for row in sorted(found, key=lambda row: (row["source"], row["seq"]))]
 
+    def folded(self, changelog: str) -> list[Written]:
+        """What is left of a changelog, as it is written to it."""
+        return [_written(row) for row in self._rows(STATE) if row["topic"] == changelog]
+
     @property
     def state(self) -> dict[str, dict[tuple[int, bytes], tuple[int, bytes | None, Headers]]]:
         """Changelog topic -> (partition, key) -> (timestamp, value, headers)."""

@@ -3,6 +3,9 @@
 This is what a store is restored from, so it is the state. Windows and sessions that the store itself does not give any
 more are left out: they are expired by stream time, and a broker may delete them at any moment.
 
+Versioned stores are another matter: the last record of a key may be an older version, and what is restored is all of
+them. They are their own fold.
+
 Entries lie in memory; when they are many, or large, they move to a database on disk, and the memory of a task stays
 bounded whatever its keys and values.
 """
@@ -29,10 +32,11 @@ _NULL: Final = -1
 
 
 class FoldEntry(NamedTuple):
-    """The last record of a key. ``timestamp_ms`` -1: the time of writing."""
+    """The last record of a key, or a version of it. ``value`` None: the version is a deletion. ``timestamp_ms`` -1: the
+    time of writing."""
 
     key: bytes
-    value: bytes
+    value: bytes | None
     timestamp_ms: int
     headers: _Headers | None
 

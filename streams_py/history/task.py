@@ -27,8 +27,9 @@ from streams_py.state.open import changelog_topic
 from streams_py.topology.physical.assembly import GlobalStore
 from streams_py.topology.physical.subtopologies import Subtopology
 from streams_py.topology.stores import StoreBuilder, StoreKind
+from streams_py.topology.topology import Topology
 
-__all__ = ["HistoryTask", "StageOrders", "StageTopology", "StillClock", "TaskSummary"]
+__all__ = ["HistoryTask", "StageOrders", "StageTopology", "StillClock", "TaskSummary", "versioned_changelogs"]
 
 _RELIEVE_EVERY_RECORDS = 100_000
 _UNCOMMITTED_BYTES_MAX = 32 << 20
@@ -199,11 +200,13 @@ class HistoryTask:
         )
 
     def fold_of(self, topic: str) -> Iterator[FoldEntry]:
-        """The state of a store as its changelog has it, by key."""
+        """The state of a store as its changelog has it, by key; of a versioned store all versions of each key."""
         fold = self._folds.get(topic)
         if fold is not None:
             return fold.entries()
         store: Any = self._executor.store(self.changelogs[topic].name)
+        if self.changelogs[topic].kind is StoreKind.VERSIONED_KEY_VALUE:
+            return (FoldEntry(key, value, timestamp_ms, None) for key, value, timestamp_ms in store.entries())
         return (
             FoldEntry(key, data[TIMESTAMP_BYTES:], timestamp_of(data), None)
             for key, data in store.content.scan(None, None)
@@ -234,13 +237,24 @@ class HistoryTask:
 
 
 def _is_its_own_fold(store: StoreBuilder) -> bool:
-    """Whether the bytes of a store are the last record of each key in its changelog, with the timestamps in front."""
+    """Whether the bytes of a store are what is to be restored of its changelog: the last record of each key, with the
+    timestamps in front, or all versions."""
+    if store.kind is StoreKind.VERSIONED_KEY_VALUE:
+        return store.source_topic is None
     return (
         store.kind is StoreKind.TIMESTAMPED_KEY_VALUE
         and store.supplier is None
         and store.ttl_ms is None
         and store.source_topic is None
         and not store.logs_headers
+    )
+
+
+def versioned_changelogs(topology: Topology, application_id: str) -> frozenset[str]:
+    """Those of versioned stores, which have several records of a key: its versions."""
+    stores = [store for sub in topology.subtopologies() for store in sub.stores]
+    return frozenset(
+        changelog_topic(store, application_id) for store in stores if store.kind is StoreKind.VERSIONED_KEY_VALUE
     )
 
 

@@ -156,6 +156,12 @@ class VersionedStore(UncachedStore[K, V]):
         if kept[1] == _DELETED:
             self._content.remove(key + _I64.pack(kept[0]))
 
+    def entries(self) -> Iterator[tuple[bytes, bytes | None, int]]:
+        """All versions as they are in the changelog: key, value (None for a deletion), timestamp; by key and time."""
+        for at, data in self._content.scan(None, None):
+            key = at[: -_I64.size]
+            yield key, None if data == _DELETED else data[1:], _I64.unpack_from(at, len(key))[0]
+
     # -- as a store of a task ----------------------------------------------------------------------------------
 
     def restore(self, records: Iterable[RestoreRecord]) -> int:

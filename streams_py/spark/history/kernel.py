@@ -193,7 +193,7 @@ def _pieces(entries: Iterator[FoldEntry]) -> Iterator[list[FoldEntry]]:
     size = 0
     for entry in entries:
         piece.append(entry)
-        size += len(entry.value)
+        size += len(entry.value or b"")
         if len(piece) >= _BATCH_ROWS or size >= _BATCH_BYTES:
             yield piece
             piece, size = [], 0

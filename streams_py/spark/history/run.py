@@ -91,7 +91,8 @@ class Results:
 
     @property
     def changelogs(self) -> Mapping[str, DataFrame]:
-        """Changelog topic (full name) -> one record per key: the state of its store at the end."""
+        """Changelog topic (full name) -> one record per key, of a versioned store one per version: the state of its
+        store at the end."""
         return _Frames(self, STATE, tuple(self.plan.changelogs))
 
     def summaries(self) -> dict[int, list[TaskSummary]]:

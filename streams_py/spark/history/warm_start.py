@@ -6,7 +6,7 @@ See :mod:`streams_py.history.bootstrap` for the whole of it, and its order.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from streams_py.history.bootstrap_ends import check_not_started
 from streams_py.history.global_tables import AS_OF_END
 from streams_py.history.plan import sink_counts
 from streams_py.history.refuse import check_allowed
+from streams_py.history.task import versioned_changelogs
 from streams_py.history.travel import TopologySource
 from streams_py.spark.columns import with_headers_for_python
 from streams_py.spark.history.cluster_options import check_options
@@ -108,10 +109,11 @@ def write_changelogs(
     )
     with results:
         kept, left_out = _kept(results, kept_from(plan, int(time.time() * 1000)))
-        untimed = _write_state(kept, options)
+        versioned = versioned_changelogs(topology, plan.application_id)
+        untimed = _write_state(kept, options, versioned)
         if sinks:
             write_sinks(results, options, plan.id, min(outputs, default=""))
-        sums = _sums_of_all(kept, untimed)
+        sums = _sums_of_all(kept, untimed, versioned)
         summaries = [done for each in results.summaries().values() for done in each]
     topics_made = {**plan.changelogs, **plan.repartitions}
     ends = cluster.ends([TopicPartition(topic, p) for topic, count in topics_made.items() for p in range(count)])
@@ -133,8 +135,11 @@ def _kept(results: Results, from_ms: Mapping[str, int]) -> tuple[dict[str, DataF
     return kept, left_out
 
 
-def _write_state(changelogs: Mapping[str, DataFrame], options: Mapping[str, str]) -> list[str]:
-    """Write the folds; the changelogs whose records have no time of their own."""
+def _write_state(
+    changelogs: Mapping[str, DataFrame], options: Mapping[str, str], versioned: Collection[str]
+) -> list[str]:
+    """Write the folds; the changelogs whose records have no time of their own. Versions go by time: a store that is
+    restored takes none that is older than its history when it comes, and compaction leaves the last one of a key."""
     from pyspark.sql import functions as f
 
     untimed = []
@@ -142,6 +147,8 @@ def _write_state(changelogs: Mapping[str, DataFrame], options: Mapping[str, str]
         if rows.where("timestamp_ms < 0").limit(1).count():
             untimed.append(topic)
             rows = rows.withColumn("timestamp_ms", f.lit(None).cast("bigint"))
+        if topic in versioned:
+            rows = rows.repartition("partition").sortWithinPartitions("partition", "timestamp_ms", "key")
         _write(rows, options)
     return untimed
 
@@ -151,11 +158,22 @@ def _write(rows: DataFrame, options: Mapping[str, str]) -> None:
     made.write.format("streams-kafka").options(**for_writer(options)).mode("append").save()
 
 
-def _sums_of_all(changelogs: Mapping[str, DataFrame], untimed: list[str]) -> dict[str, tuple[int, int]]:
+def _sums_of_all(
+    changelogs: Mapping[str, DataFrame], untimed: Collection[str], versioned: Collection[str]
+) -> dict[str, tuple[int, int]]:
     sums: dict[str, tuple[int, int]] = {}
     for topic, rows in changelogs.items():
-        sums |= _sums(rows, timed=topic not in untimed)
+        sums |= _sums(_newest(rows) if topic in versioned else rows, timed=topic not in untimed)
     return sums
+
+
+def _newest(rows: DataFrame) -> DataFrame:
+    """Of each key the version that compaction leaves."""
+    from pyspark.sql import functions as f
+
+    last = f.max_by(f.struct("value", "timestamp_ms"), "timestamp_ms").alias("last")
+    newest = rows.groupBy("topic", "partition", "key").agg(last)
+    return newest.select("topic", "partition", "key", "last.value", "last.timestamp_ms")
 
 
 def _sums(rows: DataFrame, *, timed: bool) -> dict[str, tuple[int, int]]:
@@ -174,15 +192,16 @@ def verify_changelogs(
 ) -> BootstrapPlan:
     """Read the changelogs back; StreamsError when they are not what was written."""
     plan = BootstrapPlan.load(path)
+    topology = TopologySource(plan.topology, config).build()
     if plan.step is not Step.VERIFIED:
-        plan.check(TopologySource(plan.topology, config).build(), Step.WRITTEN)
+        plan.check(topology, Step.WRITTEN)
     check_options(options, writes=False)
     register(spark)
-    read: dict[str, tuple[int, int]] = {}
-    for topic in sorted(plan.changelogs):
-        rows = spark.read.format("streams-kafka").options(**{**for_reader(options), "topics": topic}).load()
-        read |= _sums(rows, timed=topic not in plan.untimed)
-    check_written(plan, read)
+    made = {
+        topic: spark.read.format("streams-kafka").options(**{**for_reader(options), "topics": topic}).load()
+        for topic in sorted(plan.changelogs)
+    }
+    check_written(plan, _sums_of_all(made, plan.untimed, versioned_changelogs(topology, plan.application_id)))
     plan = replace(plan, step=Step.VERIFIED)
     plan.save(path)
     return plan

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streams_py import StreamsBuilder, Topology, serdes
+from streams_py import Materialized, StreamsBuilder, Topology, serdes
 from streams_py.errors import StreamsError
 
 pytest.importorskip("pyarrow")
@@ -116,6 +116,30 @@ def test_topic_that_a_later_stage_reads_is_an_output_too() -> None:
     run = run_locally(through, [Given("lines", 0, 0, 5, b"k", b"v")])
     assert dict(run.plan.sinks) == {"between": 1, "out": 1}
     assert [run.records(topic)[0][4] for topic in run.plan.sinks] == [b"V", b"V!"]
+
+
+def versions() -> Topology:
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    prices = builder.table("prices", materialized=Materialized("prices", history=1_000))
+    builder.stream("orders").join(prices, lambda order, price: f"{order}@{price}").to("out")
+    return builder.build()
+
+
+VERSIONS = [
+    Given("prices", 0, at, at_ms, key, value)
+    for at, (at_ms, key, value) in enumerate(
+        [(100, b"rum", b"old"), (50_000, b"tea", b"first"), (50_600, b"tea", b"second"), (50_300, b"tea", b"late"),
+         (50_700, b"gin", b"gone"), (50_800, b"gin", None), (49_000, b"ale", b"too late")]
+    )
+]  # fmt: skip
+"""Tea costs ``second`` at the end, and has cost ``late`` before. Rum has not changed for longer than the history is."""
+
+
+def test_fold_of_a_versioned_store_is_all_of_its_versions() -> None:
+    run = run_locally(versions, VERSIONS)
+    kept = sorted((at_ms, key, value) for _, _, at_ms, key, value, _ in run.folded("test-prices-changelog"))
+    assert kept == sorted((given.timestamp_ms, given.key, given.value) for given in VERSIONS[:-1])
+    assert run.state["test-prices-changelog"][0, b"tea"] == (50_600, b"second", None), "not the last one that came"
 
 
 def priced() -> Topology:

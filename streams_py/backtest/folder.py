@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from streams_py.errors import ConfigError
+from streams_py.file_locks import LOCK_FILE, FileLock, LockHolder
 from streams_py.telemetry.marker import marker_in, marker_text
 
 __all__ = ["PREFIXES", "SCHEME", "SCORES", "LocalFiles", "RunFolder", "for_spark"]
@@ -120,17 +121,35 @@ class RunFolder:
         nothing stays, so that the same command can be given again. One that is interrupted can be resumed.
         """
         was_there = self.files.exists()
-        begins = self._claim(fingerprint, resume=resume)
+        with self._alone():
+            begins = self._claim(fingerprint, resume=resume)
+            try:
+                yield
+            except Exception as error:
+                if begins and (isinstance(error, ConfigError) or not self.done()):
+                    self._give_up(was_there=was_there)
+                raise
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """ConfigError while another process is at work in the folder, where it is on a disk: one that goes on with the
+        run would take away what the other one has just begun."""
+        if SCHEME in self.root:
+            yield
+            return
+        place = Path(self.root)
+        place.mkdir(parents=True, exist_ok=True)
+        lock = FileLock.take(place / LOCK_FILE)
+        if isinstance(lock, LockHolder):
+            raise ConfigError(f"{lock} is at work on the run in {self.root}; end it, or wait until it ends")
         try:
             yield
-        except Exception as error:
-            if begins and (isinstance(error, ConfigError) or not self.done()):
-                self._give_up(was_there=was_there)
-            raise
+        finally:
+            lock.release()
 
     def _claim(self, fingerprint: str, *, resume: bool) -> bool:
         """Whether the run begins, and does not go on."""
-        names = self.files.children()
+        names = set(self.files.children()) - {LOCK_FILE}
         if not resume:
             if names:
                 raise ConfigError(

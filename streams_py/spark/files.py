@@ -7,9 +7,11 @@ where the driver looks for it, and Spark takes that for a success: nobody would 
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from streams_py.errors import ConfigError
+from streams_py.file_locks import LOCK_FILE, FileLock, LockHolder
 from streams_py.spark.failures import sentence_of
 from streams_py.spark.session import check_classic, is_local
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["Folder", "check_shared"]
+
 
 _TRIED: Final = "is-it-shared"
 _FILES_MIN, _FILES_MAX = 16, 256
@@ -66,6 +69,26 @@ class Folder:
     def path(self, *names: str) -> str:
         """A path below the folder."""
         return "/".join([self.root, *names])
+
+    def on_disk(self) -> Path | None:
+        """Where it is on a disk that this machine has or mounts; None on other file systems."""
+        files, where = self._hadoop()
+        is_on_disk = files.getUri().getScheme() == "file"
+        return Path(str(files.makeQualified(where).toUri().getPath())) if is_on_disk else None
+
+    def lock(self, option: str) -> FileLock | LockHolder | None:
+        """Make the folder, and keep other processes out, or who does that already; None where it is not on a disk.
+        ConfigError when it cannot be made. ``option`` names it."""
+        place = self.on_disk()
+        if place is None:
+            return None
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            return FileLock.take(place / LOCK_FILE)
+        except OSError as error:
+            raise ConfigError(
+                f"{option}: {place} cannot be written ({error.strerror}); name another folder", key=option
+            ) from None
 
     def exists(self, *names: str) -> bool:
         """Whether there is anything at a path."""

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as f
 
 from streams_py.errors import ConfigError
+from streams_py.file_locks import LOCK_FILE
 from streams_py.spark.build import bronze_of, fold_events, read_of, refused_of, tables_of
 from streams_py.spark.files import Folder, check_shared
 from streams_py.spark.kafka.source import register
@@ -142,7 +143,7 @@ class TableFolder:
                 )
             check_shared(self._spark, files.root, "--tables")
             return
-        if files.children():
+        if set(files.children()) - {LOCK_FILE}:
             raise ConfigError(f"{files.root} is not empty and holds no telemetry tables; use an empty or new folder")
         check_shared(self._spark, files.root, "--tables")
         files.write_text(marker_text(mine), _MARKER)

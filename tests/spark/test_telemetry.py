@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, date, datetime
@@ -17,8 +18,10 @@ from streams_py.cli.spark.telemetry import app
 from streams_py.errors import ConfigError
 from streams_py.telemetry.schemas import LIVE, TABLES
 from tests.spark.conftest import Cluster
+from tests.spark.test_source_reads import produce
 from tests.unit.telemetry.golden import stored
 from tests.unit.telemetry.history import Stored, fold, shuffled
+from tests.unit.test_file_locks import held_elsewhere
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -191,3 +194,20 @@ def test_group_that_has_written_no_events_is_told_how(cluster: Cluster, tmp_path
     assert "topic nobody-assignment-events not found on" in done.stderr
     assert "assignment.events.level=rebalances or tasks" in done.stderr
     assert not (tmp_path / "t").exists()
+
+
+def test_tables_are_kept_current_by_one_run_at_a_time(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> None:
+    group, tables = f"alone-{os.getpid()}", tmp_path / "tables"
+    produce(cluster, cluster.topic(1, name=f"{group}-assignment-events"), (0, None, b"garbage"))
+    place = ("--tables", str(tables), "--bootstrap", cluster.bootstrap)
+    command = ["run", "--group", group, *place, "--once"]
+    tables.mkdir()
+    with held_elsewhere(tables / ".lock") as holder:
+        refused = CliRunner().invoke(app, command)
+        assert refused.exit_code == 2, refused.output
+        assert f"--tables: process {holder.pid} keeps the tables in {tables} current; end it" in refused.output
+        assert [path.name for path in tables.iterdir()] == [".lock"]
+    for _ in range(2):
+        done = CliRunner().invoke(app, command)
+        assert done.exit_code == 0, done.output
+    assert not (tables / ".lock").exists()

@@ -152,6 +152,7 @@ def backfill(
         with spark_of(master, conf, py_files) as spark, progress() as tick:
             from streams_py.spark.history.run import run as run_history
             from streams_py.spark.history.sinks import write_sinks
+            from streams_py.spark.history.work import check_work
             from streams_py.spark.session import check_writes_once
 
             if out is not None:
@@ -159,6 +160,7 @@ def backfill(
             counts = dict.fromkeys(outputs or (), 1)
             if planned is not None and cluster is not None:
                 check_writes_once(spark)
+                check_work(spark, work)
                 counts = _sink_counts(cluster, what, settings, outputs or ())
                 if not file.exists():
                     if not accept_retention:

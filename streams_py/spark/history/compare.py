@@ -13,6 +13,7 @@ from streams_py.history.travel import TopologySource
 from streams_py.spark.history.inputs import GivenInputs, fixed_inputs, newest_of
 from streams_py.spark.history.progress import HistoryProgress, Tick
 from streams_py.spark.history.run import Results, run, settings_of, topics_of
+from streams_py.spark.history.work import check_work
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,6 +65,9 @@ def compare_runs(
     runs: list[Results] = []
     asked = [inputs(topology) for topology in (old, new)]
     written = dict.fromkeys(outputs, 1)
+    folders = [None if work is None else f"{work.rstrip('/')}/{name}" for name in ("old", "new")]
+    for folder in folders:
+        check_work(spark, folder)
     allowed: dict[str, Any] = {"allow_side_effects": allow_side_effects, "global_tables": global_tables}
     given = [
         fixed_inputs(one, topics_of(topology, config, partitions=written, **allowed))
@@ -81,8 +85,7 @@ def compare_runs(
         ]
         outputs_since = max((found for found in newest if found is not None), default=0) - last_ms
     try:
-        for name, topology, one in zip(("old", "new"), (old, new), given, strict=True):
-            folder = None if work is None else f"{work.rstrip('/')}/{name}"
+        for name, folder, topology, one in zip(("old", "new"), folders, (old, new), given, strict=True):
             since = None
             if outputs_since is not None:
                 since = history_needed(TopologySource(topology, settings_of(config)).build()).since(outputs_since)

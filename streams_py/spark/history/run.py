@@ -17,8 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from streams_py.config import StreamsConfig
-from streams_py.errors import ConfigError, StreamsError
-from streams_py.history.folders import TemporaryFolder
+from streams_py.errors import StreamsError
 from streams_py.history.global_tables import check_global_tables, reads_global_tables
 from streams_py.history.plan import HistoryPlan, Stage, plan_history, topics_read
 from streams_py.history.refuse import check_allowed
@@ -31,12 +30,15 @@ from streams_py.spark.history.inputs import GivenInputs, Inputs, stage_input
 from streams_py.spark.history.kernel import stage_kernel
 from streams_py.spark.history.progress import StageReports, Tick, listening
 from streams_py.spark.history.serdes_on_the_way import serdes_that_stay
+from streams_py.spark.history.work import WorkFolder
 from streams_py.spark.jobs import end_jobs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Results", "check_work", "run", "settings_of", "topics_of"]
+    from streams_py.topology.topology import Topology
+
+__all__ = ["Results", "run", "settings_of", "topics_of"]
 
 _DEFAULTS: Final = {"application.id": "history"}
 _FILES: Final = {
@@ -72,13 +74,14 @@ class _Frames(Mapping[str, "DataFrame"]):
 
 
 class Results:
-    """What a run has written. Use it as a context manager, or call :meth:`close`: the rows lie in files.
+    """What a run has written. Use it as a context manager, or call :meth:`close`: the rows lie in files, in a folder
+    that belongs to this run until then.
 
     DataFrames have the columns ``topic, partition, timestamp_ms, key, value, headers``, those of sinks also ``source``
     (which task) and ``seq``: sorted by these, the records of each task are in the order in which it wrote them.
     """
 
-    def __init__(self, spark: SparkSession, plan: HistoryPlan, work: str | TemporaryFolder) -> None:
+    def __init__(self, spark: SparkSession, plan: HistoryPlan, work: WorkFolder) -> None:
         self._spark = spark
         self._work = work
         self._summaries: dict[int, list[TaskSummary]] = {}
@@ -131,13 +134,11 @@ class Results:
 
     def path(self, stage: Stage) -> str:
         """Where the rows of a stage are."""
-        folder = self._work if isinstance(self._work, str) else self._work.path
-        return f"{folder}/stage-{stage.rank}"
+        return f"{self._work.path}/stage-{stage.rank}"
 
     def close(self) -> None:
         """Delete the files, unless they are in a folder of yours."""
-        if isinstance(self._work, TemporaryFolder):
-            self._work.remove()
+        self._work.close()
 
     def __enter__(self) -> Results:
         return self
@@ -171,8 +172,8 @@ def run(
       below these offsets (topic -> partition -> offset). ``since``: only records that are not older than this
       timestamp (ms); stores begin empty there.
     * ``work``: a folder that workers and driver share, for what the stages of one run write: what an earlier one has
-      left there is replaced; default a temporary one of this machine. ``spark``: default the active session, or a new
-      one.
+      left there is replaced, and until the results are closed another one is refused; default a temporary one of this
+      machine. ``spark``: default the active session, or a new one.
     * ``allow_side_effects``: functions of ``peek`` and ``foreach`` may be called again for the same record.
     * ``global_tables``: ``as-of-end`` fills global tables whole, from the inputs of their topics, before the first
       record, and leaves them so; a live application would see them change. Every worker holds all of them.
@@ -201,29 +202,39 @@ def run(
     )
     session = spark or spark_session("streams-py history")
     topics = topics_read(described, application_id, settings)
-    found = Inputs(session, inputs, topics, until, since, described.global_topics.keys())
-    plan = plan_history(described, application_id, settings, _counts(found, given), given)
-    results = Results(session, plan, _work_folder(session, work))
-    try:
-        with (
-            sent_to_workers(session, found.contents()) as tables,
-            listening(session, tick, len(plan.stages)) as listener,
-        ):
-            for stage in plan.stages:
-                is_reader = reads_global_tables(described.subtopology(stage.id))
-                orders = StageOrders(source, settings, stage, tables=tables if is_reader else {})
-                if listener is None:
-                    _run_stage(results, stage, found, orders)
-                    continue
-                _run_stage(results, stage, found, orders, listener.begin(stage.rank, _total(results, stage, found)))
-                listener.end(sum(summary.records for summary in results.summaries_of(stage)))
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
+    with contextlib.ExitStack() as if_it_fails:
+        folder = if_it_fails.enter_context(contextlib.closing(WorkFolder(session, work)))
+        found = Inputs(session, inputs, topics, until, since, described.global_topics.keys())
+        plan = plan_history(described, application_id, settings, _counts(found, given), given)
+        results = Results(session, plan, folder)
+        try:
+            _run_stages(results, found, source, settings, described, tick)
+        except KeyboardInterrupt:
             with contextlib.suppress(Exception):  # the JVM is gone, and its jobs with it
                 end_jobs(session)
-        results.close()
-        raise
+            raise
+        if_it_fails.pop_all()
     return results
+
+
+def _run_stages(
+    results: Results,
+    inputs: Inputs,
+    source: TopologySource,
+    settings: Mapping[str, Any],
+    described: Topology,
+    tick: Tick | None,
+) -> None:
+    plan, session = results.plan, results._spark
+    with sent_to_workers(session, inputs.contents()) as tables, listening(session, tick, len(plan.stages)) as listener:
+        for stage in plan.stages:
+            is_reader = reads_global_tables(described.subtopology(stage.id))
+            orders = StageOrders(source, settings, stage, tables=tables if is_reader else {})
+            if listener is None:
+                _run_stage(results, stage, inputs, orders)
+                continue
+            _run_stage(results, stage, inputs, orders, listener.begin(stage.rank, _total(results, stage, inputs)))
+            listener.end(sum(summary.records for summary in results.summaries_of(stage)))
 
 
 def _counts(inputs: Inputs, given: Mapping[str, int]) -> dict[str, int]:
@@ -264,24 +275,6 @@ def settings_of(config: Mapping[str, Any] | None) -> dict[str, Any]:
     checked = StreamsConfig.of({"bootstrap.servers": "embedded", **_DEFAULTS, **(config or {})})
     dropped = {*checked.clients, "bootstrap.servers", "processing.guarantee", "state.dir"}
     return {**_DEFAULTS, **{key: value for key, value in checked.original.items() if key not in dropped}}
-
-
-def check_work(spark: SparkSession, given: str | None) -> None:
-    """ConfigError when a folder for what stages write has to be named, and is not, or is not shared."""
-    from streams_py.spark.files import check_shared
-    from streams_py.spark.session import is_local
-
-    if given is not None:
-        check_shared(spark, given, "--work")
-    elif not is_local(str(spark.sparkContext.master)):
-        raise ConfigError(
-            "name a folder that all workers share with work= (--work): the session runs on a cluster", key="work"
-        )
-
-
-def _work_folder(spark: SparkSession, given: str | None) -> str | TemporaryFolder:
-    check_work(spark, given)
-    return TemporaryFolder() if given is None else given.rstrip("/")
 
 
 def _total(results: Results, stage: Stage, inputs: Inputs) -> int | None:

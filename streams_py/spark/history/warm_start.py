@@ -31,8 +31,9 @@ from streams_py.history.travel import TopologySource
 from streams_py.spark.columns import with_headers_for_python
 from streams_py.spark.history.cluster_options import check_options
 from streams_py.spark.history.progress import Tick
-from streams_py.spark.history.run import Results, check_work, run
+from streams_py.spark.history.run import Results, run
 from streams_py.spark.history.sinks import write_sinks
+from streams_py.spark.history.work import check_work
 from streams_py.spark.kafka.options import for_reader, for_writer
 from streams_py.spark.kafka.source import register
 from streams_py.spark.session import check_writes_once

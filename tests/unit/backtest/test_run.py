@@ -23,6 +23,7 @@ from streams_py.backtest.sources import Skipped, situations_in
 from streams_py.errors import ConfigError
 from tests.unit.backtest.digest import score_digest
 from tests.unit.backtest.test_inputs import golden_texts
+from tests.unit.test_file_locks import held_elsewhere
 
 SMALL = History(tasks=8, clients=3, threads=1, records=10_000)
 ORDERS = Orders(
@@ -142,6 +143,18 @@ def test_folder_is_refused_when_it_is_not_empty_or_anothers(texts: list[str], tm
     (out / "backtest.json").write_text("")  # what a process that was killed may leave on a distant file system
     with pytest.raises(ConfigError, match="other candidates"):
         evaluate_locally(ORDERS, texts[:2], out, inputs="x", resume=True)
+
+
+def test_run_is_refused_while_another_process_is_at_work_on_it(texts: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    evaluate_locally(ORDERS, texts[:1], out, inputs="x")
+    with (
+        held_elsewhere(out / ".lock") as holder,
+        pytest.raises(ConfigError, match=f"process {holder.pid} is at work on the run in {out}; end it"),
+    ):
+        evaluate_locally(ORDERS, texts[:1], out, inputs="x", resume=True)
+    assert evaluate_locally(ORDERS, texts[:1], out, inputs="x", resume=True).situations == 1
+    assert not (out / ".lock").exists()
 
 
 def test_run_may_be_resumed_when_nothing_was_begun(texts: list[str], tmp_path: Path) -> None:

@@ -1,0 +1,96 @@
+"""A lock between processes, on a file that is there for nothing else: the kernel's, which drops it with the process,
+however that ends. The file says who has it, to those who have to wait.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import socket
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+__all__ = ["LOCK_FILE", "FileLock", "LockHolder"]
+
+LOCK_FILE: Final = ".lock"
+"""In a folder that is locked as a whole."""
+
+_MODE: Final = 0o666
+_TEXT_MAX: Final = 512
+_TEXT: Final = re.compile(r"(\d{1,10}) ([\w.-]+)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class LockHolder:
+    """Who has a lock; ``pid`` None when the file does not say it (yet)."""
+
+    pid: int | None = None
+    host: str = ""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is this very process."""
+        return self.pid == os.getpid() and self.host == socket.gethostname()
+
+    def __str__(self) -> str:
+        if self.pid is None:
+            return "another process"
+        return f"process {self.pid}" + ("" if self.host == socket.gethostname() else f" on {self.host}")
+
+
+class FileLock:
+    """Made by :meth:`take`. Ends with :meth:`release`, or when nobody refers to it any more."""
+
+    def __init__(self, path: Path, file: int) -> None:
+        self._path = path
+        self._close = weakref.finalize(self, os.close, file)
+
+    @classmethod
+    def take(cls, path: Path) -> FileLock | LockHolder:
+        """The lock on a file, which is made, or who has it. OSError when the file cannot be made."""
+        while True:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = _holder_in(file)
+                os.close(file)
+                return holder
+            except OSError:
+                return cls(path, file)  # this file system knows no locks
+            if _is_at(path, file):
+                _write_holder(file)
+                return cls(path, file)
+            os.close(file)  # its owner has removed it since it was opened
+
+    def release(self) -> None:
+        """End the lock, and remove its file. A second call does nothing."""
+        if self._close.alive:
+            with contextlib.suppress(OSError):
+                self._path.unlink()  # while it is locked: whoever has opened it by now sees that it is gone
+            self._close()
+
+
+def _write_holder(file: int) -> None:
+    with contextlib.suppress(OSError):  # the disk is full: then nobody learns who has it
+        os.ftruncate(file, 0)
+        os.write(file, f"{os.getpid()} {socket.gethostname()}".encode())
+
+
+def _holder_in(file: int) -> LockHolder:
+    with contextlib.suppress(OSError):
+        found = _TEXT.fullmatch(os.pread(file, _TEXT_MAX, 0).decode(errors="replace"))
+        if found is not None:
+            return LockHolder(int(found[1]), found[2])
+    return LockHolder()
+
+
+def _is_at(place: Path, file: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(place), os.fstat(file))
+    except FileNotFoundError:
+        return False

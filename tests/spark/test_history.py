@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,12 +15,14 @@ from streams_py import StreamsBuilder, Topology, serdes
 from streams_py.errors import ConfigError, StreamsError
 from streams_py.spark import files
 from streams_py.spark.columns import with_headers_for_python
+from streams_py.spark.history import compare
 from streams_py.spark.history.compare import compare_runs
 from streams_py.spark.history.progress import HistoryProgress
 from streams_py.spark.history.run import Results, run
 from tests.history_runs import Given, buffered, driven, folded, numbered
 from tests.unit.history.test_runs import ORDERS, PASSED_OVER, PRICES, merged, priced, some_lines, word_count
 from tests.unit.spark.test_failures import Locked
+from tests.unit.test_file_locks import held_elsewhere
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -299,6 +302,81 @@ def test_what_a_broken_off_run_left_in_the_folder_is_replaced(spark: SparkSessio
     given = {"lines": frame(spark, some_lines(3, 1))}
     with run(with_locked, given, work=str(tmp_path), spark=spark) as results:
         assert results.sinks["out"].count() == 3
+
+
+def test_folder_belongs_to_one_run_until_its_results_are_closed(spark: SparkSession, tmp_path: Path) -> None:
+    given, work = {"lines": frame(spark, some_lines(3, 1))}, tmp_path / "work"
+    with run(with_locked, given, work=str(work), spark=spark) as results:
+        of_us = (
+            rf"--work: the results of an earlier run of this process are in {work}/?; close\(\) them, or name another"
+        )
+        with pytest.raises(ConfigError, match=of_us):
+            run(word_count, given, work=f"{work}/", spark=spark)
+        with pytest.raises(ConfigError, match=f"of this process are in file:{work}"):
+            run(word_count, given, work=f"file:{work}", spark=spark)
+        assert results.sinks["out"].count() == 3
+    with held_elsewhere(work / ".lock") as holder:
+        of_another = f"--work: process {holder.pid} has a run in {work}, which would be overwritten; end it, wait until"
+        with pytest.raises(ConfigError, match=of_another):
+            run(word_count, given, work=str(work), spark=spark)
+    with pytest.raises(ConfigError, match="no column offset"):
+        run(word_count, {"lines": given["lines"].drop("offset")}, work=str(work), spark=spark)
+    run(with_locked, given, work=str(work), spark=spark).close()
+    assert [path.name for path in work.iterdir()] == ["stage-0"]
+    (tmp_path / "letter").write_text("dear")
+    with pytest.raises(ConfigError, match=r"--work: .*letter cannot be written \(File exists\); name another folder"):
+        run(with_locked, given, work=str(tmp_path / "letter"), spark=spark)
+
+
+def test_comparison_that_cannot_have_its_folders_reads_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    from pyspark.sql import functions as f
+
+    (tmp_path / "new").mkdir()
+    unread = frame(spark, some_lines(3, 1)).withColumn("value", f.raise_error(f.lit("it was read")).cast("binary"))
+    with (
+        held_elsewhere(tmp_path / "new" / ".lock") as holder,
+        pytest.raises(ConfigError, match=f"--work: process {holder.pid} has a run in {tmp_path}/new, which"),
+    ):
+        compare_runs(spark, with_locked, with_locked, lambda _: {"lines": unread}, work=str(tmp_path))
+
+
+def test_both_versions_read_the_same_files_of_an_archive_to_which_more_come(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive, offsets = str(tmp_path / "archive"), itertools.count(100)
+    frame(spark, some_lines(5, 1)).write.parquet(archive)
+
+    def run_while_more_come(*arguments: Any, **given: Any) -> Results:
+        later = Given("lines", 0, next(offsets), 9_000, None, b"later")
+        frame(spark, [later]).write.mode("append").parquet(archive)
+        return run(*arguments, **given)
+
+    monkeypatch.setattr(compare, "run", run_while_more_come)
+    found = compare_runs(spark, with_locked, with_locked, lambda _: {"lines": archive})["out"]
+    assert (found.same, found.only_old, found.only_new) == (len(some_lines(5, 1)), 0, 0)
+
+
+def test_end_of_a_partition_that_there_is_not_is_refused(spark: SparkSession) -> None:
+    rows = {"lines": frame(spark, some_lines(30, 2))}
+    for partition in (2, -1):
+        with pytest.raises(ConfigError, match=rf"until: topic lines has no partition {partition}, only 0 to 1; where"):
+            run(word_count, rows, until={"lines": {0: 3, partition: 5}}, spark=spark)
+    with run(word_count, rows, until={"lines": {2: 5}}, partitions={"lines": 3}, spark=spark) as results:
+        assert results.plan.inputs == {"lines": 3}
+    inputs = {"orders": frame(spark, ORDERS), "prices": frame(spark, PRICES)}
+    with pytest.raises(ConfigError, match="until: topic prices has no partition 1, only 0 to 0; where"):
+        run(priced, inputs, global_tables="as-of-end", until={"prices": {1: 1}}, spark=spark)
+
+
+def test_partitions_are_those_of_all_rows_whichever_are_wanted(spark: SparkSession) -> None:
+    """A repartition topic has as many as live, and topics that are joined have equal numbers."""
+    old, new = some_lines(30, 3), [Given("lines", 0, 100, 90_000, None, b"new")]
+    rows = {"lines": frame(spark, old + new)}
+    asked: list[dict[str, Any]] = [{"since": 90_000}, {"until": {"lines": {1: 0, 2: 0}}}]
+    for wanted in asked:
+        with run(word_count, rows, spark=spark, **wanted) as results:
+            assert results.plan.inputs == {"lines": 3}
+            assert {done.task for done in results.summaries()[0]} == {0}
 
 
 def test_global_table_is_filled_whole_before_the_first_record(spark: SparkSession, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from streams_py.history.needs import history_needed
 from streams_py.history.travel import TopologySource
-from streams_py.spark.history.inputs import GivenInputs, fixed_inputs, newest_of
+from streams_py.spark.history.inputs import GivenInputs, archive, fixed_inputs, newest_of
 from streams_py.spark.history.progress import HistoryProgress, Tick
 from streams_py.spark.history.run import Results, run, settings_of, topics_of
 from streams_py.spark.history.work import check_work
@@ -54,11 +54,11 @@ def compare_runs(
     tick: Tick | None = None,
 ) -> dict[str, TopicDifference]:
     """Run both over ``inputs(topology)``; topic -> difference. A record is key, value, timestamp and headers; equal
-    ones are counted as often as they are written. What comes into a topic meanwhile is read by neither. ``last_ms``:
-    only outputs that are not older than this before the newest input; of the inputs what these depend on is read, which
-    is all where stores keep what is old (:func:`streams_py.history.needs.history_needed`). ``outputs``: topics that
-    functions choose or handlers write to, besides those that sinks name. ``partitions``: of topics that are read, where
-    the rows do not say it. ``global_tables``: see :func:`streams_py.spark.run`."""
+    ones are counted as often as they are written. What comes into a topic, or an archive of both, meanwhile is read by
+    neither. ``last_ms``: only outputs that are not older than this before the newest input; of the inputs what these
+    depend on is read, which is all where stores keep what is old (:func:`streams_py.history.needs.history_needed`).
+    ``outputs``: topics that functions choose or handlers write to, besides those that sinks name. ``partitions``: of
+    topics that are read, where the rows do not say it. ``global_tables``: see :func:`streams_py.spark.run`."""
     from pyspark.sql import functions as f
 
     found = {}
@@ -73,9 +73,12 @@ def compare_runs(
         fixed_inputs(one, topics_of(topology, config, partitions=written, **allowed))
         for one, topology in zip(asked, (old, new), strict=True)
     ]
-    for topic, one in given[0].items():
-        if isinstance(one, Mapping) and isinstance(given[1].get(topic), Mapping):
+    for topic, one in [*given[0].items()]:
+        other = given[1].get(topic)
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
             given[1][topic] = one
+        elif isinstance(one, str) and one == other:
+            given[0][topic] = given[1][topic] = archive(spark, topic, one)
     outputs_since = None
     if last_ms is not None:
         tables = [TopologySource(one, settings_of(config)).build().global_topics for one in (old, new)]

@@ -21,9 +21,9 @@ from streams_py.spark.history.portions import OfBlocks, OfRanges, Reader, blocks
 from streams_py.spark.history.progress import StageReports
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["GivenInputs", "Inputs", "StageInput", "fixed_inputs", "newest_of", "oldest_in", "stage_input"]
+__all__ = ["GivenInputs", "Inputs", "StageInput", "archive", "fixed_inputs", "newest_of", "oldest_in", "stage_input"]
 
 GivenInputs: TypeAlias = "Mapping[str, DataFrame | str | Mapping[str, str]] | Mapping[str, str]"
 """Topic -> a DataFrame, the path of a Parquet folder or a Delta table, or options of ``streams-kafka``; or such options
@@ -86,29 +86,46 @@ class Inputs:
         self._contents: dict[str, DataFrame] = {}
         for topic, found in self._given.items():
             if topic in tables:
-                self._contents[topic] = _newest_rows(self._until(_all_rows(spark, topic, found), topic))
+                rows = _all_rows(spark, topic, found)
+                if topic in self._ends:
+                    self._check_ends(topic, _told(topic, found) or _partitions_in(rows))
+                self._contents[topic] = _newest_rows(rows.where(self._is_before(topic)))
             elif isinstance(found, Mapping):
                 check_whole({**found, "topics": topic}, f"the input for topic {topic}: ")
             else:
-                self._rows[topic] = self._wanted(_rows_of(spark, topic, found), topic)
+                self._rows[topic] = _rows_of(spark, topic, found)
 
     def counts(self, known: Mapping[str, int]) -> dict[str, int]:
-        """Topic -> partitions: as ``known``, else as the cluster or the rows say."""
-        return {
+        """Topic -> partitions: as ``known``, else as the cluster or the rows say, whichever of these are wanted.
+        ConfigError when an end is given for a partition that does not exist."""
+        found = {
             topic: known[topic] if topic in known else self._count(topic)
             for topic in self._given
             if topic not in self._contents
         }
+        for topic in self._ends.keys() & found.keys():
+            self._check_ends(topic, found[topic])
+        return found
 
     def _count(self, topic: str) -> int:
         if topic not in self._rows:
-            return len(json.loads(self._given[topic]["starting"])[topic])
+            return _told(topic, self._given[topic])
         from pyspark.sql import functions as f
 
-        found = self._rows[topic].agg(f.max("task"), f.count("*")).first()
+        found = self._rows[topic].agg(f.max("task"), f.count_if(self._is_wanted(topic))).first()
         assert found is not None
         self._counted[topic] = int(found[1])
         return 1 if found[0] is None else int(found[0]) + 1
+
+    def _check_ends(self, topic: str, count: int) -> None:
+        beyond = sorted(int(p) for p in self._ends[topic] if not 0 <= int(p) < count)
+        if beyond:
+            of_rows = "; where the last ones are empty, say how many there are (partitions=)"
+            raise ConfigError(
+                f"until: topic {topic} has no partition {beyond[0]}, only 0 to {count - 1}"
+                + ("" if isinstance(self._given[topic], Mapping) else of_rows),
+                key="until",
+            )
 
     def records(self, topic: str) -> int | None:
         """How many there are of a topic at most; None when nobody has counted them."""
@@ -123,23 +140,21 @@ class Inputs:
         end."""
         return self._contents
 
-    def _until(self, rows: DataFrame, topic: str) -> DataFrame:
-        """Only the records before an instant, or below offsets; partitions that have none named are read to the end."""
+    def _is_before(self, topic: str) -> Column:
+        """Whether a record is before the instant, or below the offsets; partitions that have none named are read to the
+        end."""
         from pyspark.sql import functions as f
 
+        found = f.lit(True)
         for partition, end in self._ends.get(topic, {}).items():
-            rows = rows.where((f.col("task") != int(partition)) | (f.col("offset") < end))
-        if self._until_ms is not None:
-            rows = rows.where(f.col("timestamp_ms") < self._until_ms)
-        return rows
+            found &= (f.col("task") != int(partition)) | (f.col("offset") < end)
+        return found if self._until_ms is None else found & (f.col("timestamp_ms") < self._until_ms)
 
-    def _wanted(self, rows: DataFrame, topic: str) -> DataFrame:
+    def _is_wanted(self, topic: str) -> Column:
         from pyspark.sql import functions as f
 
-        rows = self._until(rows, topic)
-        if self._since_ms is not None:
-            rows = rows.where(f.col("timestamp_ms") >= self._since_ms)
-        return rows
+        found = self._is_before(topic)
+        return found if self._since_ms is None else found & (f.col("timestamp_ms") >= self._since_ms)
 
     def one(self, topic: str, tasks: int, reports: StageReports | None) -> StageInput:
         """The records of a topic that is the only one of its stage."""
@@ -156,7 +171,7 @@ class Inputs:
         return rows.mapInArrow(partial(blocks_read_by, reader, orders, reports=reports), BLOCKS)
 
     def _by_offset(self, topic: str, tasks: int, reports: StageReports | None) -> DataFrame:
-        rows = with_headers_for_python(self._rows[topic])
+        rows = with_headers_for_python(self._rows[topic].where(self._is_wanted(topic)))
         return _placed(rows.mapInArrow(partial(blocks_of_rows, topic, reports=reports), BLOCKS), tasks)
 
     def _ranges(self, topic: str) -> tuple[DataFrame, OfRanges]:
@@ -179,11 +194,24 @@ class StageInput:
 
 
 def _rows_of(spark: SparkSession, topic: str, given: Any) -> DataFrame:
-    return _normalised(_archive(spark, topic, given) if isinstance(given, str) else given, topic)
+    return _normalised(archive(spark, topic, given) if isinstance(given, str) else given, topic)
 
 
-def _archive(spark: SparkSession, topic: str, path: str) -> DataFrame:
-    """The rows of a Parquet folder, or of a Delta table: its folder has files of rows that are gone, too."""
+def _told(topic: str, given: Any) -> int:
+    """The partitions of a topic of the cluster, as its options have them; 0 for rows."""
+    return len(json.loads(given["starting"])[topic]) if isinstance(given, Mapping) else 0
+
+
+def _partitions_in(rows: DataFrame) -> int:
+    from pyspark.sql import functions as f
+
+    found = rows.agg(f.max("task")).first()
+    return 1 if found is None or found[0] is None else int(found[0]) + 1
+
+
+def archive(spark: SparkSession, topic: str, path: str) -> DataFrame:
+    """The rows of a Parquet folder, or of a Delta table: its folder has files of rows that are gone, too. They stay the
+    same ones when more are written there."""
     kind = "delta" if Folder(spark, path).exists(_DELTA_LOG) else "parquet"
     try:
         return spark.read.format(kind).load(path)

@@ -238,6 +238,8 @@ class ConfluentAdmin:
                     refused = next((position.error for position in answer if position.error is not None), None)
                     if refused is None and {(at.topic, at.partition) for at in answer} != set(partitions):
                         refused = KafkaError(KafkaError._TIMED_OUT, "the answer leaves out partitions")
+                except UnicodeDecodeError:  # the binding reads the text beside an offset beyond its end
+                    refused = KafkaError(KafkaError._TIMED_OUT, "the text beside an offset cannot be read")
                 except KafkaException as failed:
                     refused = error_of(failed)
                     if refused is None:

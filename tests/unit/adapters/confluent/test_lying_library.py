@@ -263,6 +263,14 @@ def test_committed_offsets_are_asked_for_again_when_one_partition_failed() -> No
     assert admin.committed_offsets("g", PARTITIONS) == dict(zip(PARTITIONS, (4, None, 9), strict=True))
 
 
+def test_committed_offsets_are_asked_for_again_when_the_text_beside_one_is_read_beyond_its_end() -> None:
+    beyond = UnicodeDecodeError("utf-8", b"AgAA\x90", 4, 5, "invalid start byte")
+    reader = Reader([beyond, [position(0, 4), position(1, -1001), position(2, 9)]])
+    admin = ConfluentAdmin(SETTINGS, timeout_ms=20_000)
+    admin._reader_of = lambda group: reader  # type: ignore[method-assign, assignment, return-value]
+    assert admin.committed_offsets("g", PARTITIONS) == dict(zip(PARTITIONS, (4, None, 9), strict=True))
+
+
 def test_error_that_waiting_cannot_mend_is_not_called_a_broker_that_is_away() -> None:
     refused = KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
     with pytest.raises(StreamsError) as raised:

@@ -28,7 +28,9 @@ class BackfillPlan:
     names under which tasks write. ``place``: a topic that they commit beside, the same one however often it is gone
     on with. ``asked``: options ``starting`` and ``ending`` as they were given. ``topic_ids``: the cluster's ids of the
     topics that are read from it, and of those that are written. ``settings``: see
-    :mod:`streams_py.history.result_settings`. ``outputs``: topic -> partitions, of what it writes to."""
+    :mod:`streams_py.history.result_settings`. ``outputs``: topic -> partitions, of what it writes to. ``partitions``:
+    of archives, where they were given. ``writers``: names of those of its outputs that brokers were told of, see
+    :mod:`streams_py.adapters.confluent.bulk.once_writer`."""
 
     application_id: str
     topology: str
@@ -43,6 +45,8 @@ class BackfillPlan:
     topic_ids: dict[str, str] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
     outputs: dict[str, int] = field(default_factory=dict)
+    partitions: dict[str, int] = field(default_factory=dict)
+    writers: list[str] = field(default_factory=list)
     format: int = _FORMAT
 
     @classmethod
@@ -58,6 +62,7 @@ class BackfillPlan:
         asked: Mapping[str, str],
         topic_ids: Mapping[str, str],
         settings: Mapping[str, str],
+        partitions: Mapping[str, int],
     ) -> BackfillPlan:
         """One that nothing is written of. ``outputs``: at least one."""
         return cls(
@@ -73,6 +78,7 @@ class BackfillPlan:
             topic_ids=dict(topic_ids),
             settings=dict(settings),
             outputs=dict(outputs),
+            partitions=dict(partitions),
         )
 
     def save(self, path: Path) -> None:
@@ -118,6 +124,19 @@ class BackfillPlan:
                 + "; give it as it was, or name another file with --plan",
                 key="--option",
             )
+
+    def check_partitions(self, path: Path, given: Mapping[str, int]) -> None:
+        """ConfigError when an archive is said to have other partitions than before: other tasks would make other
+        outputs. The plan says how many where nobody does."""
+        for topic, count in sorted(given.items()):
+            before = self.partitions.get(topic)
+            if before != count:
+                raise ConfigError(
+                    f"{path} is the plan of a backfill that has begun "
+                    + (f"without --partitions {topic}" if before is None else f"with --partitions {topic}={before}")
+                    + "; give it as it was, or name another file with --plan",
+                    key="--partitions",
+                )
 
     def check_topics(self, path: Path, topic_ids: Mapping[str, str], counts: Mapping[str, int]) -> None:
         """ConfigError when a topic is another one than before, or has another number of partitions. ``topic_ids`` and

@@ -107,7 +107,8 @@ class BootstrapPlan:
     ``outputs``: see :class:`Allowances`. ``given_up``: the committed offsets that are given up. ``cluster``: its
     id. ``tables``: as ``ranges``, of topics that global tables are filled from; nothing is committed for them.
     ``topic_ids``: the cluster's ids of what is read, and of what outputs were ever to be written to. ``settings``: see
-    :mod:`streams_py.history.result_settings`."""
+    :mod:`streams_py.history.result_settings`. ``writers``: names of those of its outputs that brokers
+    were told of, see :mod:`streams_py.adapters.confluent.bulk.once_writer`."""
 
     application_id: str
     topology: str
@@ -129,6 +130,7 @@ class BootstrapPlan:
     tables: list[tuple[str, int, int, int]] = field(default_factory=list)
     topic_ids: dict[str, str] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
+    writers: list[str] = field(default_factory=list)
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     format: int = _FORMAT
 

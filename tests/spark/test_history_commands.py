@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import typer
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner, Result
 
+from streams_py.adapters.confluent.bulk import once_writer
 from streams_py.cli.spark import history, history_inputs, history_options
 from streams_py.cli.spark.history import add_to
 from streams_py.errors import ConfigError, StreamsError
+from streams_py.spark.history.run import run
 from tests.spark.conftest import Cluster
 from tests.spark.test_source_reads import read
+from tests.unit.test_file_locks import held_elsewhere
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -226,6 +230,52 @@ def test_backfill_does_not_go_on_to_a_topic_that_was_created_again(files: Files)
     assert f"begun when {files.lines} had 2 partitions, and it has 4 now" in grown.output
 
 
+def test_backfill_does_not_go_on_when_brokers_have_forgotten_how_far_it_is(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(once_writer, "_PATIENCE_S", 0.5)
+    files.produce(*TEXTS)
+    assert files.backfill().exit_code == 0
+    files.await_written(BY_OLD)
+    plan = files.folder / "plan.json"
+    begun = json.loads(plan.read_text())
+    assert len(begun["writers"]) == 2, "a task for each partition of the input"
+    plan.write_text(json.dumps({**begun, "done": False}))
+    admin = AdminClient({"bootstrap.servers": files.cluster.bootstrap})
+    for forgotten in admin.delete_consumer_groups(begun["writers"][1:]).values():
+        forgotten.result(30)
+    refused = files.backfill()
+    assert refused.exit_code == 1, refused.output
+    assert f"do not know any more how much {begun['writers'][1]} has written" in refused.output
+    assert "stage" not in refused.output, "said before anything is done"
+    files.await_written(BY_OLD)
+
+
+def test_end_of_a_partition_that_a_topic_does_not_have_is_refused(files: Files, spark: SparkSession) -> None:
+    files.produce(*TEXTS)
+    options = {"kafka.bootstrap.servers": files.cluster.bootstrap}
+    with pytest.raises(ConfigError, match=f"until: topic {files.lines} has no partition 2, only 0 to 1$"):
+        run(files.topology(), options, until={files.lines: {0: 1, 2: 1}}, spark=spark)
+    ends = {files.short: {1: 1}}
+    with pytest.raises(ConfigError, match=f"until: topic {files.short} has no partition 1, only 0 to 0$"):
+        run(files.topology(name="named"), options, until=ends, global_tables="as-of-end", spark=spark)
+    with run(files.topology(), options, until={files.lines: {0: 1}}, spark=spark) as results:
+        assert Counter(bytes(row.value) for row in results.sinks[files.out].collect()) == BY_OLD - Counter(
+            [b"CCCCC", b"DDDDDD"]
+        )
+
+
+def test_folder_that_another_run_has_is_refused_before_there_is_a_plan(files: Files) -> None:
+    with held_elsewhere(files.folder / ".lock") as holder:
+        for command in (("--sinks",), ("--out", str(files.folder / "made"))):
+            refused = files.do(
+                "backfill", files.topology(), *command, "--work", str(files.folder), sinks="--sinks" in command
+            )
+            assert refused.exit_code == 2, refused.output
+            assert f"--work: process {holder.pid} has a run in {files.folder}" in refused.output
+    assert not (files.folder / "plan.json").exists()
+
+
 def test_topics_without_records_make_no_outputs(files: Files) -> None:
     done = files.backfill()
     assert done.exit_code == 0, done.output
@@ -354,7 +404,6 @@ def test_diff_counts_what_differs_and_ends_with_status_1(files: Files) -> None:
 
 def test_diff_reads_the_same_records_twice_while_more_come(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     from streams_py.spark.history import compare
-    from streams_py.spark.history.run import run
 
     files.produce(*TEXTS)
 

@@ -7,16 +7,20 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.admin import AdminClient
+from pyspark import TaskContext
 
 from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent.bulk import once_writer
 from streams_py.adapters.confluent.bulk.once_writer import OnceWriter
 from streams_py.errors import StreamsError
 from streams_py.spark.columns import HEADERS
-from streams_py.spark.history.sinks import once_kernel
+from streams_py.spark.history.sinks import announce_writers, check_writers, once_kernel
 from streams_py.spark.kafka.options import writer_options
 from streams_py.spark.version import library_version
 from tests.spark.conftest import Cluster
@@ -56,6 +60,8 @@ class Writing:
         self.options, self.place = options, place
         id = f"{os.getpid()}-{next(_numbers)}"
         self.names = {source: f"sinks-{id}-0_{source}" for source in range(3)}
+
+        announce_writers(options(), [*self.names.values()], place)
 
     def write(self, rows: Iterator[Any]) -> list[tuple[int, int, int]]:
         kernel = once_kernel(writer_options(self.options()), self.names, self.place, library_version(), 3)
@@ -144,6 +150,7 @@ def test_an_attempt_that_was_replaced_writes_nothing_more(cluster: Cluster, opti
     name = f"zombie-{os.getpid()}-{next(_numbers)}"
     old, new = (OnceWriter(kafka, name, TopicPartition(topic, 0), timeout_ms=30_000) for _ in range(2))
     try:
+        old.announce()
         assert old.begin() == (0, "")
         old.write(topic, 0, b"old", None, 1, None)
         assert new.begin() == (0, "")
@@ -155,6 +162,62 @@ def test_an_attempt_that_was_replaced_writes_nothing_more(cluster: Cluster, opti
         old.close()
         new.close()
     Writing(options, topic).await_seen(topic, [(0, b"new")])
+
+
+def test_writer_that_brokers_have_forgotten_does_not_write_everything_again(
+    cluster: Cluster, options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = cluster.topic(1)
+    writing = Writing(options, topic)
+    names = [*writing.names.values()]
+    rows = [row(0, topic, 0, f"a{at}") for at in range(4)]
+    assert writing.write(batches(rows)) == [(0, 4, 0)]
+    announce_writers(options(), names, topic)  # once more does no harm
+    check_writers(options(), names, topic)
+    assert writing.write(batches(rows)) == [(0, 0, 4)]
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    for forgotten in admin.delete_consumer_groups(names[:1]).values():
+        forgotten.result(30)
+    monkeypatch.setattr(once_writer, "_PATIENCE_S", 0.5)
+    said = rf"do not know any more how much {names[0]} has written: .*offsets.retention.minutes.*another plan"
+    with pytest.raises(StreamsError, match=said):
+        check_writers(options(), names, topic)
+    with pytest.raises(StreamsError, match=said):
+        writing.write(batches(rows))
+    assert writing.write(batches([row(1, topic, 0, "b")])) == [(1, 1, 0)], "the others go on"
+    writing.await_seen(topic, [(0, row["value"]) for row in rows] + [(0, b"b")])
+
+
+def test_attempt_after_one_that_failed_looks_twice_how_far_that_one_was(
+    cluster: Cluster, options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = cluster.topic(1)
+    writing, begin, seen = Writing(options, topic), OnceWriter.begin, list[bool]()
+
+    def watched(writer: OnceWriter, *, is_repeated: bool) -> tuple[int, str]:
+        seen.append(is_repeated)
+        return begin(writer, is_repeated=is_repeated)
+
+    monkeypatch.setattr(once_writer, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(OnceWriter, "begin", watched)
+    for attempt in range(2):
+        context = SimpleNamespace(attemptNumber=lambda attempt=attempt: attempt)
+        monkeypatch.setattr(TaskContext, "get", lambda context=context: context)
+        assert writing.write(batches([row(0, topic, 0, "a")])) == [(0, 1 - attempt, attempt)]
+    assert seen == [False, True]
+
+
+def test_what_a_writer_says_of_itself_comes_back_as_it_was(cluster: Cluster, options: Options) -> None:
+    topic = cluster.topic(1)
+    name = f"said-{os.getpid()}-{next(_numbers)}"
+    writer = OnceWriter(writer_options(options()).resolved(), name, TopicPartition(topic, 0), timeout_ms=30_000)
+    try:
+        writer.announce()
+        for length in (0, 1, 8, 23, 24, 25, 40, 56):
+            writer.commit(length, "x" * length)
+            assert writer.begin() == (length, "x" * length)
+    finally:
+        writer.close()
 
 
 def test_timestamp_0_cannot_be_written_in_a_transaction(cluster: Cluster, options: Options) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import time
 from collections import Counter
@@ -11,14 +12,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner, Result
 
 from streams_py import KafkaStreams, State
+from streams_py.adapters.confluent.bulk import once_writer
 from streams_py.cli.spark.bootstrap import bootstrap_app
 from streams_py.errors import InvalidStateStoreError
 from streams_py.history.loading import load_topology
 from streams_py.runtime.tasks.offset_metadata import decode_offset_metadata
 from tests.spark.conftest import Cluster
+from tests.spark.test_source_reads import read
+from tests.unit.test_file_locks import held_elsewhere
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -222,6 +227,76 @@ def test_topic_that_was_created_again_is_not_taken_for_the_planned_one(app: App)
     assert refused.exit_code == 2
     assert f"topic {app.lines}: it was deleted and created again since the plan was made; plan again" in refused.output
     assert app.plan().exit_code == 0, "nothing was begun"
+
+
+_VERSIONS = """
+from streams_py import Materialized, StreamsBuilder, serdes
+
+
+def topology():
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    prices = builder.table({prices!r}, materialized=Materialized("prices", history=1_000))
+    builder.stream({lines!r}).join(prices, lambda line, price: f"{{line}}@{{price}}").to({out!r})
+    return builder.build()
+"""
+
+
+def test_versions_of_a_table_are_all_there_for_an_application_that_starts_warm(app: App, tmp_path: Path) -> None:
+    base_ms, prices = 1_700_000_000_000, app.cluster.topic(2)
+    file = tmp_path / "versions.py"
+    file.write_text(_VERSIONS.format(prices=prices, lines=app.lines, out=app.out))
+    app.topology = f"{file}:topology"
+
+    def produce(topic: str, *records: tuple[str, str, int]) -> None:
+        producer = Producer({"bootstrap.servers": app.cluster.bootstrap})
+        for key, value, at_ms in records:
+            producer.produce(topic, value, key, 1, timestamp=base_ms + at_ms)
+        assert producer.flush(30) == 0
+
+    later = [("tea", "first", 50_000), ("tea", "second", 50_600), ("tea", "late", 50_300)]
+    produce(prices, ("rum", "old", 100), *later)
+    assert app.plan().exit_code == 0
+    app.ok("run", "--commit")
+    produce(app.lines, ("rum", "a", 50_700), ("tea", "b", 50_700), ("tea", "c", 50_400), ("tea", "d", 50_100))
+    wanted = [b"a@old", b"b@second", b"c@late", b"d@first"]
+
+    def written() -> list[bytes]:
+        rows = read({"kafka.bootstrap.servers": app.cluster.bootstrap, "topics": app.out})
+        return [row["value"] for row in rows]
+
+    with app.live():
+        until(lambda: len(written()) >= len(wanted), f"{wanted} in {app.out}")
+    assert sorted(written()) == wanted
+
+
+def test_folder_that_another_run_has_is_refused_before_anything_is_changed(app: App, tmp_path: Path) -> None:
+    app.produce(4)
+    assert app.plan().exit_code == 0
+    before = app.plan_file.read_text()
+    with held_elsewhere(tmp_path / ".lock") as holder:
+        refused = app.do("run", "--work", str(tmp_path))
+        assert refused.exit_code == 2, refused.output
+        assert f"--work: process {holder.pid} has a run in {tmp_path}, which would be overwritten" in refused.output
+    assert app.plan_file.read_text() == before
+    app.ok("run", "--work", str(tmp_path))
+
+
+def test_outputs_that_brokers_have_forgotten_are_not_written_twice(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(once_writer, "_PATIENCE_S", 0.5)
+    app.produce(6)
+    assert app.do("plan", app.with_output, "--application-id", app.id).exit_code == 0
+    app.ok("run", "--sinks")
+    app.ok("abort")
+    writers = json.loads(app.plan_file.read_text())["writers"]
+    assert len(writers) == 2
+    admin = AdminClient({"bootstrap.servers": app.cluster.bootstrap})
+    for forgotten in admin.delete_consumer_groups(writers[:1]).values():
+        forgotten.result(30)
+    refused = app.do("run", "--sinks")
+    assert refused.exit_code == 1, refused.output
+    assert f"do not know any more how much {writers[0]} has written" in refused.output
+    assert json.loads(app.plan_file.read_text())["step"] == "aborted"
+    app.ok("run")
 
 
 def test_topics_without_records_leave_an_application_at_their_beginning(app: App) -> None:

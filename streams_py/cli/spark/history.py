@@ -76,9 +76,13 @@ def backfill(
     ] = None,
     partitions: Partitions = None,
     until: Annotated[int | None, typer.Option(help="Only records before this timestamp, in ms.")] = None,
-    file: Annotated[
-        Path, typer.Option("--plan", help="With --sinks: a file that says what is read; with it again, it goes on.")
-    ] = _BACKFILL_FILE,
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --sinks: a file that says what is read; with it again, it goes on.",
+            show_default=str(_BACKFILL_FILE),
+        ),
+    ] = None,
     bootstrap: BOOTSTRAP = None,
     application_id: ApplicationId = None,
     config: Config = None,
@@ -116,6 +120,13 @@ def backfill(
     with explained(interrupted), contextlib.ExitStack() as until_the_end:
         if (out is None) == (not sinks):
             raise ConfigError("say where outputs go: --out FOLDER, or --sinks for their topics")
+        if plan is not None and not sinks:
+            raise ConfigError(
+                f"--plan {plan}: a plan is for outputs that go to their topics (--sinks); a folder has all of them or "
+                "none, so leave it out",
+                key="--plan",
+            )
+        file = plan or _BACKFILL_FILE
         settings = settings_from(bootstrap, application_id, config, "backfill")
         kafka = kafka_options(settings, option)
         sources = sources_of(what, settings, inputs, kafka)
@@ -125,7 +136,6 @@ def backfill(
         say_frozen(built_topology(what, settings))
         cluster = planned = None
         if sinks:
-            from streams_py.cli.spark.source_options import positions_in
             from streams_py.history.backfill import BackfillPlan
             from streams_py.history.plan_files import held
 
@@ -140,18 +150,20 @@ def backfill(
                 settings,
                 sources,
                 until,
-                positions_in(kafka),
+                kafka,
+                known,
                 outputs=outputs or (),
                 side_effects=side_effects,
                 global_tables=global_tables,
                 accept_retention=accept_retention,
             )
             sources = {topic: _planned(planned.inputs[topic], kafka) for topic in sources}
+            known = planned.partitions
         else:
             check_sources(settings, option, kafka, sources.values())
         with spark_of(master, conf, py_files) as spark, progress() as tick:
             from streams_py.spark.history.run import run as run_history
-            from streams_py.spark.history.sinks import write_sinks
+            from streams_py.spark.history.sinks import announce_sinks, write_sinks
             from streams_py.spark.history.work import check_work
             from streams_py.spark.session import check_writes_once
 
@@ -161,7 +173,7 @@ def backfill(
             if planned is not None and cluster is not None:
                 check_writes_once(spark)
                 check_work(spark, work)
-                counts = _sink_counts(cluster, what, settings, outputs or ())
+                counts = {**_sink_counts(cluster, what, settings, outputs or ()), **planned.outputs}
                 if not file.exists():
                     if not accept_retention:
                         _check_archives(spark, cluster, what, settings, planned, outputs or ())
@@ -180,6 +192,9 @@ def backfill(
             ) as results:
                 there = 0
                 if planned is not None:
+                    writers = announce_sinks(results, kafka, planned.id, planned.place, planned.writers)
+                    planned = replace(planned, writers=writers)
+                    planned.save(file)
                     there = sum(task.skipped for task in write_sinks(results, kafka, planned.id, planned.place))
                     replace(planned, done=True).save(file)
                 if out is not None:
@@ -257,7 +272,8 @@ def _backfill_plan(
     settings: Mapping[str, Any],
     sources: Mapping[str, Any],
     until: int | None,
-    asked: Mapping[str, str],
+    kafka: Mapping[str, str],
+    partitions: Mapping[str, int],
     *,
     outputs: Sequence[str],
     side_effects: bool,
@@ -265,7 +281,9 @@ def _backfill_plan(
     accept_retention: bool,
 ) -> BackfillPlan:
     """The plan that has begun, ``planned`` from its file, or a new one, with ends fixed now, which is not there yet.
-    ``asked``: where reading shall begin and end."""
+    ``kafka``: options of ``streams-kafka``, which say where reading shall begin and end. ``partitions``: of archives,
+    where they are given."""
+    from streams_py.cli.spark.source_options import positions_in
     from streams_py.history.backfill import BackfillPlan
     from streams_py.history.bootstrap import fingerprint_of
     from streams_py.history.plan import sink_counts
@@ -273,15 +291,19 @@ def _backfill_plan(
     from streams_py.history.result_settings import check_settings, marks_of
     from streams_py.history.retention import check_retention
     from streams_py.spark.history.fixed_ranges import fixed_options, ranges_of
+    from streams_py.spark.history.sinks import check_writers
 
+    asked = positions_in(kafka)
     topology, application_id = built_topology(what, settings), str(settings["application.id"])
     fingerprint = fingerprint_of(topology)
     if planned is not None:
         planned.check(file, fingerprint, application_id, until, cluster.id())
         planned.check_archives(file, sources)
+        planned.check_partitions(file, partitions)
         planned.check_asked(file, asked)
         check_settings(planned.settings, settings, str(file))
         planned.check_topics(file, cluster.topic_ids(planned.topic_ids), cluster.partition_counts())
+        check_writers(kafka, planned.writers, planned.place)
         return planned
     # What is refused is refused before anything is begun.
     counts = sink_counts(topology, application_id, cluster.partition_counts(), outputs)
@@ -306,7 +328,7 @@ def _backfill_plan(
         check_retention(cluster, counts, ranges, now_ms())
     marks = marks_of(settings)
     return BackfillPlan.new(
-        application_id, what, fingerprint, fixed, until, cluster.id(), counts, asked, topic_ids, marks
+        application_id, what, fingerprint, fixed, until, cluster.id(), counts, asked, topic_ids, marks, partitions
     )
 
 

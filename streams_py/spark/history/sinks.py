@@ -3,19 +3,24 @@
 The outputs of a task are a fixed sequence: they lie in files before the first one is written. So a Spark task that is
 repeated, on whatever machine, takes the place of the attempt before, leaves out what that one has committed, and goes
 on. So does a task of another run over the same input, which makes the same sequence; where it does not, it is refused.
-See :mod:`streams_py.adapters.confluent.bulk.once_writer`.
+Before the first record all writers are announced: after that one of which brokers know nothing is one that they have
+forgotten. See :mod:`streams_py.adapters.confluent.bulk.once_writer`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.adapters.confluent.bulk.once_writer import OnceWriter
+from streams_py.adapters.confluent.bulk.bulk_settings import bulk_admin_settings
+from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
+from streams_py.adapters.confluent.bulk.once_writer import OnceWriter, known_position
 from streams_py.errors import StreamsError
 from streams_py.spark.columns import with_headers_for_python
 from streams_py.spark.failures import sentence_of
@@ -25,15 +30,17 @@ from streams_py.spark.version import check_same_version, library_version
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from streams_py.history.plan import HistoryPlan
     from streams_py.spark.history.run import Results
 
-__all__ = ["TaskWritten", "once_kernel", "write_sinks"]
+__all__ = ["TaskWritten", "announce_sinks", "announce_writers", "check_writers", "once_kernel", "write_sinks"]
 
 _COLUMNS: Final = ("source", "topic", "partition", "value", "key", "timestamp_ms", "headers")
 _WRITTEN: Final = "source bigint, written bigint, skipped bigint"
 _TRANSACTION_RECORDS: Final = 100_000
 _TRANSACTION_BYTES: Final = 64 << 20
 _TASKS: Final = 1 << 32
+_WRITERS_AT_ONCE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +52,63 @@ class TaskWritten:
     skipped: int
 
 
+def announce_sinks(
+    results: Results, options: Mapping[str, str], id: str, place: str, known: Collection[str]
+) -> list[str]:
+    """Announce the writers of all outputs, but for those that are ``known``; all names, for the plan, which has to have
+    them before :func:`write_sinks`. The other arguments are as there."""
+    plan = results.plan
+    names = _names(plan, id)
+    wanted = {
+        names[stage.rank * _TASKS + summary.task]
+        for stage in plan.stages
+        for summary in results.summaries_of(stage)
+        if summary.written.keys() & plan.sinks.keys()
+    }
+    announce_writers(options, sorted(wanted.difference(known)), place)
+    return sorted(wanted.union(known))
+
+
+def announce_writers(options: Mapping[str, str], names: Collection[str], place: str) -> None:
+    """Announce writers by name. ``place``: see :func:`once_kernel`."""
+    checked, beside = writer_options(for_writer(options)), TopicPartition(place, 0)
+    kafka = checked.resolved()
+
+    def announce(name: str) -> None:
+        with closing(OnceWriter(kafka, name, beside, timeout_ms=checked.flush_timeout_ms)) as writer:
+            writer.announce()
+
+    _for_each(names, announce)
+
+
+def check_writers(options: Mapping[str, str], names: Collection[str], place: str) -> None:
+    """StreamsError when brokers do not know any more how far one of these is, which were announced."""
+    kafka, beside = writer_options(for_writer(options)).resolved(), TopicPartition(place, 0)
+
+    def check(name: str) -> None:
+        with closing(LogAdmin(bulk_admin_settings(kafka, client_id=name))) as admin:
+            known_position(admin, name, beside)
+
+    _for_each(names, check)
+
+
+def _for_each(names: Collection[str], do: Callable[[str], None]) -> None:
+    with ThreadPoolExecutor(_WRITERS_AT_ONCE) as several:
+        for _ in several.map(do, names):
+            pass
+
+
+def _names(plan: HistoryPlan, id: str) -> dict[int, str]:
+    """Source -> name of its writer."""
+    return {
+        stage.rank * _TASKS + number: f"{plan.application_id}-backfill-{id}-{TaskId(stage.id, number)}"
+        for stage in plan.stages
+        for number in range(stage.tasks)
+    }
+
+
 def write_sinks(results: Results, options: Mapping[str, str], id: str, place: str) -> list[TaskWritten]:
-    """Write all outputs, each exactly once for readers of committed records.
+    """Write all outputs, each exactly once for readers of committed records. Their writers are announced.
 
     ``id``: of this backfill; with the same one again, what is written already is left out. ``options``: of
     ``streams-kafka``, also for reading. ``place``: see :func:`once_kernel`. StreamsError when it breaks off: what was
@@ -59,15 +121,10 @@ def write_sinks(results: Results, options: Mapping[str, str], id: str, place: st
         rows = found if rows is None else rows.unionByName(found)
     if rows is None:
         return []
-    names = {
-        stage.rank * _TASKS + number: f"{plan.application_id}-backfill-{id}-{TaskId(stage.id, number)}"
-        for stage in plan.stages
-        for number in range(stage.tasks)
-    }
     ordered = rows.repartition("source").sortWithinPartitions("source", "topic", "seq").select(*_COLUMNS)
     ordered = with_headers_for_python(ordered)
     try:
-        kernel = once_kernel(checked, names, place, library_version())
+        kernel = once_kernel(checked, _names(plan, id), place, library_version())
         done = ordered.mapInArrow(kernel, _WRITTEN).collect()
     except Exception as error:
         raise StreamsError(f"the outputs of {plan.application_id} are not complete: {sentence_of(error)}") from error
@@ -93,7 +150,7 @@ def once_kernel(
         import pyarrow as pa
 
         check_same_version(version)
-        kafka = options.resolved()
+        kafka, is_repeated = options.resolved(), _is_repeated()
         sequence: _Sequence | None = None
         done: list[tuple[int, int, int]] = []
         try:
@@ -104,7 +161,8 @@ def once_kernel(
                             done.append(sequence.end())
                         beside = TopicPartition(place, 0)
                         writer = OnceWriter(kafka, names[source], beside, timeout_ms=options.flush_timeout_ms)
-                        sequence = _Sequence(source, names[source], writer, transaction_records)
+                        begun = _begun(writer, is_repeated=is_repeated)
+                        sequence = _Sequence(source, names[source], writer, begun, transaction_records)
                     sequence.add(part)
             if sequence is not None:
                 done.append(sequence.end())
@@ -118,6 +176,22 @@ def once_kernel(
         )
 
     return write
+
+
+def _is_repeated() -> bool:
+    """Whether Spark has run this task before."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return context is not None and context.attemptNumber() > 0
+
+
+def _begun(writer: OnceWriter, *, is_repeated: bool) -> tuple[int, str]:
+    try:
+        return writer.begin(is_repeated=is_repeated)
+    except BaseException:
+        writer.close()
+        raise
 
 
 def _by_source(batch: Any) -> Iterator[tuple[int, Any]]:
@@ -138,17 +212,15 @@ class _Sequence:
     Values do not count: functions may put the time of day into them, and the records are the same all the same.
     """
 
-    def __init__(self, source: int, name: str, writer: OnceWriter, transaction_records: int) -> None:
+    def __init__(
+        self, source: int, name: str, writer: OnceWriter, begun: tuple[int, str], transaction_records: int
+    ) -> None:
         self.source = source
         self._name = name
         self._writer = writer
         self._records_max = transaction_records
         self._seen = self._sum = self._records = self._bytes = 0
-        try:
-            self._skipped, self._sum_of_skipped = writer.begin()
-        except BaseException:
-            writer.close()
-            raise
+        self._skipped, self._sum_of_skipped = begun
 
     def add(self, rows: Any) -> None:
         """Write rows, but for those that an earlier attempt has written."""

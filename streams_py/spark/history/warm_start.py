@@ -32,7 +32,7 @@ from streams_py.spark.columns import with_headers_for_python
 from streams_py.spark.history.cluster_options import check_options
 from streams_py.spark.history.progress import Tick
 from streams_py.spark.history.run import Results, run
-from streams_py.spark.history.sinks import write_sinks
+from streams_py.spark.history.sinks import announce_sinks, check_writers, write_sinks
 from streams_py.spark.history.work import check_work
 from streams_py.spark.kafka.options import for_reader, for_writer
 from streams_py.spark.kafka.source import register
@@ -91,6 +91,8 @@ def write_changelogs(
     check_writes_once(spark)
     check_not_started(plan, cluster)
     check_topics(plan, cluster, skip_gone=reading.skip_gone)
+    if sinks:
+        check_writers(options, plan.writers, min(outputs, default=""))
     plan = replace(plan, step=Step.RUNNING)
     plan.save(path)
     prepare(plan, cluster, replication_factor)
@@ -113,7 +115,10 @@ def write_changelogs(
         versioned = versioned_changelogs(topology, plan.application_id)
         untimed = _write_state(kept, options, versioned)
         if sinks:
-            write_sinks(results, options, plan.id, min(outputs, default=""))
+            place = min(outputs, default="")
+            plan = replace(plan, writers=announce_sinks(results, options, plan.id, place, plan.writers))
+            plan.save(path)
+            write_sinks(results, options, plan.id, place)
         sums = _sums_of_all(kept, untimed, versioned)
         summaries = [done for each in results.summaries().values() for done in each]
     topics_made = {**plan.changelogs, **plan.repartitions}

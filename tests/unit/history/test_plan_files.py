@@ -101,7 +101,7 @@ def test_lock_that_a_killed_process_has_left_is_taken_and_removed(tmp_path: Path
 def test_backfill_goes_on_with_the_archives_that_it_was_begun_with(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     given = {"lines": "/archive/lines", "names": {"starting": "{}", "ending": "{}"}}
-    plan = BackfillPlan.new("shop", "app:topology", "f", given, None, None, {"out": 1}, {}, {}, {})
+    plan = BackfillPlan.new("shop", "app:topology", "f", given, None, None, {"out": 1}, {}, {}, {}, {})
     plan.check_archives(file, given)
     plan.check_archives(file, {"lines": {}, "names": {}})  # the plan says which
     with pytest.raises(ConfigError, match="begun with lines from /archive/lines, and this is /archive/new; give"):
@@ -115,7 +115,7 @@ def test_backfill_goes_on_over_the_topics_that_it_was_begun_with(tmp_path: Path)
     starts = '{"names": {"0": 0, "1": 7}}'
     given = {"lines": "/archive/lines", "names": {"starting": starts, "ending": starts}}
     ids = {"names": "first", "out": "first"}
-    BackfillPlan.new("shop", "app:topology", "f", given, None, None, {"out": 1}, {}, ids, {}).save(file)
+    BackfillPlan.new("shop", "app:topology", "f", given, None, None, {"out": 1}, {}, ids, {}, {}).save(file)
     plan = BackfillPlan.load(file)
     assert plan is not None
     counts = {"lines": 9, "names": 2, "out": 1}
@@ -135,9 +135,31 @@ def test_backfill_goes_on_over_the_topics_that_it_was_begun_with(tmp_path: Path)
 def test_backfill_goes_on_with_the_positions_that_it_was_begun_with(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     asked = {"starting": "timestamp:5"}
-    plan = BackfillPlan.new("shop", "app:topology", "f", {}, None, None, {"out": 1}, asked, {}, {})
+    plan = BackfillPlan.new("shop", "app:topology", "f", {}, None, None, {"out": 1}, asked, {}, {}, {})
     plan.check_asked(file, asked)
     with pytest.raises(ConfigError, match="begun with --option starting=timestamp:5; give it as it was"):
         plan.check_asked(file, {"starting": "latest"})
     with pytest.raises(ConfigError, match="begun without --option ending; give it as it was"):
         plan.check_asked(file, {**asked, "ending": "latest"})
+
+
+def test_backfill_goes_on_with_the_partitions_that_it_was_begun_with(tmp_path: Path) -> None:
+    file, archives = tmp_path / "plan.json", {"lines": "/archive/lines", "names": "/archive/names"}
+    BackfillPlan.new("shop", "app:topology", "f", archives, None, None, {"out": 1}, {}, {}, {}, {"lines": 12}).save(
+        file
+    )
+    plan = BackfillPlan.load(file)
+    assert plan is not None
+    plan.check_partitions(file, {})  # the plan says how many
+    plan.check_partitions(file, {"lines": 12})
+    with pytest.raises(ConfigError, match="begun with --partitions lines=12; give it as it was"):
+        plan.check_partitions(file, {"lines": 8})
+    with pytest.raises(ConfigError, match="begun without --partitions names; give it as it was"):
+        plan.check_partitions(file, {"lines": 12, "names": 3})
+
+
+def test_plan_of_a_backfill_to_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(_PROGRAM)
+    refused = do("backfill", f"{tmp_path / 'program.py'}:topology", "--out", tmp_path / "made", "--plan", "plan.json")
+    assert refused.exit_code == 2
+    assert "--plan plan.json: a plan is for outputs that go to their topics (--sinks)" in refused.output

@@ -4,10 +4,15 @@ The sequence must be the same each time. Its records go in transactions; each tr
 the sequence's own, how many of its records are written. A new attempt first takes the place of the one before
 (``init_transactions`` ends that one's transaction and fences it), then reads the number, and leaves out so many
 records. So a record is visible once to readers of committed records (``isolation.level=read_committed``).
+
+Brokers forget what a group has committed after ``offsets.retention.minutes``, and then a sequence that is written would
+look like one that is not. So it is announced before its first record: a commit says that nothing of it is written. From
+then on there is a number, or it was forgotten.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -19,9 +24,27 @@ from streams_py.adapters.confluent.transactional_producer import ConfluentTransa
 from streams_py.errors import StreamsError
 from streams_py.ports import GroupMetadata, OffsetAndMetadata
 
-__all__ = ["OnceWriter"]
+__all__ = ["OnceWriter", "known_position"]
 
 _NO_GENERATION: Final = -1
+_PATIENCE_S: Final = 10.0
+"""A coordinator that has just come back may answer before it has read all of its log (Kafka 4.3): with an older number,
+or with none."""
+_LOOK_S: Final = 0.2
+
+
+def known_position(admin: LogAdmin, name: str, place: TopicPartition) -> OffsetAndMetadata:
+    """How far a sequence is that was announced. StreamsError when brokers have forgotten that."""
+    give_up_s = time.monotonic() + _PATIENCE_S
+    while (found := admin.committed_position(name, place)) is None:
+        if time.monotonic() >= give_up_s:
+            raise StreamsError(
+                f"brokers do not know any more how much {name} has written: they keep that for offsets.retention."
+                "minutes, unless its group is deleted; all of it would be written again. Begin anew with another plan, "
+                "which writes everything, to topics that are empty"
+            )
+        time.sleep(_LOOK_S)
+    return found
 
 
 class OnceWriter:
@@ -39,11 +62,23 @@ class OnceWriter:
         settings = {**bulk_producer_settings(kafka, client_id=name), "transactional.id": name}
         self._producer = ConfluentTransactionalProducer(settings, epoch_sender=_none)
 
-    def begin(self) -> tuple[int, str]:
-        """Fence whoever wrote this before; how many records are written already, and what that one has said of them."""
+    def announce(self) -> None:
+        """Fence whoever wrote this before, and let brokers know of it, unless they do already."""
         self._producer.initialize(self._timeout_ms)
-        found = self._admin.committed_position(self._name, self._place)
-        return (0, "") if found is None else (found.offset, found.metadata)
+        if self._admin.committed_position(self._name, self._place) is None:
+            self.commit(0)
+
+    def begin(self, *, is_repeated: bool = False) -> tuple[int, str]:
+        """Fence whoever wrote this before; how many records are written already, and what that one has said of them.
+        StreamsError when brokers have forgotten. ``is_repeated``: an attempt has just failed, so maybe a broker, and
+        its answer must stay the same for a while to be believed."""
+        self._producer.initialize(self._timeout_ms)
+        before: OffsetAndMetadata | None = None
+        found = known_position(self._admin, self._name, self._place)
+        while is_repeated and found != before:
+            time.sleep(_PATIENCE_S)
+            before, found = found, known_position(self._admin, self._name, self._place)
+        return found.offset, found.metadata
 
     def write(
         self,
@@ -70,8 +105,9 @@ class OnceWriter:
         self._producer.check()
         if left:
             raise StreamsError(f"{left} records of {self._name} were not acknowledged in {self._timeout_ms} ms")
+        text = f"{said}\0" if said else ""  # librdkafka gives it back as C's strings are, and without their end
         self._producer.commit_transaction(
-            {self._place: OffsetAndMetadata(written, said)}, self._member, self._timeout_ms
+            {self._place: OffsetAndMetadata(written, text)}, self._member, self._timeout_ms
         )
 
     def close(self) -> None:

@@ -25,7 +25,10 @@ def save_plan(path: Path, plan: Mapping[str, Any]) -> None:
     """Write it. ConfigError when that cannot be."""
     beside = path.with_name(f"{path.name}.new")
     try:
-        beside.write_text(json.dumps(plan, indent=1), encoding="utf-8")
+        with beside.open("w", encoding="utf-8") as file:
+            file.write(json.dumps(plan, indent=1))
+            file.flush()
+            os.fsync(file.fileno())  # or a machine that loses its power may have the new name with nothing in it
         os.replace(beside, path)
     except OSError as error:
         raise _unwritable(path, error) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from typer.testing import CliRunner, Result
 from streams_py.cli.spark.history import add_to
 from streams_py.errors import ConfigError
 from streams_py.history.backfill import BackfillPlan
-from streams_py.history.plan_files import held
+from streams_py.history.plan_files import held, save_plan
 from tests.unit.history.test_bootstrap import Cluster, planned
 
 _PROGRAM = """
@@ -96,6 +97,20 @@ def test_lock_that_a_killed_process_has_left_is_taken_and_removed(tmp_path: Path
     with held(plan, Path.exists):
         assert left.exists()
     assert not left.exists()
+
+
+def test_plan_is_on_its_disk_before_it_takes_the_place_of_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, done = tmp_path / "plan.json", list[str]()
+    for name in ("fsync", "replace"):
+        step = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda *given, name=name, step=step: (done.append(name), step(*given)))
+    save_plan(plan, {"step": "new"})
+    assert done == ["fsync", "replace"]
+    assert json.loads(plan.read_text()) == {"step": "new"}
+    with pytest.raises(ConfigError, match=r"nowhere/plan.json cannot be written \(No such file or directory\); name"):
+        save_plan(tmp_path / "nowhere" / "plan.json", {})
 
 
 def test_backfill_goes_on_with_the_archives_that_it_was_begun_with(tmp_path: Path) -> None:

@@ -233,6 +233,11 @@ class ConfigFields(BaseModel):
     state_cleanup_delay_ms: Millis = 600_000
     """Folders of tasks that moved away are deleted after so long.
     Change it: up when instances come back late and their state is large, down when disks are small."""
+    state_cleanup_dir_max_age_ms: Annotated[Int, Field(ge=-1, le=_INT64_MAX)] = -1
+    """At the start, folders of tasks and global stores that have not changed for so long are deleted, and their state
+    is restored; -1: never. What was deleted while an instance was away is told by its changelogs for their
+    ``delete.retention.ms`` only, 24 hours by default.
+    Change it: to less than that when instances may be away for longer, and keys are deleted."""
     state_dir: PathText = Field(default_factory=lambda: os.path.join(tempfile.gettempdir(), "kafka-streams"))
     """Where state is kept. Default: ``kafka-streams`` in the temporary folder.
     Change it: always, in production: to a disk that outlives the process."""

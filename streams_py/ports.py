@@ -335,6 +335,10 @@ class Admin(Protocol):
     def delete_records(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Delete everything below these offsets; failures are only logged."""
 
+    def delete_retention_ms(self, topics: Collection[str]) -> Mapping[str, int | AdminError | None]:
+        """How long topics keep a deletion at least after compaction has seen it (``delete.retention.ms``): who has read
+        up to before it must read on by then. None for a topic that is not compacted."""
+
     def remove_member(self, group: str, instance_id: str) -> None: ...
     def close(self) -> None: ...
 

@@ -49,7 +49,6 @@ INSTEAD: Final = {
     "processing.exception.handler.global.enabled": "`processing.exception.handler` is asked by global stores, too.",
     "processor.wrapper.class": "Wrap the processors where the topology is built.",
     "rocksdb.config.setter": "Memory is bounded for the whole process; there is nothing to set for one store.",
-    "state.cleanup.dir.max.age.ms": "`KafkaStreams.clean_up()`, or delete the folder.",
     "window.size.ms": "`serdes.time_windowed(inner, size)`.",
     "windowed.inner.class.serde": "`serdes.time_windowed(inner, size)`, `serdes.session_windowed(inner)`.",
 }

@@ -36,7 +36,7 @@ from streams_py.runtime.restore.listener import RestoreListener, StandbyUpdateLi
 from streams_py.runtime.restore.restore_events import RestoreEventsListener
 from streams_py.runtime.restore.sharing import Sharing
 from streams_py.runtime.restore.updater import StateUpdater
-from streams_py.runtime.state_cleaner import StateCleaner
+from streams_py.runtime.state_cleaner import StateCleaner, delete_outdated
 from streams_py.runtime.state_snapshots import open_snapshots, snapshot_storage
 from streams_py.runtime.states import ThreadState
 from streams_py.runtime.tasks.known_commits import KnownCommits
@@ -153,6 +153,7 @@ class ClientResources:
         self.check_connection()
         self._process_id = self.directory.open()
         try:
+            delete_outdated(self.directory, self.config.state_cleanup_dir_max_age_ms, self._clock.now_ms())
             self.admin = self._clients.admin()
         except BaseException:
             self.directory.close()
@@ -495,6 +496,5 @@ def _reset_policy(text: str | None) -> ResetPolicy | None:
             return ResetPolicy.LATEST
         case "none" | "error":
             return None
-    raise ConfigError(
-        f"auto.offset.reset = {text!r} is not valid: expected earliest, latest or none", key="auto.offset.reset"
-    )
+    key = "auto.offset.reset"
+    raise ConfigError(f"{key} = {text!r} is not valid: expected earliest, latest or none", key=key)

@@ -1,21 +1,23 @@
-"""Deletes local state that nobody has needed for ``state.cleanup.delay.ms`` (Kafka Streams' cleaner thread).
+"""Deletes local state that nobody has needed for ``state.cleanup.delay.ms`` (Kafka Streams' cleaner thread), and at the
+start what is too old to be gone on with.
 
-Only while the client is RUNNING, and has been for that long: during a rebalance, and after an outage that cost the
-tasks, directories are without an owner whose tasks are on their way back. Restoring them would take far longer than
-the disk space is worth.
+The former only while the client is RUNNING, and has been for that long: during a rebalance, and after an outage that
+cost the tasks, directories are without an owner whose tasks are on their way back. Restoring them would take far longer
+than the disk space is worth.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Sequence
 
 from streams_protocol.types import TaskId
 from streams_py.ports import Clock
-from streams_py.state.directory import StateDirectory
+from streams_py.state.directory import FORMAT_MARKER, StateDirectory
 
-__all__ = ["StateCleaner"]
+__all__ = ["StateCleaner", "delete_outdated"]
 
 _log = logging.getLogger("streams_py")
 
@@ -52,3 +54,23 @@ class StateCleaner:
                 self.clean()
             except Exception:
                 _log.exception("cleaning the state directory failed; trying again later")
+
+
+def delete_outdated(directory: StateDirectory, max_age_ms: int, now_ms: int) -> None:
+    """Before anything is used: delete state that has not changed for ``max_age_ms`` (negative: none), because its
+    changelogs may not tell any more what was deleted since (``state.cleanup.dir.max.age.ms``). StateError when it
+    cannot be deleted."""
+    if max_age_ms < 0:
+        return
+
+    def is_outdated(path: str) -> bool:
+        unchanged_ms = now_ms - int(os.stat(path).st_mtime * 1000)
+        if unchanged_ms > max_age_ms:
+            _log.info("deleting %s, unchanged for %d ms (state.cleanup.dir.max.age.ms)", path, unchanged_ms)
+        return unchanged_ms > max_age_ms
+
+    for task_id in directory.stored_tasks():
+        if is_outdated(directory.task_path(task_id)):
+            directory.wipe_task(task_id)
+    if os.path.exists(os.path.join(directory.global_path, FORMAT_MARKER)) and is_outdated(directory.global_path):
+        directory.wipe_global()

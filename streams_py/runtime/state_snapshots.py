@@ -8,8 +8,8 @@ from typing import Any
 
 from streams_protocol.types import TopicPartition
 from streams_py.config import StreamsConfig
-from streams_py.ports import Admin
-from streams_py.state.snapshots.snapshots import ChangelogNow, Snapshots
+from streams_py.ports import Admin, AdminError
+from streams_py.state.snapshots.snapshots import DELETE_RETENTION_MS, ChangelogNow, Snapshots
 from streams_py.state.snapshots.storage import open_storage
 
 __all__ = ["open_snapshots", "snapshot_storage"]
@@ -36,13 +36,21 @@ def open_snapshots(storage: tuple[Any, str] | None, config: StreamsConfig, admin
     def offsets(changelogs: Collection[TopicPartition]) -> Mapping[TopicPartition, ChangelogNow]:
         described = admin.describe_topics({changelog.topic for changelog in changelogs})
         first, end = admin.list_offsets(changelogs, earliest=True), admin.list_offsets(changelogs)
+        retentions = _delete_retentions(admin, {changelog.topic for changelog in changelogs})
         known: dict[TopicPartition, ChangelogNow] = {}
         for changelog in changelogs:
             begins, ends, infos = first.get(changelog), end.get(changelog), described.get(changelog.topic)
             if isinstance(begins, int) and isinstance(ends, int) and isinstance(infos, tuple):
-                known[changelog] = ChangelogNow(begins, ends, infos[0].topic_id)
+                retention_ms = retentions.get(changelog.topic, DELETE_RETENTION_MS)
+                known[changelog] = ChangelogNow(begins, ends, infos[0].topic_id, retention_ms)
         return known
 
     return Snapshots(
         storage, config.application_id, admin.cluster_id, offsets, interval_s=config.state_snapshot_interval_ms / 1000
     )
+
+
+def _delete_retentions(admin: Admin, topics: Collection[str]) -> dict[str, int | None]:
+    """Kafka's default for topics whose configuration cannot be read: that needs a right which nothing else needs."""
+    found = admin.delete_retention_ms(topics).items()
+    return {topic: DELETE_RETENTION_MS if isinstance(answer, AdminError) else answer for topic, answer in found}

@@ -75,3 +75,13 @@ def test_records_are_deleted_up_to_an_offset(opened: Opened) -> None:
     admin.delete_records({})
     until(lambda: admin.list_offsets([part(topic)], earliest=True) == {part(topic): 4}, "deletion")
     assert admin.list_offsets([part(topic)]) == {part(topic): 9}
+
+
+def test_topic_that_is_compacted_says_how_long_it_keeps_deletions(opened: Opened) -> None:
+    plain, admin = opened.topic(), opened.admin()
+    name = f"{plain}-compacted"
+    admin.create_topics([TopicSpec(name, 1, config={"cleanup.policy": "compact", "delete.retention.ms": "1000"})])
+    until(lambda: not isinstance(admin.describe_topics([name])[name], AdminError), "the topic")
+    kept_ms = 1_000 if opened.kind == "kafka" else None  # the others compact nothing
+    assert admin.delete_retention_ms([plain, name]) == {plain: None, name: kept_ms}
+    assert admin.delete_retention_ms([]) == {}

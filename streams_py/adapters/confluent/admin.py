@@ -23,10 +23,10 @@ from typing import Any, Final, TypeVar
 
 import confluent_kafka
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]  # exports unmarked
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType  # type: ignore[attr-defined]  # exports unmarked
 
 from streams_protocol.types import TopicPartition
-from streams_py.adapters.confluent.answers import NO_ANSWER, offset_of, partitions_of, topics_of
+from streams_py.adapters.confluent.answers import NO_ANSWER, delete_retention_of, offset_of, partitions_of, topics_of
 from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.failures import admin_error, broker_away, error_of
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
@@ -46,6 +46,9 @@ _GRACE_S: Final = 5.0
 
 _CLUSTER_ID_TIMEOUT_S: Final = 3.0
 _CREATING: Final = "creating topics"
+_READING_CONFIGS: Final = "reading topics' configurations"
+_RIGHTS: Final = {_CREATING: "CREATE", _READING_CONFIGS: "DESCRIBE_CONFIGS"}
+"""What a request needs; the others: DESCRIBE."""
 
 _COORDINATOR_MOVES: Final = frozenset(
     {
@@ -171,6 +174,19 @@ class ConfluentAdmin:
             self._forget_client()
             raise broker_away(self._bootstrap, "listing topics", self._timeout_ms, "the answer names no brokers")
         return topics
+
+    def delete_retention_ms(self, topics: Collection[str]) -> Mapping[str, int | AdminError | None]:
+        """As the port says."""
+        asked = {topic: ConfigResource(ResourceType.TOPIC, topic) for topic in sorted(topics)}
+        if not asked:
+            return {}
+        answers = self._ask(
+            _READING_CONFIGS,
+            lambda client: client.describe_configs(list(asked.values()), request_timeout=self._timeout_s),
+            delete_retention_of,
+            list(asked.values()),
+        )
+        return {topic: answers[resource] for topic, resource in asked.items()}
 
     # -- offsets ----------------------------------------
 
@@ -358,12 +374,13 @@ class ConfluentAdmin:
         except KafkaException as failed:
             raise StreamsError(f"{doing} failed: {failed}") from failed
         answers: dict[_Item, _Answer | AdminError] = {}
-        right = "CREATE" if doing == _CREATING else "DESCRIBE"
+        right = _RIGHTS.get(doing, "DESCRIBE")
         unanswered = ""
         doubtful = False
         for item in items:
             future = futures.get(item)
-            result = NO_ANSWER if future is None else self._result_of(future, right, str(getattr(item, "topic", item)))
+            topic = str(getattr(item, "topic", getattr(item, "name", item)))
+            result = NO_ANSWER if future is None else self._result_of(future, right, topic)
             answer = result if isinstance(result, AdminError) else read(result)
             answers[item] = answer
             if isinstance(answer, AdminError):

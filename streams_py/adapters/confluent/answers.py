@@ -13,7 +13,16 @@ from typing import Any, Final
 
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo
 
-__all__ = ["NO_ANSWER", "offset_of", "partitions_of", "time_offset_of", "topic_id_of", "topics_of", "whole_partitions"]
+__all__ = [
+    "NO_ANSWER",
+    "delete_retention_of",
+    "offset_of",
+    "partitions_of",
+    "time_offset_of",
+    "topic_id_of",
+    "topics_of",
+    "whole_partitions",
+]
 
 _NO_TOPIC_ID: Final = "A" * 22
 """As base64 all zeros, which Kafka's protocol has where there is no id."""
@@ -44,6 +53,15 @@ def _at_least(lowest: int, found: Any, name: str = "offset") -> int | AdminError
     number: object = getattr(found, name, None)
     is_number = isinstance(number, int) and not isinstance(number, bool) and number >= lowest
     return number if is_number else _unanswered(f"{name} {number!r}")  # type: ignore[return-value]  # it is a number
+
+
+def delete_retention_of(entries: Any) -> int | AdminError | None:
+    """``delete.retention.ms`` in a topic's configuration; None when it is not compacted."""
+    found = dict(entries or {})
+    policy, text = (str(getattr(found.get(key), "value", None)) for key in ("cleanup.policy", "delete.retention.ms"))
+    if ("compact" not in policy and "delete" not in policy) or not text.isdecimal():
+        return _unanswered(f"cleanup.policy {policy!r} and delete.retention.ms {text!r}")
+    return int(text) if "compact" in policy else None
 
 
 def topics_of(metadata: Any) -> Mapping[str, Any] | None:

@@ -45,12 +45,14 @@ class SnapshotFile:
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """One snapshot. ``positions``: offset of the last record that is in it, by changelog partition; ``topic_ids``: of
-    the topics that these are positions in, as far as they have ids."""
+    the topics that these are positions in, as far as they have ids; ``taken_ms``: a time at which nothing was missing
+    in it, in ms since 1970 (None: an older version's, which did not say)."""
 
     of: SnapshotOf
     positions: Mapping[TopicPartition, int]
     files: Mapping[str, SnapshotFile]
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    taken_ms: int | None = None
 
     def encode(self) -> bytes:
         """As it is stored."""
@@ -62,6 +64,7 @@ class Manifest:
             "layout": dict(sorted(self.of.layout.items())),
             "positions": [[topic, number, offset] for (topic, number), offset in sorted(self.positions.items())],
             "topic_ids": dict(sorted(self.topic_ids.items())),
+            "taken_ms": self.taken_ms,
             "files": {name: [file.sha256, file.size] for name, file in sorted(self.files.items())},
         }
         return json.dumps({"sha256": _digest(content), "snapshot": content}).encode()
@@ -86,6 +89,7 @@ class Manifest:
                 {TopicPartition(topic, int(number)): int(offset) for topic, number, offset in content["positions"]},
                 files,
                 dict(content.get("topic_ids", {})),
+                _time(content.get("taken_ms")),
             )
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise SnapshotError(f"its manifest cannot be read: {type(error).__name__}: {error}") from error
@@ -121,6 +125,10 @@ def _name(name: str) -> str:
     if not _FILE_NAME.fullmatch(name):
         raise SnapshotError(f"it has a file {name!r:.100}")
     return name
+
+
+def _time(time_ms: int | None) -> int | None:
+    return None if time_ms is None else int(time_ms)
 
 
 def _hash(text: str) -> str:

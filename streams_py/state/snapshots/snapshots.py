@@ -15,6 +15,7 @@ import logging
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -22,25 +23,38 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailableError, LockError, SnapshotError
 from streams_py.state.checkpoint import DATABASE_DIRECTORY, force_to_disk, has_database
 from streams_py.state.snapshots.manifest import Manifest, SnapshotFile, SnapshotOf
-from streams_py.state.snapshots.storage import TaskSnapshots, hash_of
+from streams_py.state.snapshots.storage import TaskSnapshots, hash_of, time_of
 
 if TYPE_CHECKING:
     from streams_py.state.disk.database import TaskDatabase
 
-__all__ = ["ChangelogNow", "KnownOffsets", "Snapshots"]
+__all__ = ["DELETE_RETENTION_MS", "ChangelogNow", "KnownOffsets", "Snapshots"]
 
 _log = logging.getLogger("streams_py")
 
 _FETCH: Final = "snapshot-fetch"
 _MAKE: Final = "snapshot-make"
 
+_NOTICE_S: Final = 600.0
+"""Within so long a process that was frozen has noticed that its tasks are somebody else's."""
+DELETE_RETENTION_MS: Final = 86_400_000
+"""Kafka's default of ``delete.retention.ms``, for topics whose configuration may not be read."""
+_FETCHED_MAX_MS: Final = 600_000
+"""What was fetched longer ago, for a task that went away before it was opened, is fetched anew: there are newer ones,
+and it may be too old by now."""
+_HOUR_MS: Final = 3_600_000
+_SHARE_TO_REPLAY: Final = 10
+"""Of that time a tenth is for fetching, and for replaying what came since."""
+
 
 class ChangelogNow(NamedTuple):
-    """First and end offset of a changelog partition, and its topic's id, where the cluster gives one."""
+    """First and end offset of a changelog partition, its topic's id, where the cluster gives one, and the topic's
+    ``delete.retention.ms``; None when it is not compacted."""
 
     first: int
     end: int
     topic_id: str | None = None
+    delete_retention_ms: int | None = DELETE_RETENTION_MS
 
 
 KnownOffsets = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, ChangelogNow]]
@@ -63,13 +77,14 @@ class _Fetch:
         self.done = threading.Event()
         self.folder: str | None = None
         """What came, ready to be moved into place."""
+        self.ended_ms = 0
 
 
 class Snapshots:
     """The snapshots of one client's tasks. Thread-safe.
 
     ``storage`` is that of :func:`~streams_py.state.snapshots.storage.open_storage`; ``keep`` snapshots of each task are
-    left. ``interval_s`` 0: only :meth:`upload_all` uploads.
+    left. ``interval_s`` 0: only :meth:`upload_all` uploads. ``now_ms`` is the wall clock.
     """
 
     def __init__(
@@ -81,12 +96,14 @@ class Snapshots:
         *,
         interval_s: float,
         keep: int = 2,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self._storage = storage
         self._application = application
         self._cluster = cluster
         self._offsets = offsets
         self._keep = keep
+        self._now_ms = now_ms
         self._lock = threading.Lock()
         self._open: dict[TaskId, _Open] = {}
         self._fetches: dict[TaskId, _Fetch] = {}
@@ -110,6 +127,8 @@ class Snapshots:
             return
         with self._lock:
             fetch = self._fetches.get(task)
+            if fetch is not None and fetch.done.is_set() and self._now_ms() - fetch.ended_ms > _FETCHED_MAX_MS:
+                fetch = None
             if fetch is None:
                 fetch = self._fetches[task] = _Fetch()
                 arguments = (fetch, task, folder, layout)
@@ -138,25 +157,31 @@ class Snapshots:
     # -- uploading -------------------------------------------------------------------------------------------
 
     def _run(self, interval_s: float) -> None:
-        while not self._stop.wait(interval_s):
-            self.upload_all()
+        notice_s = min(interval_s, _NOTICE_S)
+        while not self._stop.wait(interval_s - notice_s):
+            taken_ms = self._now_ms()
+            if self._stop.wait(notice_s):
+                return
+            self.upload_all(taken_ms)
 
-    def upload_all(self) -> int:
-        """Make a snapshot of every open task that has moved since the last one; how many."""
+    def upload_all(self, taken_ms: int | None = None) -> int:
+        """Make a snapshot of every open task that has moved since the last one; how many. ``taken_ms``: a time at which
+        nobody else had these tasks, so that nothing of their changelogs was missing; now, if not given."""
+        taken_ms = self._now_ms() if taken_ms is None else taken_ms
         with self._lock:
             tasks = sorted(self._open.items())
-        return sum(self._upload(task, opened) for task, opened in tasks)
+        return sum(self._upload(task, opened, taken_ms) for task, opened in tasks)
 
-    def _upload(self, task: TaskId, opened: _Open) -> bool:
+    def _upload(self, task: TaskId, opened: _Open, taken_ms: int) -> bool:
         if self._stop.is_set():
             return False
         folder = os.path.join(os.path.dirname(opened.database.path), _MAKE)
         try:
             shutil.rmtree(folder, ignore_errors=True)
             copied = opened.database.checkpoint(folder)
-            if copied is None or copied[0] == self._uploaded.get(task):
-                return False
-            self._upload_folder(task, folder, *copied, opened)
+            if copied is None or not copied[0] or copied[0] == self._uploaded.get(task):
+                return False  # without positions all would be replayed, whatever is in it
+            self._upload_folder(task, folder, *copied, opened, taken_ms)
         except Exception as error:
             _log.warning("task %s: no snapshot was made, trying again later: %s", task, error)
             return False
@@ -171,6 +196,7 @@ class Snapshots:
         positions: Mapping[TopicPartition, int],
         topic_ids: Mapping[str, str],
         opened: _Open,
+        taken_ms: int,
     ) -> None:
         place = TaskSnapshots(self._storage, self._application, str(task))
         files: dict[str, SnapshotFile] = {}
@@ -183,7 +209,7 @@ class Snapshots:
         for gone in [at for at in opened.hashes if at[0] not in files]:
             del opened.hashes[gone]
         of = SnapshotOf(self._application, self._cluster(), str(task), opened.layout)
-        place.put_manifest(Manifest(of, positions, files, topic_ids))
+        place.put_manifest(Manifest(of, positions, files, topic_ids, taken_ms))
         self._uploaded[task] = positions
         place.prune(of, self._keep)
 
@@ -204,12 +230,15 @@ class Snapshots:
         except Exception as error:
             _log.warning("task %s: no snapshot can be fetched, its changelogs are replayed: %s", task, error)
         finally:
+            fetch.ended_ms = self._now_ms()
             fetch.done.set()
 
     def _fetched(self, place: TaskSnapshots, name: str, wanted: SnapshotOf, into: str) -> str:
         manifest = place.manifest(name)
         manifest.check(wanted)
-        self._check_positions(manifest)
+        if not manifest.positions:
+            raise SnapshotError("it has no positions: all would be replayed")
+        self._check_positions(manifest, time_of(name) if manifest.taken_ms is None else manifest.taken_ms)
         shutil.rmtree(into, ignore_errors=True)
         os.makedirs(into, mode=0o750)
         for file_name, file in manifest.files.items():
@@ -217,12 +246,13 @@ class Snapshots:
         _force_names(into)
         return into
 
-    def _check_positions(self, manifest: Manifest) -> None:
-        try:
+    def _check_positions(self, manifest: Manifest, taken_ms: int) -> None:
+        known: Mapping[TopicPartition, ChangelogNow] = {}
+        with contextlib.suppress(BrokerUnavailableError):  # then whoever replays the rest finds out
             known = self._offsets(manifest.positions.keys())
-        except BrokerUnavailableError:
-            return  # whoever replays the rest finds out
-        for changelog, (first, end, topic_id) in known.items():
+        for changelog in sorted(manifest.positions):
+            self._check_age(changelog, known.get(changelog), manifest.positions[changelog], taken_ms)
+        for changelog, (first, end, topic_id, _) in known.items():
             at, id_then = manifest.positions[changelog] + 1, manifest.topic_ids.get(changelog.topic)
             if id_then is not None and topic_id is not None and id_then != topic_id:
                 raise SnapshotError(f"topic {changelog.topic} was deleted and created anew since")
@@ -230,6 +260,20 @@ class Snapshots:
                 raise SnapshotError(f"it is at {at} of {changelog}, which ends at {end}: that is another changelog")
             if at < first:
                 raise SnapshotError(f"it is at {at} of {changelog}, which begins at {first} by now: it is too old")
+
+    def _check_age(self, changelog: TopicPartition, now: ChangelogNow | None, at: int, taken_ms: int) -> None:
+        """What was deleted since is a record to be replayed, until compaction removes it: a key that was deleted by
+        then would be there for ever. Nobody else finds out."""
+        retention_ms = DELETE_RETENTION_MS if now is None else now.delete_retention_ms
+        if retention_ms is None or (now is not None and at + 1 == now.end):
+            return  # nothing is compacted, or nothing came since
+        age_ms = self._now_ms() - taken_ms
+        if age_ms >= retention_ms - retention_ms // _SHARE_TO_REPLAY:
+            raise SnapshotError(
+                f"it is {age_ms / _HOUR_MS:.1f} h old, and topic {changelog.topic} keeps deletions for "
+                f"{retention_ms / _HOUR_MS:.1f} h (delete.retention.ms), a tenth of them to replay in: keys that were "
+                "deleted since could stay"
+            )
 
 
 def _force_names(folder: str) -> None:

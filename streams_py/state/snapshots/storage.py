@@ -21,7 +21,7 @@ from streams_py.errors import ConfigError, SnapshotError
 from streams_py.state.checkpoint import force_to_disk
 from streams_py.state.snapshots.manifest import Manifest, SnapshotFile, SnapshotOf
 
-__all__ = ["TaskSnapshots", "hash_of", "open_storage"]
+__all__ = ["TaskSnapshots", "hash_of", "open_storage", "time_of"]
 
 _MANIFEST_BYTES_MAX: Final = 32 << 20
 _BLOCK_BYTES: Final = 1 << 20
@@ -72,7 +72,7 @@ class TaskSnapshots:
         """Make it a snapshot: all of its files must be there."""
         self._fs.makedirs(self._manifests, exist_ok=True)
         now_ms = time.time_ns() // 1_000_000
-        newest_ms = max((_time_of(name) for name in self.names()), default=0)  # perhaps by a clock that is ahead
+        newest_ms = max((time_of(name) for name in self.names()), default=0)  # perhaps by a clock that is ahead
         name = f"{max(now_ms, newest_ms + 1):015d}-{uuid.uuid4().hex[:8]}.json"
         self._fs.pipe_file(f"{self._manifests}/{name}", manifest.encode())
 
@@ -120,8 +120,8 @@ class TaskSnapshots:
             self._fs.rm_file(f"{folder}/{name}")
 
 
-def _time_of(manifest: str) -> int:
-    """In ms; 0 when the name says none."""
+def time_of(manifest: str) -> int:
+    """When it was written, in ms; 0 when the name says none."""
     time_ms = manifest.partition("-")[0]
     return int(time_ms) if re.fullmatch("[0-9]{15}", time_ms) else 0
 

@@ -147,6 +147,27 @@ def test_empty_disk_is_filled_from_a_snapshot_and_only_the_rest_is_replayed(
     check_counts(app, lines, a)
 
 
+def test_snapshot_older_than_its_changelog_keeps_deletions_is_not_used(
+    application: Callable[..., Application], tmp_path: Path
+) -> None:
+    app = application(
+        partitions=2,
+        processing_guarantee="exactly_once_v2",  # a marker comes after the last record: there is something to replay
+        state_snapshot_store=(tmp_path / "snapshots").as_uri(),
+        state_snapshot_interval_ms=1_000,
+        topic_delete_retention_ms=1_000,
+    )
+    lines = text(WORDS)
+    a = counted(app, lines[:500])
+    places = [tmp_path / "snapshots" / app.id / f"1_{number}" / "manifests" for number in range(app.partitions)]
+    app.until(lambda: all(list(place.glob("*.json")) for place in places), "a snapshot of each task")
+    a.kill()
+    shutil.rmtree(app.folder / "a")
+    a = counted(app, lines[500:])
+    assert len(from_beginning(a)) == app.partitions
+    check_counts(app, lines, a)
+
+
 def test_damaged_checkpoint_files_do_no_harm(application: Callable[..., Application]) -> None:
     app = application(partitions=2)
     lines = text(WORDS)

@@ -15,6 +15,7 @@ from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError, IllegalStateError, StateError, StreamsError, StreamsNotStartedError
 from streams_py.runtime.kafka_streams import KafkaStreams
 from streams_py.runtime.states import State, ThreadState
+from streams_py.state.directory import StateDirectory
 from tests.unit.runtime.fake_threads import Client
 from tests.unit.runtime.world import copying, task
 from tests.waiting import PATIENCE_S
@@ -310,6 +311,43 @@ def test_local_state_is_cleaned_only_when_the_client_has_been_running_for_the_de
     clock.advance(1)
     assert list(cleaner.clean()) == [task("0_0")]
     assert not path.exists()
+
+
+@pytest.mark.parametrize(("max_age_ms", "stay"), [(-1, ["0_0", "0_1", "global"]), (1_200_000, ["0_1"]), (0, [])])
+def test_state_older_than_the_maximum_age_is_deleted_at_the_start(
+    tmp_path: Path, max_age_ms: int, stay: list[str]
+) -> None:
+    client = Client(tmp_path, state_cleanup_dir_max_age_ms=max_age_ms)
+    client.world.clock.advance(2_000_000 - client.world.clock.now_ms())
+    directory = StateDirectory(str(tmp_path), "app")
+    directory.open()
+    paths = [*(Path(directory.prepare_task(task(name))) for name in ("0_0", "0_1")), Path(directory.prepare_global())]
+    for path, changed_s in zip(paths, (799, 1_999, 799), strict=True):
+        (path / "rocksdb").mkdir()
+        os.utime(path, (changed_s, changed_s))
+    directory.close()
+    (thread,) = client.start()
+    assert [path.name for path in paths if path.exists()] == stay
+    client.streams.close(0)
+    thread.end()
+
+
+def test_start_fails_when_outdated_state_cannot_be_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client(tmp_path, state_cleanup_dir_max_age_ms=0)
+    directory = StateDirectory(str(tmp_path), "app")
+    directory.open()
+    path = Path(directory.prepare_task(task("0_0")))
+    (path / "rocksdb").mkdir()
+    os.utime(path, (0, 0))
+    directory.close()
+
+    def fail(self: StateDirectory, task_id: object) -> None:
+        raise StateError("cannot delete it: delete it by hand")
+
+    monkeypatch.setattr(StateDirectory, "wipe_task", fail)
+    with pytest.raises(StateError, match="delete it by hand"):
+        client.streams.start()
+    assert directory.open()  # it is free
 
 
 def test_state_listener_may_ask_the_client_while_a_thread_is_removed(client: Client) -> None:

@@ -364,6 +364,10 @@ class WorldAdmin:
         self._world.diary.append(("delete records", dict(offsets)))
         self._world.starts.update(offsets)
 
+    def delete_retention_ms(self, topics: Collection[str]) -> Mapping[str, int | AdminError | None]:
+        self._world.check_there()
+        return dict.fromkeys(topics)
+
     def cluster_id(self) -> str:
         self._world.check_there()
         return "world"

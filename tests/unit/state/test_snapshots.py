@@ -36,6 +36,7 @@ from tests.unit.runtime.world import World, counting
 from tests.waiting import PATIENCE_S, until
 
 TASK = TaskId(0, 1)
+HOUR_MS = 3_600_000
 CHANGELOG = TopicPartition("app-names-changelog", 1)
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "snapshots.md").read_text(encoding="utf-8")
 
@@ -55,8 +56,15 @@ class Machine:
         self.folder = folder
         self.place = folder.parent / "place"
         self.bounds = {CHANGELOG: ChangelogNow(0, end)}
+        self.hour = 0.0
+        """What the clock says."""
         self.snapshots = Snapshots(
-            open_storage(self.place.as_uri()), "app", lambda: cluster, lambda _: self.bounds, interval_s=0
+            open_storage(self.place.as_uri()),
+            "app",
+            lambda: cluster,
+            lambda _: self.bounds,
+            interval_s=0,
+            now_ms=lambda: int(self.hour * HOUR_MS),
         )
         self.directory = StateDirectory(str(folder), "app")
         self.directory.open()
@@ -64,6 +72,10 @@ class Machine:
         self.state = TaskState(
             TASK, [builder], application_id="app", directory=self.directory, owner="thread", snapshots=self.snapshots
         )
+
+    def at(self, hour: float) -> Machine:
+        self.hour = hour
+        return self
 
     def open(self) -> Machine:
         def opened() -> bool:
@@ -351,7 +363,7 @@ def test_task_waits_for_a_slow_snapshot_without_holding_its_thread(
         get_file=slow,
     )
     two.snapshots._storage = (patched, root)
-    monkeypatch.setattr(snapshots_module, "_Fetch", lambda: SimpleNamespace(done=_NoWait(), folder=None))
+    monkeypatch.setattr(snapshots_module, "_Fetch", lambda: SimpleNamespace(done=_NoWait(), folder=None, ended_ms=0))
     with pytest.raises(LockError, match="task 0_1 waits for its snapshot"):
         two.state.open()
     released.set()

@@ -53,6 +53,7 @@ def test_nothing_asked_is_nothing_answered(admin_of_nobody: Admin) -> None:
         ("creating topics", lambda admin: admin.create_topics([TopicSpec("t", 1)])),
         ("describing topics", lambda admin: admin.describe_topics(["t"])),
         ("listing topics", lambda admin: admin.describe_topics()),
+        ("reading topics' configurations", lambda admin: admin.delete_retention_ms(["t"])),
         ("listing offsets", lambda admin: admin.list_offsets([TopicPartition("t", 0)])),
         ("reading committed", lambda admin: admin.committed_offsets("g", [TopicPartition("t", 0)])),
     ],

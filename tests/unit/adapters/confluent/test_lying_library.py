@@ -72,6 +72,10 @@ class Library:
 
     describe_topics = create_topics = by_name
 
+    def describe_configs(self, asked: list[Any], **_: object) -> dict[Any, Future[Any]]:
+        given = {name: value for name, value in self.answers.items() if value is not LEFT_OUT}
+        return {resource: done(given[resource.name]) for resource in asked if resource.name in given}
+
     def list_topics(self, **_: object) -> object:
         answer = self.topics.pop(0) if len(self.topics) > 1 else self.topics[0]
         if isinstance(answer, Exception):
@@ -214,6 +218,35 @@ def test_topic_that_is_left_out_of_an_answer_is_neither_there_nor_created() -> N
     assert admin.describe_topics(["t", "u"])["u"].kind is AdminErrorKind.TIMED_OUT
     admin = lied_to(Library({"t": None}))
     assert admin.create_topics([TopicSpec("t", 1), TopicSpec("u", 1)])["u"].kind is AdminErrorKind.TIMED_OUT
+
+
+def configured(**keys: object) -> dict[str, object]:
+    return {name.replace("_", "."): SimpleNamespace(value=value) for name, value in keys.items()}
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        (configured(cleanup_policy="compact", delete_retention_ms="5"), 5),
+        (configured(cleanup_policy="compact,delete", delete_retention_ms="0"), 0),
+        (configured(cleanup_policy="delete", delete_retention_ms="5"), None),
+        (configured(cleanup_policy="compact"), AdminErrorKind.TIMED_OUT),
+        (configured(cleanup_policy=None, delete_retention_ms="5"), AdminErrorKind.TIMED_OUT),
+        (configured(cleanup_policy="compact", delete_retention_ms="-1"), AdminErrorKind.TIMED_OUT),
+        ({}, AdminErrorKind.TIMED_OUT),
+        (None, AdminErrorKind.TIMED_OUT),
+        (LEFT_OUT, AdminErrorKind.TIMED_OUT),
+        (KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)), AdminErrorKind.NOT_ALLOWED),
+    ],
+)
+def test_retention_of_deletions_is_what_a_broker_says_or_an_error(said: object, kept: object) -> None:
+    good = configured(cleanup_policy="compact", delete_retention_ms="7")
+    answers = lied_to(Library({"t": said, "good": good})).delete_retention_ms(["t", "good"])
+    answer = answers["t"]
+    assert (answer.kind if isinstance(answer, AdminError) else answer) == kept
+    assert answers["good"] == 7
+    if isinstance(answer, AdminError) and answer.kind is AdminErrorKind.NOT_ALLOWED:
+        assert "no right DESCRIBE_CONFIGS on topic t" in answer.message
 
 
 def cluster(*topics: str, brokers: int = 1, **odd: object) -> object:

@@ -1,0 +1,174 @@
+"""Snapshots that are too old for the deletions that came after them, and those that are worth nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fsspec")
+
+from streams_py.config import StreamsConfig
+from streams_py.errors import BrokerUnavailableError, LockError
+from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo
+from streams_py.runtime.state_snapshots import open_snapshots
+from streams_py.state.snapshots.manifest import Manifest
+from streams_py.state.snapshots.snapshots import ChangelogNow
+from streams_py.state.snapshots.storage import open_storage
+from tests.unit.state.test_snapshots import CHANGELOG, HOUR_MS, TASK, Machine
+from tests.waiting import PATIENCE_S
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Callable[..., Machine]:
+    """Makes machines with an empty disk."""
+    numbers = iter(range(100))
+    return lambda **options: Machine(tmp_path / f"machine-{next(numbers)}", **options)
+
+
+def test_snapshot_older_than_its_changelog_keeps_deletions_is_refused(
+    machine: Callable[..., Machine], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Compaction may have removed the record that deletes a key which is in the snapshot."""
+    machine().at(100).open().restore(0, 9).upload().close()
+    assert machine().at(121.5).open().position == 10
+    assert caplog.text == ""
+    two = machine().at(122).open()
+    assert two.position < 0
+    (said,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert said.endswith(
+        "is not used: it is 22.0 h old, and topic app-names-changelog keeps deletions for 24.0 h (delete.retention.ms),"
+        " a tenth of them to replay in: keys that were deleted since could stay"
+    )
+    two.restore(0, 19).upload().close()
+    assert machine().at(123).open().position == 20
+    three = machine().at(123)
+    three.bounds[CHANGELOG] = ChangelogNow(0, 1 << 40, None, HOUR_MS)
+    assert three.open().position < 0
+    three.close()
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        pytest.param(ChangelogNow(0, 10), id="nothing came since"),
+        pytest.param(ChangelogNow(0, 1 << 40, None, None), id="not compacted"),
+        pytest.param(ChangelogNow(0, 1 << 40, None, 5_000 * HOUR_MS), id="deletions are kept"),
+    ],
+)
+def test_old_snapshot_is_used_when_no_deletion_can_be_missing(
+    machine: Callable[..., Machine], now: ChangelogNow
+) -> None:
+    machine().at(0).open().restore(0, 9).upload().close()
+    two = machine().at(2_000)
+    two.bounds[CHANGELOG] = now
+    assert two.open().position == 10
+    two.close()
+
+
+def test_old_snapshot_is_refused_too_while_the_cluster_does_not_answer(
+    machine: Callable[..., Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(_: object) -> Any:
+        raise BrokerUnavailableError("away")
+
+    machine().at(0).open().restore(0, 9).upload().close()
+    for hour, position in ((20, 10), (24, -2)):
+        two = machine().at(hour)
+        monkeypatch.setattr(two.snapshots, "_offsets", away)
+        assert two.open().position == position
+        two.close()
+
+
+@pytest.mark.parametrize(
+    ("said", "kept_ms"),
+    [(5, 5), (None, None), (AdminError(AdminErrorKind.NOT_ALLOWED, "no right DESCRIBE_CONFIGS"), 24 * HOUR_MS)],
+    ids=str,
+)
+def test_deletions_are_kept_as_long_as_the_topic_says_or_as_kafkas_default_if_nobody_may_ask(
+    tmp_path: Path, said: Any, kept_ms: int | None
+) -> None:
+    admin: Any = SimpleNamespace(
+        describe_topics=lambda topics: {name: (PartitionInfo(name, 1, 1, (1,), frozenset(), "id"),) for name in topics},
+        list_offsets=lambda changelogs, earliest=False: dict.fromkeys(changelogs, 0 if earliest else 9),
+        delete_retention_ms=lambda topics: dict.fromkeys(topics, said),
+        cluster_id=lambda: "c",
+    )
+    config = StreamsConfig.of({"application.id": "app", "bootstrap.servers": "broker:9092"})
+    snapshots = open_snapshots(open_storage(tmp_path.as_uri()), config, admin)
+    assert snapshots is not None
+    assert snapshots._offsets([CHANGELOG]) == {CHANGELOG: ChangelogNow(0, 9, "id", kept_ms)}
+    snapshots.stop()
+
+
+def test_what_was_fetched_for_a_task_that_went_away_is_not_used_when_it_comes_back_much_later(
+    machine: Callable[..., Machine],
+) -> None:
+    one = machine().at(0).open().restore(0, 9).upload()
+    two = machine().at(0)
+    with pytest.raises(LockError):
+        two.state.open()
+    fetch = two.snapshots._fetches[TASK]
+    assert fetch.done.wait(PATIENCE_S)
+    one.restore(10, 19).at(30).upload().close()
+    assert two.at(30).open().position == 20
+    two.close()
+
+
+def test_snapshot_of_an_older_version_is_as_old_as_its_name_says(machine: Callable[..., Machine]) -> None:
+    one = machine().open().restore(0, 9).upload()
+    one.close()
+    (path,) = one.manifests()
+    whole = Manifest.decode(path.read_bytes())
+    content = json.loads(replace(whole, taken_ms=None).encode())["snapshot"]
+    del content["taken_ms"]
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    path.with_name(f"{10 * HOUR_MS:015d}-1.json").write_text(json.dumps({"sha256": digest, "snapshot": content}))
+    path.unlink()
+    assert machine().at(30).open().position == 10
+    assert machine().at(34).open().position < 0
+
+
+@pytest.mark.parametrize(("interval_s", "taken_hour"), [(600, 5), (86_400, 35)])
+def test_process_that_was_frozen_does_not_call_its_snapshot_new(
+    machine: Callable[..., Machine], interval_s: float, taken_hour: int
+) -> None:
+    """When it goes on it does not know yet that its tasks are somebody else's; it does ten minutes later."""
+    one = machine().at(5).open().restore(0, 9)
+    waits: list[float] = []
+
+    def frozen(timeout: float) -> bool:
+        waits.append(timeout)
+        if timeout:
+            one.at(one.hour + 30)
+        return len(waits) > 2
+
+    one.snapshots._stop = SimpleNamespace(wait=frozen, is_set=lambda: False)  # type: ignore[assignment]
+    one.snapshots._run(interval_s)
+    (path,) = one.manifests()
+    assert Manifest.decode(path.read_bytes()).taken_ms == taken_hour * HOUR_MS
+    assert waits[:2] == [interval_s - 600, 600]
+    one.close()
+
+
+def test_state_without_positions_is_not_uploaded_and_not_used(
+    machine: Callable[..., Machine], caplog: pytest.LogCaptureFixture
+) -> None:
+    one = machine().open()
+    assert one.snapshots.upload_all() == 0
+    assert not one.place.exists()
+    one.restore(0, 9).upload().close()
+    (path,) = one.manifests()
+    empty = replace(Manifest.decode(path.read_bytes()), positions={})
+    path.with_name("999999999999999-1.json").write_bytes(empty.encode())
+    two = machine().open()
+    assert two.position == 10
+    assert "is not used: it has no positions: all would be replayed" in caplog.text
+    two.close()

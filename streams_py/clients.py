@@ -9,6 +9,7 @@ from typing import Any
 
 from streams_py.adapters.confluent.clients import ConfluentClients
 from streams_py.adapters.confluent.embedded.cluster import EMBEDDED_MEMBERSHIP_DEFAULTS
+from streams_py.adapters.confluent.settings import warn_overruled
 from streams_py.adapters.handshake import check_admitted, refusal
 from streams_py.adapters.kafka_python.group_admin import KafkaPythonGroupAdmin
 from streams_py.adapters.kafka_python.membership import KafkaPythonMembership
@@ -51,6 +52,7 @@ class KafkaClients(ConfluentClients):
             self.check_settings()
             with quiet_logs("streams_py.adapters"):
                 self._membership_settings("check", 1)
+            warn_overruled(config)
         except BaseException:
             self.close()
             raise

@@ -359,6 +359,8 @@ def _text(value: object) -> str:
 def _unknown(key: str, known: frozenset[str]) -> ConfigError:
     candidates = sorted(known | CLIENT_KEYS)
     near = difflib.get_close_matches(key.replace("_", "."), candidates, n=1, cutoff=0.5)
+    if key.replace("_", ".") == "group.id":  # what other clients call it
+        near = ["application.id"]
     hint = f"did you mean {near[0]!r}? " if near else ""
     return ConfigError(
         f"unknown configuration key {key!r}: {hint}Settings for one Kafka client need its prefix "

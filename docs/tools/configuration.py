@@ -80,7 +80,9 @@ def page() -> str:
     prefixes = ", ".join(f"`{prefix}`" for prefix in CLIENT_PREFIXES)
     parts.append(
         "## Keys of the Kafka clients\n\nThese reach every client. With a prefix, any key reaches only that client: "
-        f"{prefixes}.\n\n{keys}.\n"
+        f"{prefixes}. What an application sets itself has no effect there, and a warning says so: `group.id` (it is "
+        "`application.id`), `client.id`, `bootstrap.servers`, `transactional.id`, `enable.auto.commit` and the like."
+        f"\n\n{keys}.\n"
     )
     return "\n".join(parts)
 

@@ -176,6 +176,8 @@ def test_configuration_cannot_be_changed_afterwards() -> None:
         ("comit.interval.ms", "commit.interval.ms"),
         ("sasl.pasword", "sasl.password"),
         ("max.poll.intervall.ms", "max.poll.interval.ms"),
+        ("group.id", "application.id"),
+        ("group_id", "application.id"),
     ],
 )
 def test_unknown_key_names_the_nearest_known_one(key: str, nearest: str) -> None:

@@ -24,7 +24,7 @@ from typing import Any, Final
 from streams_py.adapters.client_security import librdkafka_settings
 from streams_py.adapters.security import is_security_key, parse_security
 from streams_py.config import StreamsConfig
-from streams_py.config_keys import is_secret
+from streams_py.config_keys import CLIENT_PREFIXES, is_secret
 from streams_py.errors import ConfigError
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "producer_settings",
     "rejected_setting",
     "transactional_settings",
+    "warn_overruled",
 ]
 
 _log = logging.getLogger(__name__)
@@ -189,9 +190,6 @@ def _isolation(config: StreamsConfig, given: Mapping[str, str]) -> str:
 def transactional_settings(config: StreamsConfig, transactional_id: str, *, bootstrap: str, client_id: str) -> Settings:
     """Settings of a producer with transactions."""
     settings = producer_settings(config, bootstrap=bootstrap, client_id=client_id)
-    given = config.client_setting("transactional.id", "producer.")
-    if given is not None:
-        _log.warning("transactional.id = %s is ignored: each stream thread has one of its own", given)
     if settings["enable.idempotence"] is not True and str(settings["enable.idempotence"]).lower() != "true":
         raise ConfigError(
             "processing.guarantee = exactly_once_v2 needs producer settings enable.idempotence = true and acks = all",
@@ -233,6 +231,26 @@ def admin_settings(config: StreamsConfig, *, bootstrap: str, client_id: str) -> 
 def _identity(bootstrap: str, client_id: str) -> Settings:
     # Idle connections that a broker closes are no news; a lost one that is needed is reported by the reconnect.
     return {"bootstrap.servers": bootstrap, "client.id": client_id, "log.connection.close": False}
+
+
+_OVERRULED: Final[Mapping[str, str]] = {
+    "group.id": "application.id names the group",
+    "client.id": "clients are named after client.id without a prefix, or application.id, and their thread",
+    "bootstrap.servers": "all clients use the cluster that bootstrap.servers without a prefix names",
+    "transactional.id": "each stream thread has one of its own under exactly-once, and no transactions otherwise",
+    "restore.consumer.auto.offset.reset": "changelogs are read from where their stores are",
+    "global.consumer.auto.offset.reset": "topics of global stores are read from where their stores are",
+}
+"""Keys that a Streams application sets itself, and to what. Kafka Streams does the same, most of it in silence."""
+
+
+def warn_overruled(config: StreamsConfig) -> None:
+    """Say once which of the clients' settings have no effect, because the application names its clients itself."""
+    for key, value in config.clients.items():
+        prefix = next((prefix for prefix in CLIENT_PREFIXES if key.startswith(prefix)), "")
+        reason = _OVERRULED.get(key) or _OVERRULED.get(key.removeprefix(prefix))
+        if reason is not None:
+            _log.warning("%s = %s is ignored: %s", key, value, reason)
 
 
 def _ordering(given: Mapping[str, str]) -> Settings:

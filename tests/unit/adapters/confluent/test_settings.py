@@ -18,6 +18,7 @@ from streams_py.adapters.confluent.settings import (
     producer_settings,
     rejected_setting,
 )
+from streams_py.clients import KafkaClients
 from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError
 
@@ -98,6 +99,38 @@ def test_forced_setting_wins_and_warns_when_the_user_contradicts(caplog: pytest.
     settings = of_consumer({"enable.auto.commit": "true", "consumer.allow.auto.create.topics": "true"})
     assert (settings["enable.auto.commit"], settings["allow.auto.create.topics"]) == (False, False)
     assert "enable.auto.commit = true is ignored" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        ("consumer.group.id", "mine", "application.id names the group"),
+        ("main.consumer.group.id", "mine", "application.id names the group"),
+        ("restore.consumer.client.id", "mine", "clients are named after client.id without a prefix"),
+        ("producer.bootstrap.servers", "other:9092", "all clients use the cluster that bootstrap.servers"),
+        ("admin.bootstrap.servers", "other:9092", "all clients use the cluster that bootstrap.servers"),
+        ("producer.transactional.id", "mine", "each stream thread has one of its own"),
+        ("global.consumer.auto.offset.reset", "latest", "topics of global stores are read from where their stores are"),
+    ],
+)
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_setting_that_an_application_makes_itself_is_ignored_aloud_and_once(
+    key: str, value: str, why: str, guarantee: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = {"application.id": "app", "bootstrap.servers": "127.0.0.1:1", "processing.guarantee": guarantee}
+    clients = KafkaClients(StreamsConfig.of({**given, key: value, "client.id": "c"}))
+    clients.close()
+    (said,) = caplog.messages
+    assert said.startswith(f"{key} = {value} is ignored: {why}")
+    assert value not in of_consumer({key: value}, *RESTORE_CONSUMER_PREFIXES).values()
+
+
+def test_setting_that_an_application_makes_itself_needs_no_warning_without_a_prefix_or_for_another_client(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    given = {"application.id": "app", "bootstrap.servers": "127.0.0.1:1", "client.id": "c"}
+    KafkaClients(StreamsConfig.of({**given, "consumer.auto.offset.reset": "latest"})).close()
+    assert caplog.messages == []
 
 
 def test_stronger_prefix_wins_when_a_key_is_given_twice() -> None:

@@ -260,13 +260,9 @@ def test_topic_with_a_small_limit_makes_all_batches_small(producer: Any, monkeyp
     assert producer._client(None).settings["batch.size"] == 5_000
 
 
-def test_transactional_id_of_ones_own_is_ignored_aloud(caplog: pytest.LogCaptureFixture) -> None:
+def test_transactional_id_of_ones_own_has_no_effect() -> None:
     given = StreamsConfig.of({**BASE, "producer.transactional.id": "mine"})
     assert transactional_settings(given, "id", bootstrap="b:1", client_id="c")["transactional.id"] == "id"
-    assert "transactional.id = mine is ignored: each stream thread has one of its own" in caplog.text
-    caplog.clear()
-    ConfluentClients(given).check_settings()  # the one before the start, which is no producer of a thread
-    assert not caplog.records
 
 
 def test_settings_of_exactly_once() -> None:

@@ -124,7 +124,7 @@ class ClientQueries:
             lambda: self._state.now,
             self._current_threads(),
             self._instance.store_names,
-            self._instance.global_stores,
+            lambda: self._instance.global_stores,
             is_global=self._instance.hosts.is_global(store),
             partitions=partitions,
             bound=bound,

@@ -39,7 +39,7 @@ def query_store(
     state: Callable[[], State],
     threads: Sequence[StreamThread],
     known: Sequence[str],
-    global_stores: Mapping[str, Any],
+    global_stores: Callable[[], Mapping[str, Any]],
     *,
     is_global: bool,
     partitions: Collection[int] | None,
@@ -54,12 +54,18 @@ def query_store(
     if not state().is_running_or_rebalancing:
         raise InvalidStateStoreError(f"store {name} cannot be read while the client is {state().value}")
     if is_global:
-        everywhere = global_stores.get(name)
+        everywhere = global_stores().get(name)
         if everywhere is None:
             raise StateStoreNotAvailableError(
                 f"global store {name} is not available: it is being filled, or was closed"
             )
-        return StateQueryResult({}, answer_of(query, name, everywhere, lambda: [everywhere]))
+
+        def open_ones() -> list[Any]:
+            if global_stores().get(name) is not everywhere:
+                raise StateStoreMigratedError(f"global store {name!r} was closed")
+            return [everywhere]
+
+        return StateQueryResult({}, answer_of(query, name, everywhere, open_ones))
     results: dict[int, QueryResult[R]] = {}
     for task in _tasks_with(name, threads):
         partition = task.id.partition
@@ -92,7 +98,8 @@ def _answer(
         return None
 
     def readable() -> list[Any]:
-        if not task.stores.is_open:
+        # A task that starts over opens its stores again, and what is in them then is not what was asked for.
+        if not task.stores.is_open or (runs and task.state is not TaskPhase.RUNNING):
             raise StateStoreMigratedError(f"store {name!r} of task {task.id} has moved; ask again")
         return [task.stores.store(name)]
 

@@ -58,7 +58,7 @@ class Client:
         choice: dict[str, Any] = {"partitions": None, "bound": None, "require_active": False, **options}
         choice["is_global"] = False
         names, threads = self.steps.instance.store_names, [self.steps.thread]
-        return query_store(store, query, lambda: self.state, threads, names, {}, **choice)
+        return query_store(store, query, lambda: self.state, threads, names, dict, **choice)
 
 
 @pytest.fixture
@@ -199,6 +199,22 @@ def test_partition_that_leaves_meanwhile_is_not_present(client: Client) -> None:
     assert client.ask(KeyQuery("x"), partitions=[0]).partitions[0].failure is FailureReason.NOT_PRESENT
 
 
+def test_store_of_a_task_that_starts_over_meanwhile_is_not_read_half_restored(client: Client) -> None:
+    client.steps.run({A: [tp("in-0")]})
+    running: Any = client.steps.parts.table.shown[0]
+
+    def start_over() -> dict[Any, int]:
+        client.steps.parts.table.revive({A: frozenset()})
+        client.steps.loop.iterate()
+        assert client.steps.tasks == {"0_0": "RESTORING"}
+        assert running.stores.is_open
+        return {}
+
+    running.contained_positions = start_over
+    found = client.ask(KeyQuery("old-0"), partitions=[0]).partitions[0]
+    assert found.failure is FailureReason.NOT_PRESENT
+
+
 # -- what each kind of store answers ---------------------------------------------------------------------------
 
 
@@ -327,6 +343,17 @@ def test_global_store_answers_once() -> None:
         driver.input_topic("g", key=STRING, value=INT64).send("k", 7)
         stores = {"everywhere": driver.store("everywhere")}
         choice: dict[str, Any] = {"is_global": True, "partitions": None, "bound": None, "require_active": False}
-        found = query_store("everywhere", KeyQuery("k"), lambda: State.RUNNING, [], ["everywhere"], stores, **choice)
+
+        def ask(key: str) -> StateQueryResult[Any]:
+            return query_store(
+                "everywhere", KeyQuery(key), lambda: State.RUNNING, [], ["everywhere"], lambda: stores, **choice
+            )
+
+        found = ask("k")
         assert found.only is not None
         assert (found.only.value, found.only is found.global_result, found.partitions) == (7, True, {})
+        store: Any = stores["everywhere"]
+        store.peek = lambda key: stores.clear()  # the client is closed meanwhile
+        closed = ask("k").global_result
+        assert closed is not None
+        assert closed.failure is FailureReason.NOT_PRESENT

@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from streams_py.errors import BrokerUnavailableError, InvalidStateStoreError, StreamsError, UnknownStateStoreError
 from streams_py.http_hosts import refused_name
-from streams_py.query.errors import UNKNOWN_STORE, BadQueryError, NotHereNowError, QueryError
+from streams_py.query.errors import UNKNOWN_STORE, BadQueryError, NotHereNowError, QueryError, told
 from streams_py.query.keys import json_text
 from streams_py.query.reading import Query, key_of, kind_of
 from streams_py.query.routing import HOP_HEADER, Router
@@ -61,7 +61,7 @@ def query_app(streams: KafkaStreams, router: Router, *, hosts: Collection[str] |
                 return _refused(error)
             except Exception as error:  # of a serde, or of a store of the application's own
                 _log.warning("%s could not be answered", request.scope["path"], exc_info=True)
-                return _refused(QueryError(f"{type(error).__name__}: {error}"))
+                return _refused(QueryError(told(error)))
 
         return Route(path, guarded, methods=["GET"])
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from streams_py.errors import BrokerUnavailableError
-from streams_py.query.errors import BadQueryError, QueryError
+from streams_py.query.errors import BadQueryError, QueryError, told
 from streams_py.serdes import Serde
 
 __all__ = ["json_text", "key_from", "key_text_bytes"]
@@ -56,7 +56,7 @@ def key_from(text: str, named: str | None, serde: Serde[Any], topic: str) -> Any
     except BrokerUnavailableError:  # a registry is away: nothing is wrong with the key
         raise
     except Exception as error:
-        raise BadQueryError(f"{text!r:.100} is no key of {name}: {error}") from error
+        raise BadQueryError(f"{text!r:.100} is no key of {name}: {told(error)}") from error
     return key
 
 
@@ -75,7 +75,7 @@ def json_text(body: Mapping[str, Any]) -> str:
     try:
         return json.dumps(body, default=_to_json, allow_nan=True)
     except Exception as error:  # also what a model of the application raises
-        raise QueryError(f"what is stored cannot be written as JSON: {error}") from error
+        raise QueryError(f"what is stored cannot be written as JSON: {told(error)}") from error
 
 
 def _to_json(value: Any) -> Any:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from streams_py.query.errors import OwnerTimeoutError, QueryError
+from streams_py.query.errors import OwnerTimeoutError, QueryError, told
 
 __all__ = ["Workers"]
 
@@ -61,6 +61,6 @@ class Workers:
                 except Exception as error:
                     answer.set_exception(error)
                 except BaseException as error:  # sys.exit() in a serde: on the event loop it would end the service
-                    answer.set_exception(QueryError(f"{type(error).__name__}: {error}"))
+                    answer.set_exception(QueryError(told(error)))
             del item, call, answer  # an idle thread holds nothing
             self._idle.release()

@@ -160,6 +160,20 @@ def test_store_that_raises_is_an_answer_too(streams: Streams, path: str, error: 
     assert (answer.status_code, answer.json()) == (500, expected)
 
 
+@pytest.mark.parametrize("where", ["value", "key"])
+def test_error_of_a_serde_does_not_tell_who_asks_how_its_registry_is_reached(streams: Streams, where: str) -> None:
+    def fail(_: object) -> Any:
+        raise OSError("nobody at http://reader:not-for-you@registry:8081")
+
+    if where == "value":
+        streams.values = SimpleNamespace(get=fail)
+    else:
+        streams.serde = serde(serialize=fail, deserialize=fail, name="string")
+    (answer,) = ask(streams, "/stores/counts/keys/k?key_serde=string")
+    assert answer.status_code == (500 if where == "value" else 400)
+    assert "OSError: nobody at http://***@registry:8081" in answer.json()["message"]
+
+
 @pytest.mark.parametrize("path", ["/stores/counts/keys/k", "/stores/counts/keys/k?partitoin=1", "/nowhere"])
 def test_nobody_on_the_way_keeps_an_answer(streams: Streams, path: str) -> None:
     (answer,) = ask(streams, path)

@@ -161,7 +161,8 @@ class KafkaStreams(ClientFigures):
         False when that has not happened within ``timeout`` seconds (None: wait as long as it takes), or the client has
         ended: what is left moves when it is closed. That is so when no other instance runs, when a Java member or an
         assignor of yours decides for the group, and in a group with members older than Kafka Streams 3.2. There is no
-        way back: this instance gets no tasks any more.
+        way back: this instance gets no tasks any more. Called from a stream thread (a handler, a listener, a processor)
+        it asks, and never waits.
         """
         if timeout is not None and timeout < 0:
             raise ValueError(f"timeout must not be negative: {timeout}")
@@ -173,7 +174,9 @@ class KafkaStreams(ClientFigures):
                 thread.drain()
         began_ms = self._clock.monotonic_ms()
         _log.info("%s: draining: other instances are to take its tasks over", self._instance.client_id)
-        while not all(thread.is_drained for thread in self._current_threads()):
+        while not self._is_drained():
+            if self._is_called_back():
+                return False
             spent_ms = self._clock.monotonic_ms() - began_ms
             if not self._is_working() or (timeout is not None and spent_ms > 1000 * timeout):
                 left = sorted(task.id for thread in self._current_threads() for task in thread.tasks if task.is_active)
@@ -185,6 +188,9 @@ class KafkaStreams(ClientFigures):
             self._clock.sleep_ms(_DRAIN_POLL_MS)
         _log.info("%s: drained", self._instance.client_id)
         return True
+
+    def _is_drained(self) -> bool:
+        return all(thread.is_drained for thread in self._current_threads())
 
     def _is_working(self) -> bool:
         return self._state.now.is_running_or_rebalancing

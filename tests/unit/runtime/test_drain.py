@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from streams_py import State
+from streams_py.runtime.states import ThreadState
 from tests.unit.runtime.fake_threads import Client
 from tests.waiting import until
 
@@ -49,6 +50,24 @@ def test_drain_ends_when_the_client_does(client: Client) -> None:
     client.streams._clock.sleep_ms = lambda _: client.streams.close(0)  # type: ignore[method-assign]
     assert not client.streams.drain(None)
     assert not client.streams.drain(None)
+
+
+@pytest.mark.parametrize("where", ["stream thread", "state listener"])
+def test_drain_does_not_wait_where_it_would_wait_for_itself(client: Client, where: str) -> None:
+    running(client)
+    client.streams._clock.sleep_ms = lambda _: pytest.fail("it waits")  # type: ignore[method-assign]
+    answers: list[bool] = []
+    if where == "stream thread":
+        client.made[0].is_current = True
+        answers.append(client.streams.drain(None))
+    else:
+        client.listen = lambda new, old: answers.append(client.streams.drain(None))
+        client.made[0].go(ThreadState.PARTITIONS_REVOKED)
+    assert answers == [False]
+    assert all("drain" in thread.asked for thread in client.made)
+    for thread in client.made:
+        thread.is_drained = True
+    assert client.streams.drain(None)
 
 
 def test_negative_time_out_is_refused(client: Client) -> None:

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from streams_protocol.types import TopicPartition
-from streams_py.errors import IllegalStateError, UnknownStateStoreError
+from streams_py.errors import IllegalStateError, StateError, UnknownStateStoreError
 from streams_py.ports import BEGINNING, RawRecord, SortedPart
 from streams_py.state.changelog_entries import changelog_entries
 from streams_py.state.checkpoint import write_checkpoint
@@ -298,13 +298,22 @@ class GlobalStores:
         self._checkpointed = positions
 
     def close(self, *, wipe: bool = False) -> None:
-        """Close all stores; ``wipe``: delete their files."""
+        """Close all stores; ``wipe``: delete their files. Goes on after an error, and raises the first one at the end:
+        a database that stays open could not be opened again."""
         self.is_open = False
-        for store in self._stores.values():
-            store.close()
-        self._stores = {}
+        closing: list[Callable[[], None]] = [store.close for store in self._stores.values()]
         if self._database is not None:
-            self._database.close()
-            self._database = None
+            closing.append(self._database.close)
         if wipe:
-            self._directory.wipe_global()
+            closing.append(self._directory.wipe_global)
+        self._stores = {}
+        self._database = None
+        errors: list[Exception] = []
+        for close in closing:
+            try:
+                close()
+            except (Exception, SystemExit) as error:  # a store of the user's own may do anything
+                _log.warning("closing the global stores: %s: %s", type(error).__name__, error)
+                errors.append(error if isinstance(error, Exception) else StateError(f"SystemExit: {error}"))
+        if errors:
+            raise errors[0]

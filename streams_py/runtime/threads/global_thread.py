@@ -213,8 +213,10 @@ class GlobalThread:
             ) from error
         finally:
             self._is_filled = False
-            consumer.close()
-            self.stores.close(wipe=wipe)
+            try:
+                consumer.close()
+            finally:
+                self.stores.close(wipe=wipe)
 
     def _task(self, consumer: RecordConsumer, partitions: Sequence[TopicPartition]) -> ActiveTask:
         return ActiveTask(

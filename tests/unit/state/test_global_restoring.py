@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from streams_protocol.types import TopicPartition
+from streams_py.errors import StateError
 from streams_py.ports import BEGINNING
 from streams_py.serdes import INT64, STRING
 from streams_py.state.checkpoint import read_checkpoint
@@ -150,3 +151,24 @@ def test_killed_process_leaves_what_its_topic_has_up_to_its_positions(tmp_path: 
         assert all(now >= before for now, before in zip(positions, reached, strict=True))
         reached = positions
     assert min(reached) > 0
+
+
+@pytest.mark.parametrize("error", [OSError("the disk is gone"), SystemExit(3)], ids=repr)
+def test_store_that_cannot_be_closed_keeps_nothing_else_open(
+    tmp_path: Path, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise error
+
+    stores, directory = opened(tmp_path)
+    restore(stores, PARTITIONS[0], 20)
+    stores.note_positions({PARTITIONS[0]: 20})
+    monkeypatch.setattr(next(iter(stores._stores.values())), "close", fail)
+    with pytest.raises((OSError, StateError), match=r"the disk is gone|SystemExit: 3"):
+        stores.close()
+    directory.close()
+    again, directory = opened(tmp_path)  # whose files nobody has open
+    assert again.restore_position(PARTITIONS[0]) == 20
+    again.close(wipe=True)
+    assert not Path(directory.global_path).exists()
+    directory.close()

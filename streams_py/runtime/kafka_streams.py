@@ -174,7 +174,7 @@ class KafkaStreams(ClientFigures):
                 thread.drain()
         began_ms = self._clock.monotonic_ms()
         _log.info("%s: draining: other instances are to take its tasks over", self._instance.client_id)
-        while not self._is_drained():
+        while not all(thread.is_drained for thread in self._current_threads()):
             if self._is_called_back():
                 return False
             spent_ms = self._clock.monotonic_ms() - began_ms
@@ -188,9 +188,6 @@ class KafkaStreams(ClientFigures):
             self._clock.sleep_ms(_DRAIN_POLL_MS)
         _log.info("%s: drained", self._instance.client_id)
         return True
-
-    def _is_drained(self) -> bool:
-        return all(thread.is_drained for thread in self._current_threads())
 
     def _is_working(self) -> bool:
         return self._state.now.is_running_or_rebalancing
@@ -217,7 +214,9 @@ class KafkaStreams(ClientFigures):
 
     def _is_called_back(self) -> bool:
         """True inside a callback of this client, where waiting for its end would never end."""
-        return self._state.is_telling or any(thread.is_current for thread in self._threads.values())
+        everywhere = self._instance.global_thread
+        is_own = any(thread.is_current for thread in self._threads.values())
+        return self._state.is_telling or is_own or (everywhere is not None and everywhere.is_current)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until the client has ended (NOT_RUNNING or ERROR); False when ``timeout`` seconds are over first.

@@ -150,6 +150,11 @@ class GlobalThread:
         """True while the stores have all that was in their topics at the start. Thread-safe."""
         return self._is_filled
 
+    @property
+    def is_current(self) -> bool:
+        """True when the caller runs on this thread, in a processor say."""
+        return threading.current_thread() is self._thread
+
     def give_up(self) -> None:
         """Ask the thread to end; does not wait, and may be called by a signal's handler."""
         self._stopping.set()
@@ -157,7 +162,7 @@ class GlobalThread:
     def stop(self) -> None:
         """End the thread, which is left behind when it hangs in the user's code; a second call does nothing."""
         self._stopping.set()
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+        if self._thread.is_alive() and not self.is_current:
             self._thread.join(_STOP_MS / 1000)
             if self._thread.is_alive():
                 _log.warning(

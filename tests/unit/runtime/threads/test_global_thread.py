@@ -265,43 +265,6 @@ def test_client_that_is_told_to_end_while_it_fills_global_stores_processes_nothi
     assert streams.close()
 
 
-def test_close_leaves_a_global_thread_behind_that_hangs_in_user_code(
-    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("streams_py.runtime.threads.global_thread._STOP_MS", 50)
-    entered, leave = threading.Event(), threading.Event()
-
-    class Hanging(Upper):
-        def process(self, record: Record[str, str]) -> None:
-            if record.value == "three":
-                entered.set()
-                leave.wait(PATIENCE_S)
-            super().process(record)
-
-    streams = client(world, custom(Hanging), tmp_path)
-    streams.start()
-    world.write("g", b"three", key=b"c")
-    assert entered.wait(PATIENCE_S)
-    assert streams.close()
-    leave.set()
-    assert f"is left behind: it is in {__file__}" in caplog.text
-
-
-def test_stores_are_closed_when_the_consumer_cannot_be(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(self: WorldConsumer) -> None:
-        raise OSError("the library is gone")
-
-    first = client(world, table(), tmp_path)
-    first.start()
-    with monkeypatch.context() as patched:
-        patched.setattr(WorldConsumer, "close", fail)
-        assert first.close()
-    with client(world, table(), tmp_path) as again:
-        assert again.store("names").get("a") == "one"
-
-
 def test_start_says_that_the_topic_of_a_global_store_is_missing(tmp_path: Path) -> None:
     streams = client(World(other=1), table(), tmp_path)
     with pytest.raises(MissingSourceTopicError, match="topic g of a global store"):

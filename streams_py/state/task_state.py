@@ -177,8 +177,8 @@ class TaskState:
 
     def _prepare(self) -> str | None:
         """The task's directory, when any store is persistent."""
-        on_disk = any(is_persistent(builder, self._defaults) for builder in self._builders.values())
-        return self._directory.prepare_task(self.task_id) if on_disk and self._directory.is_persistent else None
+        on_disk = self._kept_as and self._directory.is_persistent
+        return self._directory.prepare_task(self.task_id) if on_disk else None
 
     def _persistent_changelogs(self) -> list[TopicPartition]:
         return [
@@ -368,11 +368,13 @@ class TaskState:
         return place_of(builder, self._directory.task_path(self.task_id)) if builder.name in self._kept_as else None
 
     def take_in(self, changelog: TopicPartition, part: SortedPart) -> None:
-        """Have what sorted files contain, behind everything that was restored so far."""
-        if self._database is not None and part.last is not None:
-            self._stores[self._store_by_changelog[changelog]].clear_cache()
-            self._database.take_in(self._store_by_changelog[changelog], part.files, {changelog: part.last})
-            self._committed[changelog] = self._offsets[changelog] = part.last
+        """Have what sorted files contain, behind all that was restored; without a last offset the position stays."""
+        if self._database is None:
+            return
+        end, store = {} if part.last is None else {changelog: part.last}, self._store_by_changelog[changelog]
+        self._stores[store].clear_cache()
+        self._database.take_in(store, part.files, end)
+        self._committed, self._offsets = self._committed | end, self._offsets | end
 
     @property
     def awaits_disk(self) -> bool:

@@ -54,7 +54,7 @@ class RestorableTask(Protocol):
         """Where files for :meth:`take_in` go, and whether their values are stamped; None when the store takes none."""
 
     def take_in(self, changelog: TopicPartition, part: SortedPart) -> None:
-        """Everything before it is restored, and flushed."""
+        """Everything before it is restored, and flushed. Without a last offset it is only the beginning of a part."""
 
     def store_of(self, changelog: TopicPartition) -> str: ...
     def flush_restored(self) -> bool:
@@ -72,14 +72,17 @@ class LentPart:
 
     start: int
     end: int
+    folder: str  # where its files are, whose names begin with the next one
+    name: str
     position: int = 0
-    sorted: SortedPart | None = None  # when it is done
+    sorted: SortedPart | None = None  # when it is done; without the files that were taken in already
 
     def drop(self) -> None:
-        """Nobody wants it any more."""
-        for file in () if self.sorted is None else self.sorted.files:
-            with contextlib.suppress(OSError):
-                os.remove(file)
+        """Nobody wants it any more, and nobody makes files of it: those that were made of a half of it go, too."""
+        with contextlib.suppress(OSError):  # the folder is gone
+            for file in os.listdir(self.folder):
+                if file.startswith(f"{self.name}-"):
+                    os.remove(os.path.join(self.folder, file))
 
 
 @dataclass(slots=True)
@@ -134,11 +137,17 @@ class ChangelogInWork:
         """What another process has read, when everything before it is restored."""
         return self.lent[0].sorted if self.lent and self.is_read else None
 
-    def take_in(self, read: SortedPart) -> None:
-        """Go on behind :attr:`next_part`, which this is."""
+    def take_in(self, read: SortedPart) -> bool:
+        """Go on behind :attr:`next_part`, which this is; True when all of it is there. One file at a time: the disk may
+        have to catch up with each."""
+        if len(read.files) > 1:
+            self.task.take_in(self.partition, SortedPart(read.files[:1], None, 0, 0))
+            self.lent[0].sorted = read._replace(files=read.files[1:])
+            return False
         self.task.take_in(self.partition, read)
         self.position = self.lent.pop(0).end
         self.total += read.records
+        return True
 
     @property
     def remaining_records(self) -> int:

@@ -56,7 +56,11 @@ class Sharing:
 
     def read(self, changelogs: Collection[ChangelogInWork]) -> list[tuple[ChangelogInWork, SortedPart]]:
         """What is to be taken in now, one part of each changelog."""
-        return [(changelog, part) for changelog in changelogs if (part := changelog.next_part) is not None]
+        return [
+            (changelog, part)
+            for changelog in changelogs
+            if (part := changelog.next_part) is not None and not changelog.task.awaits_disk
+        ]
 
     def forget(self, changelog: ChangelogInWork) -> None:
         """It is not restored here any more."""
@@ -95,6 +99,7 @@ class Sharing:
             changelog.lent.remove(part)
             self._next_try_ms = now_ms + _PAUSE_MS
             self._end()
+            part.drop()  # the disk may be full of it
 
     def _may_be_lent(self, changelog: ChangelogInWork) -> bool:
         return (
@@ -113,12 +118,12 @@ class Sharing:
             self._end()
             return
         changelog = max(candidates, key=lambda one: one.left_here)
-        part = LentPart(changelog.stop - changelog.left_here // 2, changelog.stop)
         place = changelog.task.sorted_files(changelog.partition)
         if place is None:
             return
         folder, stamped = place
         name = f"{os.getpid()}-{next(self._numbers)}"
+        part = LentPart(changelog.stop - changelog.left_here // 2, changelog.stop, folder, name)
         self._sorter.begin(ChangelogPart(changelog.partition, part.start, part.end, folder, name, stamped))
         changelog.lent.insert(0, part)
         self._now, self._moved = (changelog, part), (None, 0)

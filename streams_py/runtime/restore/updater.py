@@ -426,11 +426,11 @@ class StateUpdater:
         if self._changelogs.get(changelog.partition) is not changelog or changelog.next_part is not part:
             return  # it was taken away meanwhile
         try:
-            changelog.take_in(part)
+            is_there = changelog.take_in(part)
         except Exception as error:
             self._fail(changelog.task, error)
             return
-        if part.last is not None:
+        if is_there and part.last is not None:
             self._meter.count_read(part.records, part.bytes, self._clock.monotonic_ms())
             self._news.replayed(changelog, part.last, part.records, None)
 

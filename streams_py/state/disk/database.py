@@ -234,6 +234,7 @@ class TaskDatabase:
         self.restore(lambda: None, {})
         self.settle()
         self.store(store).take_in(files)
+        self._loaded_bytes += _LOOK_BYTES
         self.restore(lambda: None, positions)
 
     def _choose_loading(self) -> None:
@@ -256,9 +257,9 @@ class TaskDatabase:
 
     @property
     def is_behind(self) -> bool:
-        """True while what is restored past the log waits for the disk: whoever restores has to pause. Any thread may
-        ask."""
-        if self.is_logged or self._loaded_bytes < _LOOK_BYTES:
+        """True while what is restored past the log, or comes in files, waits for the disk: whoever restores has to
+        pause. Any thread may ask."""
+        if self._loaded_bytes < _LOOK_BYTES:
             return False
         if not self._has_failed and any(store.is_behind for store in list(self._stores.values())):
             return True
@@ -334,6 +335,7 @@ class TaskDatabase:
         # After the stores: what a crash leaves in between is given the same records again.
         self._attempt(self._positions.flush)
         self.is_logged = True
+        self._loaded_bytes = 0
 
     def _flush_stores(self) -> None:
         for store in list(self._stores.values()):

@@ -104,7 +104,7 @@ def test_another_process_reads_the_far_half_and_what_it_has_read_is_taken_in_beh
     assert task.taken_in == []
     updater.turn(4)
     assert offsets(task) == list(range(60))
-    assert task.taken_in == [(LOG, SortedPart(("a", "b"), 109, 50, 100))]
+    assert task.taken_in == [(LOG, SortedPart(("a",), None, 0, 0)), (LOG, SortedPart(("b",), 109, 50, 100))]
     assert updater.drain_restored() == [task]
     assert [event for event in updater.listener.events if event[0] == "end"] == [("end", LOG, 110)]
     assert updater.sorters[0].is_closed
@@ -181,20 +181,59 @@ def test_process_that_goes_on_is_waited_for(log: FakeLog) -> None:
 def test_parts_of_a_task_that_is_taken_away_are_dropped(log: FakeLog, tmp_path: Path) -> None:
     log.write(LOG, 890)
     updater, task = Shared(log), filled(LOG)
+    task.takes_files = {LOG: (str(tmp_path), True)}
     updater.add(task)
     updater.turn(2)
-    file = tmp_path / "0.sst"
-    file.write_bytes(b"sorted")
-    updater.sorters[0].finish(str(file))
+    written = [tmp_path / f"{updater.sorters[0].begun[0].name}-0.sst"]
+    written[0].write_bytes(b"sorted")
+    updater.sorters[0].finish(str(written[0]))
     updater.turn()
     assert len(updater.parts) == 2
+    written.append(tmp_path / f"{updater.sorters[0].begun[1].name}-0.sst")  # of a part that is not complete
+    written[1].write_bytes(b"sorted")
     assert updater.remove(task.id) is task
     assert updater.sorters[0].is_closed
-    assert not file.exists()
+    assert not any(file.exists() for file in written)
     again = filled(LOG)
     updater.add(again)
     updater.turn(30)
     assert again.taken_in == []
+
+
+def test_disk_that_is_full_of_what_another_process_wrote_is_freed_of_it(log: FakeLog, tmp_path: Path) -> None:
+    updater, task = Shared(log), filled(LOG)
+    task.takes_files = {LOG: (str(tmp_path), True)}
+    updater.add(task)
+    updater.turn(2)
+    name = updater.sorters[0].begun[0].name
+    files = [tmp_path / file for file in (f"{name}-0.sst", f"{name}-1.sst", f"{name}0-0.sst")]
+    for file in files:
+        file.write_bytes(b"sorted")
+    updater.sorters[0].error = StreamsError("no space left")
+    updater.turn()
+    assert [file.exists() for file in files] == [False, False, True]  # the last one is of another part
+    updater.turn(20)
+    assert offsets(task) == list(range(110))
+
+
+def test_disk_catches_up_with_each_file(log: FakeLog) -> None:
+    """Beyond a number of files RocksDB stops who writes, who holds the interpreter's lock."""
+    updater, task = Shared(log), filled(LOG)
+    updater.add(task)
+    updater.turn(20)
+    updater.sorters[0].finish("a", "b", "c")
+    updater.turn()
+    for count in (1, 2):
+        assert len(task.taken_in) == count
+        task.awaits_disk = True
+        updater.turn(5)
+        assert len(task.taken_in) == count
+        task.awaits_disk = False
+        updater.turn()
+    assert [part.files for _, part in task.taken_in] == [("a",), ("b",), ("c",)]
+    updater.turn()
+    assert updater.drain_restored() == [task]
+    assert updater.listener.events[-2:] == [("batch", LOG, 109, 50), ("end", LOG, 110)]
 
 
 def test_disk_that_is_full_when_files_are_taken_in_fails_the_task_alone(log: FakeLog) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from streams_py.state.codec import pack_timestamp
 from streams_py.state.directory import StateDirectory
 from streams_py.state.disk import database as database_module
 from streams_py.state.disk.database import TaskDatabase
+from streams_py.state.disk.options import LEVEL_0_FILES_MAX
 from streams_py.state.disk.sorted_files import SortedFiles
 from streams_py.state.task_state import TaskState
 from streams_py.testing.memory_clients import MemoryRecord
@@ -89,6 +91,23 @@ def test_store_has_the_same_whether_records_or_files_of_them_came(
     assert contents(state) == expected
     assert state.restore_position(LOG) == 300
     state.close()
+
+
+def test_database_that_takes_in_many_files_says_when_its_disk_has_to_catch_up(tmp_path: Path) -> None:
+    """From 36 files on whoever writes is stopped, and with it whoever waits for the interpreter's lock."""
+    database = TaskDatabase(str(tmp_path), ["disk"])
+    store = database.store("disk")
+    for number in range(60):
+        files = SortedFiles(str(tmp_path / "sorted"), str(number), stamped=False)
+        draw = random.Random(number)
+        keys = [draw.randbytes(8) for _ in range(2_000)]
+        files.add(ChangelogEntries.of([(key, draw.randbytes(1_000), 0) for key in keys]))
+        while database.is_behind:
+            time.sleep(0.001)
+        database.take_in("disk", files.finish(), {LOG: number})
+        assert int(store._family.property_value("rocksdb.num-files-at-level0")) <= LEVEL_0_FILES_MAX
+    assert database.positions() == {LOG: 59}
+    database.close()
 
 
 def test_files_lie_over_what_was_committed_lately(directory: StateDirectory) -> None:

@@ -155,11 +155,14 @@ class OpenTransactions:
         left = [one for one in self._open(self._all_partitions()) if one.producer_id == known.producer_id]
         names = ", ".join(str(one.partition) for one in sorted(left))
         outcomes = {one: outcome for one in left if (outcome := self._outcome(known, one, is_ours)) is not None}
-        if not outcomes:
-            if left:
-                self._leave_to_others(transactional_id, names, is_ours=is_ours)
+        if left and not outcomes:
+            self._leave_to_others(transactional_id, names, is_ours=is_ours)
             return
         self._doubted.pop(transactional_id, None)
+        if not left:
+            return
+        # Before: the answer may get lost. What the coordinator has not decided may still end otherwise.
+        self._outcomes |= {one: how for one, how in outcomes.items() if how or known.state != "Ongoing"}
         try:
             producer = self._client.take_over(transactional_id, self._timeout_ms)
             self._outcomes |= outcomes
@@ -179,7 +182,8 @@ class OpenTransactions:
 
     def _outcome(self, known: TransactionInfo, one: OpenTransaction, is_ours: bool) -> bool | None:
         """Whether it was committed; None when that is not known."""
-        is_used = known.state in ("Empty", "Ongoing") and known.epoch > one.epoch  # since it was left open
+        # Since it was left open. An abort of a higher epoch is that of whoever fenced its producer.
+        is_used = known.state != "CompleteAbort" and known.epoch > one.epoch
         if is_used or (not is_ours and is_in_doubt(known, one)):
             return self._outcomes.get(one)
         return was_committed(known, one)
@@ -298,7 +302,11 @@ class OpenTransactions:
             found = self._open(asked)
             kept = {one: since for one, since in self._seen.items() if one.partition not in asked}
             self._seen = kept | {one: self._seen.get(one, now_ms) for one in found}
-            self._outcomes = {one: outcome for one, outcome in self._outcomes.items() if one in self._seen}
+            self._outcomes = {
+                one: outcome
+                for one, outcome in self._outcomes.items()
+                if one in self._seen or one.partition not in asked
+            }
             late = [one for one in found if self._is_late(one, now_ms, one.partition in urgent)]
             waiting = [one for one in found if one not in late and now_ms - self._seen[one] >= _RESTORE_PATIENCE_MS]
             if late or waiting:

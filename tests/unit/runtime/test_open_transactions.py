@@ -251,11 +251,75 @@ def test_who_has_taken_an_id_over_remembers_how_it_ended_until_it_is(world: Worl
     assert cluster.ended[-1] == (True, {tp("out-0")}, "app")
 
 
-def test_producer_waits_for_others_that_end_what_it_has_left_open_and_begins_when_nobody_does(
-    world: World, caplog: pytest.LogCaptureFixture
+def test_who_restores_something_else_meanwhile_remembers_it_too(world: World) -> None:
+    cluster = Shared(left(tp("out-0")))
+    cluster.known[OURS] = known("CompleteCommit")
+    looking = guard(world, cluster)
+    looking.watch(restores := Restores(tp("app-counts-changelog-0")))
+    ends = cluster.end
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise BrokerUnavailableError("it died")
+
+    cluster.end = fails  # type: ignore[method-assign]
+    with pytest.raises(BrokerUnavailableError):
+        looking.settle(OURS)
+    looking.check()
+    assert cluster.asked[-1] == restores.restoring()
+    cluster.end = ends  # type: ignore[method-assign]
+    looking.settle(OURS)
+    assert cluster.ended[-1] == (True, {tp("out-0")}, "app")
+
+
+@pytest.mark.parametrize(("state", "remembers"), [("CompleteCommit", True), ("Ongoing", False)])
+def test_how_it_ended_is_remembered_when_the_answer_to_taking_over_gets_lost(
+    world: World, state: str, remembers: bool
 ) -> None:
+    """Not what was open then: its producer may have gone on, if the request got lost."""
+    cluster = Shared(left(tp("out-0")))
+    cluster.known[OURS] = known(state, *(() if remembers else (tp("out-0"),)))
+    looking = guard(world, cluster)
+    takes = cluster.take_over
+
+    def loses(*args: Any) -> tuple[int, int]:
+        is_open = set(cluster.open)
+        takes(*args)
+        cluster.open = is_open
+        raise BrokerUnavailableError("it died")
+
+    cluster.take_over = loses  # type: ignore[method-assign]
+    with pytest.raises(BrokerUnavailableError):
+        looking.settle(OURS)
+    cluster.take_over = takes  # type: ignore[method-assign]
+    if remembers:
+        looking.settle(OURS)
+        assert cluster.ended[-1] == (True, {tp("out-0")}, "app")
+    else:
+        with pytest.raises(BrokerUnavailableError, match="another member"):
+            looking.settle(OURS)
+
+
+def test_producer_that_has_waited_once_waits_for_others_again(world: World) -> None:
     cluster = Cluster(left(tp("out-0")))
     cluster.known[OURS] = known("Empty", epoch=4)
+    looking = guard(world, cluster)
+    with pytest.raises(BrokerUnavailableError, match="another member"):
+        looking.settle(OURS)
+    cluster.open.clear()  # they have ended it
+    looking.settle(OURS)
+    world.clock.sleep_ms(60_000)
+    cluster.open.add(left(tp("out-1")))
+    with pytest.raises(BrokerUnavailableError, match="another member"):
+        looking.settle(OURS)
+
+
+@pytest.mark.parametrize("state", ["Empty", "Ongoing", "CompleteCommit"])
+def test_producer_waits_for_others_that_end_what_it_has_left_open_and_begins_when_nobody_does(
+    world: World, caplog: pytest.LogCaptureFixture, state: str
+) -> None:
+    """The last state, too, tells of a later transaction only."""
+    cluster = Cluster(left(tp("out-0")))
+    cluster.known[OURS] = known(state, epoch=4)
     looking = guard(world, cluster)
     for _ in range(10):
         with pytest.raises(BrokerUnavailableError, match="another member"):

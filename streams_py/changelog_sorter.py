@@ -1,10 +1,11 @@
 """A process that reads parts of changelogs for another one, and leaves them as sorted files that its stores take in.
 
 One Python thread restores as fast as one processor lets it; a second process restores beside it, and what runs in the
-first one is not held up by its interpreter's lock. It is started as ``python -m streams_py.changelog_sorter`` and told
-by its standard input, a line of JSON each: first the settings of its consumer, then one part after the other
-(:class:`streams_py.ports.ChangelogPart`). On its standard output it says how far it is, and in the end which files
-there are. It ends with its input: whoever started it is gone then, however that went.
+first one is not held up by its interpreter's lock. It is started as ``python -m streams_py.changelog_sorter PARENT``,
+the id of that process, and told by its standard input, a line of JSON each: first the settings of its consumer, then
+one part after the other (:class:`streams_py.ports.ChangelogPart`). On its standard output it says how far it is, and in
+the end which files there are. It ends with its input, and with its parent, however that went: processes that were
+forked from that one hold the input open, too.
 
 It knows no topology and runs no code of the user's: keys and values stay the bytes they are.
 """
@@ -34,6 +35,8 @@ _RECORDS_MAX: Final = 5_000
 _POLL_MS: Final = 100
 _TOLD_S: Final = 0.25
 """So often it says how far it is."""
+_PARENT_S: Final = 1.0
+"""So often it looks whose child it is."""
 
 
 def main() -> None:
@@ -41,6 +44,7 @@ def main() -> None:
     gc.disable()  # records are not part of cycles
     requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests,), daemon=True).start()
+    threading.Thread(target=_end_with, args=(int(sys.argv[1]),), daemon=True).start()
     consumer = ConfluentConsumer(requests.get(), purpose="restore consumer")
     while True:
         part = requests.get()
@@ -53,6 +57,12 @@ def main() -> None:
 def _listen(requests: queue.SimpleQueue[dict[str, Any]]) -> None:
     for line in sys.stdin.buffer:
         requests.put(json.loads(line))
+    os._exit(0)
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_PARENT_S)
     os._exit(0)
 
 

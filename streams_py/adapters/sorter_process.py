@@ -21,8 +21,15 @@ _log = logging.getLogger(__name__)
 
 _PROGRAM: Final = "streams_py.changelog_sorter"
 _PLAIN: Final = (str, int, float, bool)
-_spare = threading.BoundedSemaphore(max(1, (os.cpu_count() or 1) - 1))
-"""Of the processors of the machine: one is this process' own."""
+
+
+def _processors() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+_spare = threading.BoundedSemaphore(max(1, _processors() - 1))
+"""Of its processors: one is this process' own."""
 
 
 class SorterProcess:
@@ -38,14 +45,14 @@ class SorterProcess:
     def start(cls, settings: Mapping[str, object]) -> SorterProcess | None:
         """With these settings of a consumer. None when they have something that another process cannot be told (a
         function that fetches tokens), when this is no program of a Python interpreter, or when no processor is left."""
-        if os.cpu_count() == 1 or not all(isinstance(value, _PLAIN) for value in settings.values()):
+        if _processors() == 1 or not all(isinstance(value, _PLAIN) for value in settings.values()):
             return None
         program = os.path.basename(sys.executable or "")
         if not program.startswith("python") or getattr(sys, "frozen", False) or not _spare.acquire(blocking=False):
             return None
         try:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", _PROGRAM],
+                [sys.executable, "-P", "-m", _PROGRAM, str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -106,18 +106,22 @@ def test_process_that_is_killed_is_an_error(sorter: SorterProcess, changelog: To
         outcome(sorter)
 
 
-def test_it_ends_with_the_process_that_started_it(configure: Callable[..., StreamsConfig]) -> None:
+@pytest.mark.parametrize("forked", [False, True], ids=["", "forked"])
+def test_it_ends_with_the_process_that_started_it(configure: Callable[..., StreamsConfig], forked: bool) -> None:
+    """Also when another one has its pipes, too: what is forked has all that is open."""
     program = (
-        "import sys, time\n"
+        "import os, sys, time\n"
         "from streams_py.adapters.sorter_process import SorterProcess\n"
         f"made = SorterProcess.start({{'bootstrap.servers': {configure().bootstrap_servers[0]!r}, 'client.id': 'c',"
         " 'group.id': 'g'})\n"
-        "print(made.pid, flush=True)\n"
+        f"fork = os.fork() if {forked} else -1\n"
+        "if fork:\n"
+        "    print(made.pid, fork, flush=True)\n"
         "time.sleep(600)\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
     assert parent.stdout is not None
-    child = int(parent.stdout.readline())
+    child, fork = map(int, parent.stdout.readline().split())
     parent.kill()
     parent.wait()
     parent.stdout.close()
@@ -129,7 +133,11 @@ def test_it_ends_with_the_process_that_started_it(configure: Callable[..., Strea
         except FileNotFoundError:
             return True
 
-    until(is_gone, "the process to end")
+    try:
+        until(is_gone, "the process to end")
+    finally:
+        if forked:
+            os.kill(fork, signal.SIGKILL)
 
 
 def test_secrets_are_neither_arguments_nor_in_the_environment(configure: Callable[..., StreamsConfig]) -> None:

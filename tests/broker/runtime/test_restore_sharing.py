@@ -3,11 +3,12 @@ that process."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import random
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ from streams_py.ports import ChangelogPart, SortedPart
 from streams_py.runtime.restore import sharing
 from streams_py.serdes import STRING
 from streams_py.testing.broker import Broker
+from tests.waiting import until
+
+from .kit import Application, Instance
 
 pytestmark = pytest.mark.broker
 
@@ -116,3 +120,57 @@ def test_store_is_that_of_its_changelog(
     assert seen.begun
     assert bool(seen.read) is not kills
     assert not list(tmp_path.rglob("sorted/*"))
+
+
+def sorters_of(instance: Instance) -> set[int]:
+    """The processes that it has started."""
+    found = set[int]()
+    for children in Path(f"/proc/{instance.process.pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # a thread that has ended meanwhile
+            found.update(map(int, children.read_text().split()))
+    return found
+
+
+def is_gone(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_member_that_is_killed_while_it_restores_with_another_process_goes_on_when_it_is_started_again(
+    application: Callable[..., Application], guarantee: str
+) -> None:
+    app = application(partitions=1, processing_guarantee=guarantee)
+    changelog = f"{app.id}-counts-changelog"
+    app.broker.create_topic(changelog, 1)
+    draw, expected = random.Random(guarantee), {}
+    producer = confluent_kafka.Producer({"bootstrap.servers": app.broker.bootstrap, "linger.ms": 20})
+    for number in range(200_000):
+        word, count = f"w{draw.randrange(50_000)}", None if draw.randrange(6) == 0 else number
+        producer.produce(changelog, None if count is None else count.to_bytes(8), word)
+        if number % 10_000 == 9_999:
+            producer.flush(60)
+        if count is None:
+            expected.pop(word, None)
+        else:
+            expected[word] = count
+    producer.flush(60)
+    producer.close()
+    for wanted in ("sorted", "sorted/{}-1-*", "sorted/{}-2-*"):  # while it reads, and when it has written
+        a, sorters = app.start("a", shared_from=20_000), set[int]()
+
+        def is_under_way(a: Instance = a, sorters: set[int] = sorters, wanted: str = wanted) -> bool:
+            sorters |= sorters_of(a)
+            return any((app.folder / "a").rglob(wanted.format(a.process.pid)))
+
+        app.until(is_under_way, "another process to read")
+        a.kill()
+        assert sorters
+        until(lambda sorters=sorters: all(map(is_gone, sorters)), "it to end")  # type: ignore[misc]
+    a = app.start("a", shared_from=20_000)
+    app.await_shared(a)
+    assert a.ask("store") == expected
+    assert not sorters_of(a)
+    assert not list((app.folder / "a").rglob("sorted/*"))

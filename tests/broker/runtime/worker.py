@@ -22,6 +22,7 @@ from typing import Any
 from streams_protocol.types import TopicPartition
 from streams_py import KafkaStreams, State, StreamsBuilder, StreamThreadExceptionResponse, Topology, serdes
 from streams_py.runtime.clock import SystemClock
+from streams_py.runtime.restore import sharing
 from streams_py.runtime.restore.listener import RestoreListener
 from streams_py.topology.processor import Processor, Record
 
@@ -238,6 +239,8 @@ def serve(streams: KafkaStreams, ended: threading.Event) -> None:
 def make(order: dict[str, Any]) -> KafkaStreams:
     """The application of the order."""
     held: list[KafkaStreams] = []
+    if "shared_from" in order:  # restorations of so many records
+        sharing._WORTH_IT, sharing._PART_MIN = order["shared_from"], order["shared_from"] // 10  # type: ignore[misc]
     topology = (
         trace(order, held) if order["app"] == "trace" else ask(order) if order["app"] == "ask" else count_words(order)
     )

@@ -118,7 +118,7 @@ def jvm(java_programs: JavaPrograms, tmp_path: Path) -> Iterator[Instance]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("program", ["timestamped", "window", "session"])
+@pytest.mark.parametrize("program", ["timestamped", "window", "session", "versioned"])
 def test_java_application_goes_on_from_the_state_that_was_folded(
     cluster: Cluster, spark: SparkSession, jvm: Instance, tmp_path: Path, program: str
 ) -> None:
@@ -132,7 +132,7 @@ def test_java_application_goes_on_from_the_state_that_was_folded(
     def feed(records: list[Input]) -> None:
         producer = Producer({"bootstrap.servers": cluster.bootstrap})
         for one in records:
-            producer.produce(left, one.value, one.key, 0, timestamp=base_ms + one.at)
+            producer.produce((left, right)[one.side], one.value, one.key, 0, timestamp=base_ms + one.at)
         assert producer.flush(60) == 0
 
     def expected(records: list[Input]) -> list[tuple[Any, ...]]:
@@ -140,7 +140,7 @@ def test_java_application_goes_on_from_the_state_that_was_folded(
         PROGRAMS[program](builder, left, right).to(out, key=serdes.STRING, value=serdes.STRING)
         with TopologyTestDriver(builder.build(), {"statestore.cache.max.bytes": 0}) as driver:
             for one in records:
-                driver.input_topic(left, key=serdes.STRING, value=serdes.STRING).send(
+                driver.input_topic((left, right)[one.side], key=serdes.STRING, value=serdes.STRING).send(
                     one.key, one.value, timestamp_ms=base_ms + one.at
                 )
             found = driver.output_topic(out, key=serdes.STRING, value=serdes.STRING).read_all()

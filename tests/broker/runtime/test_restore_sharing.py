@@ -3,7 +3,6 @@ that process."""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import random
@@ -23,7 +22,7 @@ from streams_py.serdes import STRING
 from streams_py.testing.broker import Broker
 from tests.waiting import until
 
-from .kit import Application, Instance
+from .kit import Application
 
 pytestmark = pytest.mark.broker
 
@@ -122,15 +121,6 @@ def test_store_is_that_of_its_changelog(
     assert not list(tmp_path.rglob("sorted/*"))
 
 
-def sorters_of(instance: Instance) -> set[int]:
-    """The processes that it has started."""
-    found = set[int]()
-    for children in Path(f"/proc/{instance.process.pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):  # a thread that has ended meanwhile
-            found.update(map(int, children.read_text().split()))
-    return found
-
-
 def is_gone(process: int) -> bool:
     try:
         return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
@@ -158,19 +148,12 @@ def test_member_that_is_killed_while_it_restores_with_another_process_goes_on_wh
             expected[word] = count
     producer.flush(60)
     producer.close()
-    for wanted in ("sorted", "sorted/{}-1-*", "sorted/{}-2-*"):  # while it reads, and when it has written
-        a, sorters = app.start("a", shared_from=20_000), set[int]()
-
-        def is_under_way(a: Instance = a, sorters: set[int] = sorters, wanted: str = wanted) -> bool:
-            sorters |= sorters_of(a)
-            return any((app.folder / "a").rglob(wanted.format(a.process.pid)))
-
-        app.until(is_under_way, "another process to read")
-        a.kill()
-        assert sorters
-        until(lambda sorters=sorters: all(map(is_gone, sorters)), "it to end")  # type: ignore[misc]
+    for when in ("reading", "in files", "without a position"):
+        a = app.start("a", shared_from=20_000, dies_when=when)
+        assert a.wait_end() == -signal.SIGKILL
+        sorters = [int(process) for process in (app.folder / "trace-sorters").read_text().split()]
+        until(lambda sorters=sorters: all(map(is_gone, sorters)), "the other process to end")  # type: ignore[misc]
     a = app.start("a", shared_from=20_000)
     app.await_shared(a)
     assert a.ask("store") == expected
-    assert not sorters_of(a)
     assert not list((app.folder / "a").rglob("sorted/*"))

@@ -16,14 +16,17 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, NoReturn
 
 from streams_protocol.types import TopicPartition
 from streams_py import KafkaStreams, State, StreamsBuilder, StreamThreadExceptionResponse, Topology, serdes
+from streams_py.adapters.sorter_process import SorterProcess
+from streams_py.ports import ChangelogPart
 from streams_py.runtime.clock import SystemClock
 from streams_py.runtime.restore import sharing
 from streams_py.runtime.restore.listener import RestoreListener
+from streams_py.state.disk.store import RocksBytes
 from streams_py.topology.processor import Processor, Record
 
 _REPORT_INTERVAL_S = 0.05
@@ -241,6 +244,8 @@ def make(order: dict[str, Any]) -> KafkaStreams:
     held: list[KafkaStreams] = []
     if "shared_from" in order:  # restorations of so many records
         sharing._WORTH_IT, sharing._PART_MIN = order["shared_from"], order["shared_from"] // 10  # type: ignore[misc]
+    if "dies_when" in order:
+        die_restoring(order["dies_when"], order["trace"])
     topology = (
         trace(order, held) if order["app"] == "trace" else ask(order) if order["app"] == "ask" else count_words(order)
     )
@@ -257,6 +262,31 @@ def make(order: dict[str, Any]) -> KafkaStreams:
     if close_in == "restore listener":
         restorations.on_end = streams.close
     return streams
+
+
+def die_restoring(when: str, trace: str) -> None:
+    """With another process, whose id is written down: while it reads, when it has written, or when its files, but not
+    the position, are in the database."""
+    begin, store_takes_in = SorterProcess.begin, RocksBytes.take_in
+
+    def die() -> NoReturn:
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError("still alive")
+
+    def begun(self: SorterProcess, part: ChangelogPart) -> None:
+        with open(f"{trace}-sorters", "a") as file:
+            file.write(f"{self.pid}\n")
+        begin(self, part)
+        if when == "reading":
+            die()
+
+    def taken_in(self: RocksBytes, files: Iterable[str]) -> None:
+        if when == "in files":
+            die()
+        store_takes_in(self, files)
+        die()
+
+    SorterProcess.begin, RocksBytes.take_in = begun, taken_in  # type: ignore[method-assign]
 
 
 def handled(streams: KafkaStreams, error: Exception, answer: str) -> StreamThreadExceptionResponse:

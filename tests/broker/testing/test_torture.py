@@ -13,6 +13,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from typer.testing import CliRunner
 
+from streams_py.adapters.handshake import refusal
+from streams_py.adapters.security import parse_security
 from streams_py.cli.commands import app
 from streams_py.cli.development import torturing
 from streams_py.testing.broker import Broker, NoBrokerError, Right, SecuredBroker
@@ -190,6 +192,8 @@ def test_command_logs_in_as_its_file_says(tmp_path: Path, monkeypatch: pytest.Mo
         (tmp_path / "login.properties").write_text("".join(f"{key}={value}\n" for key, value in broker.keys.items()))
         result = CliRunner().invoke(app, arguments, env={"COLUMNS": "300"})
         broker.lose()
+        login = parse_security(broker.keys)
+        until(lambda: refusal(broker.door, login) is not None, "the broker to have forgotten the user")
         refused = CliRunner().invoke(app, arguments, env={"COLUMNS": "300"})
     finally:
         broker.close()

@@ -25,6 +25,7 @@ from typing import Any, Final
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.consumer import ConfluentConsumer
 from streams_py.errors import StreamsError
+from streams_py.ports import ChangelogPart, SortedPart
 from streams_py.state.changelog_entries import changelog_entries
 from streams_py.state.disk.sorted_files import SortedFiles
 
@@ -47,9 +48,9 @@ def main() -> None:
     threading.Thread(target=_end_with, args=(int(sys.argv[1]),), daemon=True).start()
     consumer = ConfluentConsumer(requests.get(), purpose="restore consumer")
     while True:
-        part = requests.get()
+        part = ChangelogPart(**requests.get())
         try:
-            _tell(_sort(consumer, part))
+            _tell(_sort(consumer, part)._asdict())
         except (StreamsError, OSError) as error:
             _tell({"error": str(error)})
 
@@ -71,14 +72,13 @@ def _tell(what: Mapping[str, object]) -> None:
     sys.stdout.flush()
 
 
-def _sort(consumer: ConfluentConsumer, part: Mapping[str, Any]) -> Mapping[str, object]:
-    partition = TopicPartition(part["topic"], part["partition"])
-    end: int = part["end"]
-    files = SortedFiles(part["folder"], part["name"], stamped=part["stamped"])
+def _sort(consumer: ConfluentConsumer, part: ChangelogPart) -> SortedPart:
+    partition, end = TopicPartition(*part.changelog), part.end  # JSON has no tuples
+    files = SortedFiles(part.folder, part.name, stamped=part.stamped)
     records_read = bytes_read = 0
     last: int | None = None
     told_s = time.monotonic()
-    consumer.assign({partition: part["start"]})
+    consumer.assign({partition: part.start})
     try:
         while (at := consumer.position(partition)) is None or at < end:
             records = consumer.poll(_RECORDS_MAX, _POLL_MS)
@@ -93,7 +93,7 @@ def _sort(consumer: ConfluentConsumer, part: Mapping[str, Any]) -> Mapping[str, 
                 _tell({"at": at})
     finally:
         consumer.assign({})
-    return {"files": list(files.finish()), "last": last, "records": records_read, "bytes": bytes_read}
+    return SortedPart(tuple(files.finish()), last, records_read, bytes_read)
 
 
 if __name__ == "__main__":

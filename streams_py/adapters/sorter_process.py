@@ -28,7 +28,7 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
-_spare = threading.BoundedSemaphore(max(1, _processors() - 1))
+_spare = threading.BoundedSemaphore(_processors() - 1)
 """Of its processors: one is this process' own."""
 
 
@@ -39,13 +39,12 @@ class SorterProcess:
         self._process = process
         self._answers: list[Mapping[str, Any]] = []
         self._at: int | None = None
-        threading.Thread(target=self._listen, name="changelog-sorter", daemon=True).start()
 
     @classmethod
     def start(cls, settings: Mapping[str, object]) -> SorterProcess | None:
         """With these settings of a consumer. None when they have something that another process cannot be told (a
         function that fetches tokens), when this is no program of a Python interpreter, or when no processor is left."""
-        if _processors() == 1 or not all(isinstance(value, _PLAIN) for value in settings.values()):
+        if not all(isinstance(value, _PLAIN) for value in settings.values()):
             return None
         program = os.path.basename(sys.executable or "")
         if not program.startswith("python") or getattr(sys, "frozen", False) or not _spare.acquire(blocking=False):
@@ -59,13 +58,22 @@ class SorterProcess:
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 start_new_session=True,  # a Ctrl-C is for this process; the other one ends with its input
             )
-            made = cls(process)
-            made._send(settings)
-        except (OSError, RuntimeError) as error:  # no memory, no processes or threads left
+        except OSError as error:  # no memory, or no processes left
             _spare.release()
             _log.info("restoring goes on without another process: %s", error)
             return None
+        made = cls(process)
+        try:
+            made._begin(settings)
+        except RuntimeError as error:  # no threads left
+            made.close()
+            _log.info("restoring goes on without another process: %s", error)
+            return None
         return made
+
+    def _begin(self, settings: Mapping[str, object]) -> None:
+        threading.Thread(target=self._listen, name="changelog-sorter", daemon=True).start()
+        self._send(settings)
 
     @property
     def pid(self) -> int:
@@ -75,17 +83,7 @@ class SorterProcess:
     def begin(self, part: ChangelogPart) -> None:
         """Read this; one part at a time."""
         self._at = part.start
-        self._send(
-            {
-                "topic": part.changelog.topic,
-                "partition": part.changelog.partition,
-                "start": part.start,
-                "end": part.end,
-                "folder": part.folder,
-                "name": part.name,
-                "stamped": part.stamped,
-            }
-        )
+        self._send(part._asdict())
 
     @property
     def position(self) -> int | None:
@@ -101,7 +99,7 @@ class SorterProcess:
         answer = self._answers.pop(0)
         if "error" in answer:
             raise StreamsError(str(answer["error"]))
-        return SortedPart(tuple(answer["files"]), answer["last"], answer["records"], answer["bytes"])
+        return SortedPart(**{**answer, "files": tuple(answer["files"])})
 
     def close(self) -> None:
         """End the process, whatever it is doing."""

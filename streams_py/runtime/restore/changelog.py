@@ -11,7 +11,7 @@ from typing import Protocol
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import TimeoutExceededError
-from streams_py.ports import BEGINNING, RawRecord, SortedPart
+from streams_py.ports import BEGINNING, ChangelogPart, RawRecord, SortedPart
 from streams_py.runtime.restore.ends import ChangelogEnd
 
 __all__ = ["ChangelogInWork", "LentPart", "RestorableTask"]
@@ -68,21 +68,23 @@ class RestorableTask(Protocol):
 
 @dataclass(slots=True)
 class LentPart:
-    """Offsets from ``start`` up to, not including, ``end``, that another process reads."""
+    """What another process was asked to read."""
 
-    start: int
-    end: int
-    folder: str  # where its files are, whose names begin with the next one
-    name: str
-    position: int = 0
+    asked: ChangelogPart
+    position: int
     sorted: SortedPart | None = None  # when it is done; without the files that were taken in already
+
+    @property
+    def read(self) -> int:
+        """Offsets that it has behind it."""
+        return (self.asked.end if self.sorted else self.position) - self.asked.start
 
     def drop(self) -> None:
         """Nobody wants it any more, and nobody makes files of it: those that were made of a half of it go, too."""
         with contextlib.suppress(OSError):  # the folder is gone
-            for file in os.listdir(self.folder):
-                if file.startswith(f"{self.name}-"):
-                    os.remove(os.path.join(self.folder, file))
+            for file in os.listdir(self.asked.folder):
+                if file.startswith(f"{self.asked.name}-"):
+                    os.remove(os.path.join(self.asked.folder, file))
 
 
 @dataclass(slots=True)
@@ -120,7 +122,7 @@ class ChangelogInWork:
     @property
     def stop(self) -> int:
         """Where reading stops here: another process has what follows. Its end is known."""
-        return self.lent[0].start if self.lent else self.end or 0
+        return self.lent[0].asked.start if self.lent else self.end or 0
 
     @property
     def is_read(self) -> bool:
@@ -145,7 +147,7 @@ class ChangelogInWork:
             self.lent[0].sorted = read._replace(files=read.files[1:])
             return False
         self.task.take_in(self.partition, read)
-        self.position = self.lent.pop(0).end
+        self.position = self.lent.pop(0).asked.end
         self.total += read.records
         return True
 
@@ -154,7 +156,7 @@ class ChangelogInWork:
         """Records that an active still has to replay, as far as known."""
         if self.end is None or not self.task.is_active:
             return 0
-        elsewhere = sum((part.end if part.sorted else part.position or part.start) - part.start for part in self.lent)
+        elsewhere = sum(part.read for part in self.lent)
         return max(0, self.end - max(0, self.position or 0) - elsewhere)
 
     def begin(self) -> None:

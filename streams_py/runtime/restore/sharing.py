@@ -33,15 +33,14 @@ _PAUSE_MS: Final = 60_000
 
 
 class Sharing:
-    """``start`` makes another process, or says None when there can be none now.
-    One thread at a time uses it."""
+    """``start`` makes another process, or says None when there can be none now. One thread at a time uses it."""
 
     def __init__(self, start: Callable[[], ChangelogSorter | None], clock: Clock) -> None:
         self._start = start
         self._clock = clock
         self._numbers = itertools.count(1)
         self._sorter: ChangelogSorter | None = None
-        self._now: tuple[ChangelogInWork, LentPart] | None = None
+        self._now: tuple[ChangelogSorter, ChangelogInWork, LentPart] | None = None
         """What the other process reads."""
         self._moved: tuple[int | None, int] = (None, 0)
         """How far it was, and since when."""
@@ -52,7 +51,7 @@ class Sharing:
         if self._now is not None:
             self._look(*self._now)
         if self._now is None:
-            self._lend([changelog for changelog in changelogs if self._may_be_lent(changelog)])
+            self._lend([(one, place) for one in changelogs if (place := _place_of(one)) is not None])
 
     def read(self, changelogs: Collection[ChangelogInWork]) -> list[tuple[ChangelogInWork, SortedPart]]:
         """What is to be taken in now, one part of each changelog."""
@@ -64,22 +63,22 @@ class Sharing:
 
     def forget(self, changelog: ChangelogInWork) -> None:
         """It is not restored here any more."""
-        if self._now is not None and self._now[0] is changelog:
-            self._end()
+        if self._now is not None and self._now[1] is changelog:
+            self.close()
         for part in changelog.lent:
             part.drop()
         changelog.lent.clear()
 
     def close(self) -> None:
         """End the other process."""
-        self._end()
+        self._now = None
+        if self._sorter is not None:
+            sorter, self._sorter = self._sorter, None
+            sorter.close()
 
-    def _look(self, changelog: ChangelogInWork, part: LentPart) -> None:
-        sorter = self._sorter
-        if sorter is None:
-            return
+    def _look(self, sorter: ChangelogSorter, changelog: ChangelogInWork, part: LentPart) -> None:
         now_ms = self._clock.monotonic_ms()
-        part.position = sorter.position or part.start
+        part.position = sorter.position or part.asked.start
         if part.position != self._moved[0] or not changelog.is_read:
             self._moved = part.position, now_ms
         try:
@@ -91,42 +90,31 @@ class Sharing:
         except StreamsError as error:
             _log.warning(
                 "offsets %d to %d of changelog %s are read here, not by another process: %s",
-                part.start,
-                part.end,
+                part.asked.start,
+                part.asked.end,
                 changelog.partition,
                 error,
             )
             changelog.lent.remove(part)
             self._next_try_ms = now_ms + _PAUSE_MS
-            self._end()
+            self.close()
             part.drop()  # the disk may be full of it
 
-    def _may_be_lent(self, changelog: ChangelogInWork) -> bool:
-        return (
-            changelog.task.is_active
-            and changelog.end is not None
-            and changelog.left_here >= 2 * _PART_MIN
-            and changelog.task.sorted_files(changelog.partition) is not None
-        )
-
-    def _lend(self, candidates: Sequence[ChangelogInWork]) -> None:
-        if self._sorter is None and sum(one.left_here for one in candidates) >= _WORTH_IT:
+    def _lend(self, candidates: Sequence[tuple[ChangelogInWork, tuple[str, bool]]]) -> None:
+        """``candidates``: with the place for their files, and whether their values are stamped."""
+        if not candidates:
+            self.close()
+            return
+        if self._sorter is None and sum(changelog.left_here for changelog, _ in candidates) >= _WORTH_IT:
             self._try_to_start()
         if self._sorter is None:
             return
-        if not candidates:
-            self._end()
-            return
-        changelog = max(candidates, key=lambda one: one.left_here)
-        place = changelog.task.sorted_files(changelog.partition)
-        if place is None:
-            return
-        folder, stamped = place
-        name = f"{os.getpid()}-{next(self._numbers)}"
-        part = LentPart(changelog.stop - changelog.left_here // 2, changelog.stop, folder, name)
-        self._sorter.begin(ChangelogPart(changelog.partition, part.start, part.end, folder, name, stamped))
+        changelog, (folder, stamped) = max(candidates, key=lambda one: one[0].left_here)
+        start, name = changelog.stop - changelog.left_here // 2, f"{os.getpid()}-{next(self._numbers)}"
+        part = LentPart(ChangelogPart(changelog.partition, start, changelog.stop, folder, name, stamped), start)
+        self._sorter.begin(part.asked)
         changelog.lent.insert(0, part)
-        self._now, self._moved = (changelog, part), (None, 0)
+        self._now, self._moved = (self._sorter, changelog, part), (None, 0)
 
     def _try_to_start(self) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -135,8 +123,9 @@ class Sharing:
             if self._sorter is None:
                 self._next_try_ms = now_ms + _PAUSE_MS
 
-    def _end(self) -> None:
-        self._now = None
-        if self._sorter is not None:
-            sorter, self._sorter = self._sorter, None
-            sorter.close()
+
+def _place_of(changelog: ChangelogInWork) -> tuple[str, bool] | None:
+    """Where files of a changelog go that is large enough to be lent; None for others."""
+    if not changelog.task.is_active or changelog.end is None or changelog.left_here < 2 * _PART_MIN:
+        return None
+    return changelog.task.sorted_files(changelog.partition)

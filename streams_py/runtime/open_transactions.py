@@ -171,11 +171,10 @@ class OpenTransactions:
             if not left:
                 _log.info("transaction %s was left open and is ended now: it held up %s", transactional_id, names)
                 return
-            decided = {one.partition: outcomes[one] for one in left if one in outcomes}
-            if producer[0] != known.producer_id:
-                decided = {}
+            is_same = producer[0] == known.producer_id
+            decided = {one.partition: outcomes[one] for one in left if is_same and one in outcomes}
             if len(decided) < len(left):
-                self._tell(left[0], f"a transaction of {transactional_id} hangs in {names}: {_REMEDY}")
+                self._ask_for_help(left[0], transactional_id, names)
             self._end_again(transactional_id, producer, known, decided)
         except TaskMigratedError as fenced:
             self._leave_to_others(transactional_id, names, is_ours=is_ours, why=fenced)
@@ -195,9 +194,7 @@ class OpenTransactions:
         BrokerUnavailableError when ``is_ours``: a producer that begins would fence them."""
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._doubted.setdefault(transactional_id, now_ms) >= _FULL_CHECK_MS:
-            self._tell(
-                f"{transactional_id} {names}", f"a transaction of {transactional_id} hangs in {names}: {_REMEDY}"
-            )
+            self._ask_for_help((transactional_id, names), transactional_id, names)
         elif is_ours:
             raise BrokerUnavailableError(
                 f"a transaction of {transactional_id} is being ended by another member"
@@ -352,6 +349,9 @@ class OpenTransactions:
     def _all_partitions(self) -> set[TopicPartition]:
         found = self._admin.describe_topics(self._topics | {_OFFSETS_TOPIC})
         return set(_partitions(found, self._application_id))
+
+    def _ask_for_help(self, about: object, transactional_id: str, names: str) -> None:
+        self._tell(about, f"a transaction of {transactional_id} hangs in {names}: {_REMEDY}")
 
     def _tell(self, about: object, sentence: str) -> None:
         """Warn, once."""

@@ -10,11 +10,14 @@ import os
 import re
 import socket
 import weakref
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["LOCK_FILE", "FileLock", "LockHolder"]
+from streams_py.errors import ConfigError
+
+__all__ = ["LOCK_FILE", "FileLock", "LockHolder", "alone"]
 
 LOCK_FILE: Final = ".lock"
 """In a folder that is locked as a whole."""
@@ -73,6 +76,20 @@ class FileLock:
             with contextlib.suppress(OSError):
                 self._path.unlink()  # while it is locked: whoever has opened it by now sees that it is gone
             self._close()
+
+
+@contextlib.contextmanager
+def alone(lock: FileLock | LockHolder | None, doing: str, *, option: str | None = None) -> Iterator[None]:
+    """Release it in the end; None: there is none to be had. ConfigError, which names ``option``, when somebody else has
+    it, who is ``doing`` something."""
+    if isinstance(lock, LockHolder):
+        said = "" if option is None else f"{option}: "
+        raise ConfigError(f"{said}{lock} {doing}; end it, or wait until it ends", key=option)
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.release()
 
 
 def _write_holder(file: int) -> None:

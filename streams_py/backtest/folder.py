@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from streams_py.errors import ConfigError
-from streams_py.file_locks import LOCK_FILE, FileLock, LockHolder
+from streams_py.file_locks import LOCK_FILE, FileLock, alone
 from streams_py.telemetry.marker import marker_in, marker_text
 
 __all__ = ["PREFIXES", "SCHEME", "SCORES", "LocalFiles", "RunFolder", "for_spark"]
@@ -139,13 +139,8 @@ class RunFolder:
             return
         place = Path(self.root)
         place.mkdir(parents=True, exist_ok=True)
-        lock = FileLock.take(place / LOCK_FILE)
-        if isinstance(lock, LockHolder):
-            raise ConfigError(f"{lock} is at work on the run in {self.root}; end it, or wait until it ends")
-        try:
+        with alone(FileLock.take(place / LOCK_FILE), f"is at work on the run in {self.root}"):
             yield
-        finally:
-            lock.release()
 
     def _claim(self, fingerprint: str, *, resume: bool) -> bool:
         """Whether the run begins, and does not go on."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from streams_py.errors import ConfigError
-from streams_py.file_locks import FileLock, LockHolder
+from streams_py.file_locks import FileLock, alone
 
 __all__ = ["held", "save_plan"]
 
@@ -43,12 +43,8 @@ def held(path: Path, load: Callable[[Path], T]) -> Iterator[T]:
         lock = FileLock.take(path.with_name(f".{path.name}.lock"))  # of its own, because saving replaces the plan's
     except OSError as error:
         raise _unwritable(path, error) from None
-    if isinstance(lock, LockHolder):
-        raise ConfigError(f"{lock} is at work on the plan {path}; end it, or wait until it ends")
-    try:
+    with alone(lock, f"is at work on the plan {path}"):
         yield load(path)
-    finally:
-        lock.release()
 
 
 def _unwritable(path: Path, error: OSError) -> ConfigError:

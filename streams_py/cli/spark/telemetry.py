@@ -6,13 +6,12 @@ starts Spark.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -26,7 +25,6 @@ from streams_py.errors import ConfigError
 from streams_py.quiet import quiet_logs
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from rich.table import Table
 
@@ -88,6 +86,8 @@ def run(
         given = {"kafka.bootstrap.servers": bootstrap} | source_options(option, CLUSTER)
         settings = pairs_of(conf, "--conf")
         check_platform()
+        from streams_py.file_locks import alone
+        from streams_py.spark.files import Folder
         from streams_py.spark.telemetry import start_telemetry
         from streams_py.telemetry.delta import delta_settings
 
@@ -96,7 +96,11 @@ def run(
 
         _check_topic(group, given)
         console().print("starting Spark")
-        with own_session(f"telemetry of {group}", master, settings) as session, _held(session, tables):
+        with (
+            own_session(f"telemetry of {group}", master, settings) as session,
+            # Each run would take away what another one is just making.
+            alone(Folder(session, tables).lock("--tables"), f"keeps the tables in {tables} current", option="--tables"),
+        ):
             query = start_telemetry(
                 session, group, tables, given, once=once, interval_s=interval_s, table_format=table_format.value
             )
@@ -107,24 +111,6 @@ def run(
         console().print(f"tables of {group} are in {tables}; see `streams-py telemetry report --tables {tables}`")
     else:
         console().print(f"stopped; {_STANDS}")
-
-
-@contextlib.contextmanager
-def _held(session: SparkSession, tables: str) -> Iterator[None]:
-    """Keep other runs out of the folder: each would take away what the other one is just making."""
-    from streams_py.file_locks import LockHolder
-    from streams_py.spark.files import Folder
-
-    lock = Folder(session, tables).lock("--tables")
-    if isinstance(lock, LockHolder):
-        raise ConfigError(
-            f"--tables: {lock} keeps the tables in {tables} current; end it, or wait until it ends", key="--tables"
-        )
-    try:
-        yield
-    finally:
-        if lock is not None:
-            lock.release()
 
 
 def _check_topic(group: str, given: Mapping[str, str]) -> None:

@@ -8,10 +8,11 @@ In this order, so that whatever breaks off leaves an application that never saw 
 4. *commit*: the positions after the ranges, with the partitions' times, in one request. Only now does the application
    have a position; the broker refuses the request when somebody has started it meanwhile.
 
-Until the last step *abort* takes everything back: it deletes the changelogs that were made. The plan is a file between
-the steps, which says how far it got. After *abort* the same plan can be run again. It says so *before* the request of
-the last step, too: from then on what is committed may be what the application goes on from, and nobody deletes it. Both
-ends, *commit* and *abort*, are in :mod:`streams_py.history.bootstrap_ends`.
+Until the last step *abort* takes everything back: it deletes the internal topics. Those between stages as well, since
+an application without a position reads them from their beginning: what another run has left there would count twice.
+The plan is a file between the steps, which says how far it got. After *abort* the same plan can be run again. It says
+so *before* the request of the last step, too: from then on what is committed may be what the application goes on from,
+and nobody deletes it. Both ends, *commit* and *abort*, are in :mod:`streams_py.history.bootstrap_ends`.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class BootstrapPlan:
     """One warm start. ``ranges``: (topic, partition, first offset, end). ``topics``: internal topics as they are made.
     ``written``: changelog partition -> records and hash, once they are written; ``untimed``: changelogs whose records
     have the time of writing. ``positions``: what is committed. ``id``: part of the names under which outputs are
-    written. ``ends``: where the changelogs ended when they were written. ``side_effects`` and
+    written. ``ends``: where the internal topics ended when the changelogs were written. ``side_effects`` and
     ``outputs``: see :class:`Allowances`. ``given_up``: the committed offsets that are given up. ``cluster``: its
     id. ``tables``: as ``ranges``, of topics that global tables are filled from; nothing is committed for them.
     ``topic_ids``: the cluster's ids of what is read, and of what outputs were ever to be written to. ``settings``: see
@@ -133,6 +134,11 @@ class BootstrapPlan:
     writers: list[str] = field(default_factory=list)
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     format: int = _FORMAT
+
+    @property
+    def internal(self) -> list[str]:
+        """Changelogs, and topics between stages."""
+        return sorted({*self.changelogs, *self.repartitions})
 
     def aborted(self) -> BootstrapPlan:
         """The plan after everything was taken back. It can be run again: it reads the same records, so a writer of
@@ -417,13 +423,13 @@ def differences(plan: BootstrapPlan, cluster: BootstrapCluster, topics: Collecti
 
 
 def prepare(plan: BootstrapPlan, cluster: BootstrapCluster, replication_factor: int = -1) -> None:
-    """Make the internal topics; with ``replace`` give up committed offsets and old changelogs before, in this order: an
-    application that somebody starts meanwhile begins at the beginning. Begins RUNNING."""
+    """Make the internal topics; with ``replace`` give up committed offsets and old internal topics before, in this
+    order: an application that somebody starts meanwhile begins at the beginning. Begins RUNNING."""
     counts = cluster.partition_counts()
     if plan.replace:
         cluster.forget(plan.application_id)
-        cluster.delete([topic for topic in plan.changelogs if topic in counts])
-        counts = {topic: count for topic, count in counts.items() if topic not in plan.changelogs}
+        cluster.delete([topic for topic in plan.internal if topic in counts])
+        counts = {topic: count for topic, count in counts.items() if topic not in plan.internal}
     missing = [
         TopicSpec(topic, count, replication_factor, config)
         for topic, count, config in plan.topics
@@ -457,7 +463,7 @@ def written(
     positions = [(topic, p, end, texts.get((topic, p), "")) for topic, p, _, end in plan.ranges]
     between = [(at, end) for at, end in sorted(ends.items()) if at.topic in plan.repartitions]
     positions += [(*at, end, texts.get((at.topic, at.partition), "")) for at, end in between]
-    logs = [(*at, end) for at, end in sorted(ends.items()) if at.topic in plan.changelogs]
+    logs = [(*at, end) for at, end in sorted(ends.items())]
     return replace(plan, step=Step.WRITTEN, written=dict(sums), untimed=list(untimed), positions=positions, ends=logs)
 
 

@@ -46,7 +46,7 @@ def check_not_started(plan: BootstrapPlan, cluster: BootstrapCluster) -> None:
 
 
 def _moved(plan: BootstrapPlan, cluster: BootstrapCluster) -> TopicPartition | None:
-    """A changelog partition that does not end any more where it ended when it was written."""
+    """A partition of an internal topic that does not end any more where it ended when the changelogs were written."""
     wanted = {TopicPartition(topic, p): end for topic, p, end in plan.ends}
     counts = cluster.partition_counts()
     found = cluster.ends([at for at in wanted if at.partition < counts.get(at.topic, 0)])
@@ -85,8 +85,8 @@ def commit(plan: BootstrapPlan, path: Path, cluster: BootstrapCluster) -> None:
 
 
 def abort(plan: BootstrapPlan, cluster: BootstrapCluster) -> list[str]:
-    """Take back what was written: the changelogs are deleted, which the application makes again; their names. What an
-    application has committed that was started on top of them goes first, so that it begins at the beginning. Nothing
+    """Take back what was written: the internal topics are deleted, which the application makes again; their names. What
+    an application has committed that was started on top of them goes first, so that it begins at the beginning. Nothing
     where nothing was begun, or is taken back already: what is there then belongs to the application.
 
     StreamsError while the application runs, and when the positions were committed, or may have been before it ran,
@@ -104,8 +104,8 @@ def abort(plan: BootstrapPlan, cluster: BootstrapCluster) -> list[str]:
         )
     cluster.forget(plan.application_id)
     counts = cluster.partition_counts()
-    cluster.delete(sorted(plan.changelogs))  # also those that are not seen: somebody may not be allowed to see them
-    return [topic for topic in sorted(plan.changelogs) if topic in counts]
+    cluster.delete(plan.internal)  # also those that are not seen: somebody may not be allowed to see them
+    return [topic for topic in plan.internal if topic in counts]
 
 
 def _check_not_committed(plan: BootstrapPlan, cluster: BootstrapCluster) -> None:

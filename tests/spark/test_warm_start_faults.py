@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
-from streams_py import State, StreamsBuilder, serdes
+from streams_py import StreamsBuilder, serdes
 from streams_py.spark.history import warm_start
 from streams_py.testing import TopologyTestDriver
 from streams_py.testing.broker.jars import kafka_jars
@@ -87,14 +88,20 @@ def test_abort_clears_up_after_an_application_that_was_started_too_early(app: Ap
     app.plan()
     app.ok("run")
     app.ok("verify")
+    twice = {word: 2 * count for word, count in app.counted.items()}
     with app.live() as streams:
-        until(lambda: streams.state is State.RUNNING, "the application runs")
+        until(lambda: state_of(streams) == twice, "it has counted everything on top of what is there")
         for step in ("commit", "abort"):
             assert app.do(step).exit_code == 1
         streams.close(leave_group=True)
     assert app.do("commit").exit_code == 1
-    app.ok("abort")
+    assert f"streams-py reset {app.id} --state-dir" in app.ok("abort")
+    topics = AdminClient({"bootstrap.servers": app.cluster.bootstrap}).list_topics(timeout=30).topics
+    assert not [topic for topic in topics if topic.startswith(f"{app.id}-")], "it would be read again"
     assert app.plan().exit_code == 0, "nothing of both is left"
+    app.state_dir = app.state_dir.with_name("wiped")
+    with app.live() as streams:
+        until(lambda: state_of(streams) == dict(app.counted), "it begins at the beginning")
 
 
 _JAVA = """

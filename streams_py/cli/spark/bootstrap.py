@@ -64,7 +64,7 @@ def plan(
     config: Config = None,
     file: _Plan = _PLAN_FILE,
     replace_: Annotated[
-        bool, typer.Option("--replace", help="Give up committed offsets and changelogs that are there.")
+        bool, typer.Option("--replace", help="Give up committed offsets and internal topics that are there.")
     ] = False,
     partial: Annotated[
         bool, typer.Option("--accept-partial-history", help="The beginning of topics may be deleted already.")
@@ -112,8 +112,7 @@ def plan(
             out.print(
                 f"plan: {file}\nAfter `run` has begun and until `commit`, do not start the application: "
                 "it would count on top of what is written. `abort` takes it back.\n"
-                f"Instances that ran before must not keep their state: streams-py reset "
-                f"{made.application_id} --state-dir DIR, on each machine"
+                f"{_wiped('before', made.application_id)}"
             )
 
 
@@ -211,7 +210,7 @@ def commit(bootstrap: BOOTSTRAP = None, config: Config = None, file: _Plan = _PL
 
 @bootstrap_app.command()
 def abort(bootstrap: BOOTSTRAP = None, config: Config = None, file: _Plan = _PLAN_FILE) -> None:
-    """Take back what was written: delete the changelogs. The application starts from the beginning then.
+    """Take back what was written: delete the internal topics. The application starts from the beginning then.
 
     The plan can be run again, with the same records; `plan` makes one with what has come since.
 
@@ -228,6 +227,15 @@ def abort(bootstrap: BOOTSTRAP = None, config: Config = None, file: _Plan = _PLA
         gone = bootstrap_ends.abort(planned, cluster)
         planned.aborted().save(file)
         console().print(f"deleted: {', '.join(gone) or 'nothing'}")
+        if gone:
+            console().print(_wiped("meanwhile", planned.application_id))
+
+
+def _wiped(when: str, application_id: str) -> str:
+    return (
+        f"Instances that ran {when} must not keep their state: streams-py reset {application_id} --state-dir DIR, on "
+        "each machine"
+    )
 
 
 def _verify(spark: SparkSession, file: Path, settings: Mapping[str, Any], options: Mapping[str, str]) -> None:

@@ -121,8 +121,14 @@ class Cluster:
         for at in list(self.logs):
             if at.topic == "lines":
                 self.offsets[at] = self.logs[at][1]
+        for topic in (BETWEEN, CHANGELOG):
+            self.write_to(topic)
+
+    def write_to(self, topic: str) -> None:
+        """More records come there."""
+        self.topics.setdefault(topic, 2)
         for number in (0, 1):
-            at = TopicPartition(CHANGELOG, number)
+            at = TopicPartition(topic, number)
             self.logs[at] = (0, self.logs.get(at, (0, 0))[1] + 3)
 
 
@@ -228,20 +234,23 @@ def test_group_with_members_is_refused_whatever_is_allowed(tmp_path: Path) -> No
 
 def test_committed_offsets_are_given_up_before_the_state_that_belongs_to_them() -> None:
     cluster = Cluster()
-    cluster.topics[CHANGELOG] = 2
     cluster.start_application()
     plan = planned(cluster, replace=True)
     check_not_started(plan, cluster)
     prepare(replace(plan, step=Step.RUNNING), cluster)
-    assert cluster.done == [f"forget {APP}", f"delete {CHANGELOG}", f"create {CHANGELOG}", f"create {BETWEEN}"]
+    gone, *made = cluster.done
+    assert gone == f"forget {APP}"
+    assert sorted(made[:2]) == [f"delete {CHANGELOG}", f"delete {BETWEEN}"]
+    assert made[2:] == [f"create {CHANGELOG}", f"create {BETWEEN}"]
     assert cluster.offsets == {}
+    assert {at.topic for at in cluster.logs} == {"lines"}, "nothing that would be counted once more"
 
 
 @pytest.mark.parametrize("step", [Step.RUNNING, Step.WRITTEN, Step.VERIFIED])
 def test_killed_at_a_step_then_aborted_nothing_is_left(step: Step) -> None:
     cluster = Cluster()
     plan = at_step(cluster, step)
-    assert abort(plan, cluster) == [CHANGELOG]
+    assert abort(plan, cluster) == [CHANGELOG, BETWEEN]
     assert planned(cluster).ranges == plan.ranges
     assert cluster.offsets == {}
 
@@ -254,8 +263,18 @@ def test_application_started_meanwhile_gets_nothing_and_abort_clears_up_after_it
     with pytest.raises(StreamsError, match=r"nothing is committed; stop it, `bootstrap abort`, and begin again"):
         commit(plan, tmp_path / "plan.json", cluster)
     abort(plan, cluster)
-    assert (cluster.offsets, CHANGELOG in cluster.topics) == ({}, False)
+    assert cluster.offsets == {}
+    assert {at.topic for at in cluster.logs} == cluster.topics.keys() == {"lines"}, "or it would count what is there"
     assert planned(cluster).step is Step.PLANNED
+
+
+def test_application_that_wrote_between_its_stages_and_was_killed_is_noticed(tmp_path: Path) -> None:
+    cluster = Cluster()
+    plan = at_step(cluster, Step.VERIFIED)
+    cluster.write_to(BETWEEN)
+    with pytest.raises(StreamsError, match=f"somebody has written to {BETWEEN}-0 since .*nothing is committed"):
+        commit(plan, tmp_path / "plan.json", cluster)
+    assert cluster.offsets == {}
 
 
 def test_aborted_plan_is_run_again_unless_the_application_ran_in_between() -> None:
@@ -361,7 +380,7 @@ def test_commit_that_was_cut_off_before_the_request_is_taken_back(tmp_path: Path
     cluster, file = Cluster(), tmp_path / "plan.json"
     plan = cut_off_commit(cluster, file)
     cluster.offsets.clear()
-    assert abort(plan, cluster) == [CHANGELOG]
+    assert abort(plan, cluster) == [CHANGELOG, BETWEEN]
 
 
 def test_commit_that_is_refused_as_a_whole_changes_nothing(tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ pytest.importorskip("pyspark")
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import StreamsError
-from streams_py.history.bootstrap import Allowances, BootstrapPlan, check_topics, make_plan
+from streams_py.history.bootstrap import Allowances, BootstrapPlan, Step, check_topics, make_plan
 from streams_py.history.loading import load_topology
-from streams_py.spark.history.warm_start import write_changelogs
+from streams_py.spark.history import warm_start
+from streams_py.spark.history.warm_start import verify_changelogs, write_changelogs
 from tests.unit.history.test_bootstrap import APP, CHANGELOG, CONFIG, Cluster
 
 _PROGRAM = """
@@ -119,3 +120,21 @@ def test_changelog_that_was_filled_since_is_named_before_anything_is_changed(fil
     cluster.topics[CHANGELOG] = 2
     cluster.logs[TopicPartition(CHANGELOG, 0)] = (0, 1)
     assert f"topic {CHANGELOG}: it is not empty" in refused(file, cluster)
+
+
+def test_plan_is_not_verified_any_more_when_its_changelogs_have_changed_since(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {f"{CHANGELOG}-0": (4, 99)}
+    replace(BootstrapPlan.load(file), step=Step.WRITTEN, written=dict(found)).save(file)
+    reader = SimpleNamespace(format=lambda _: SimpleNamespace(options=lambda **_: SimpleNamespace(load=lambda: None)))
+    monkeypatch.setattr(warm_start, "register", lambda _: None)
+    monkeypatch.setattr(warm_start, "_sums_of_all", lambda *_: found)
+    spark: Any = SimpleNamespace(read=reader)
+    for _ in range(2):
+        verify_changelogs(spark, file, CONFIG, {"kafka.bootstrap.servers": "none:1"})
+        assert BootstrapPlan.load(file).step is Step.VERIFIED
+    found.clear()  # the topic has deleted them
+    with pytest.raises(StreamsError, match=f"{CHANGELOG}-0 has 0 records where 4 were written"):
+        verify_changelogs(spark, file, CONFIG, {"kafka.bootstrap.servers": "none:1"})
+    assert BootstrapPlan.load(file).step is Step.WRITTEN, "nothing can be committed"

@@ -246,7 +246,7 @@ _KILLED: Final = (
 
 @pytest.mark.parametrize("name", ["backfill", "bootstrap", "diff"])
 def test_command_over_a_history_that_loses_its_jvm_says_so(commands: Commands, name: str) -> None:
-    where, application = ("--bootstrap", commands.bootstrap), name
+    where, application, stands = ("--bootstrap", commands.bootstrap), name, ""
     match name:
         case "backfill":
             command = (name, commands.topology, "--out", str(commands.folder / "made"), *where)
@@ -255,8 +255,9 @@ def test_command_over_a_history_that_loses_its_jvm_says_so(commands: Commands, n
         case _:
             commands.make_plan()
             command, application = (name, "run", *commands.of_plan), commands.id
+            stands = f"; the warm start of {commands.id} is running: it broke off, so abort it, and run it again"
     status, _, said = commands.ended(signal.SIGKILL, commands.at_work, *command)
-    assert said == f"error: stage 0 of {application}: {_KILLED}"
+    assert said == f"error: stage 0 of {application}: {_KILLED.strip()}{stands}\n"
     assert status == FAILED
     assert not (commands.folder / "made").exists()
 

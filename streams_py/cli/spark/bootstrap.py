@@ -263,15 +263,25 @@ def _on_plan(
     file: Path, bootstrap: str | None, config: Path | None
 ) -> Iterator[tuple[BootstrapPlan, HistoryCluster, dict[str, Any]]]:
     """The plan of a warm start, held meanwhile, its cluster and settings; errors are explained."""
-    from streams_py.history.bootstrap import BootstrapPlan, check_cluster
+    from streams_py.history.bootstrap import BootstrapPlan, Step, check_cluster
     from streams_py.history.plan_files import held
+
+    before: Step | None = None
 
     def interrupted() -> str:
         with contextlib.suppress(ConfigError):
             return f"interrupted; {BootstrapPlan.load(file).standing()}"
         return "interrupted"
 
-    with explained(interrupted), held(file, BootstrapPlan.load) as planned:
+    def stands() -> str:
+        with contextlib.suppress(ConfigError):
+            left = BootstrapPlan.load(file)
+            if before is not None and left.step is not before and left.step in (Step.RUNNING, Step.COMMITTING):
+                return left.standing()
+        return ""
+
+    with explained(interrupted, stands), held(file, BootstrapPlan.load) as planned:
+        before = planned.step
         settings = settings_from(bootstrap, planned.application_id, config)
         with connected(settings) as cluster:
             check_cluster(planned, cluster)

@@ -42,9 +42,12 @@ def console() -> Console:
 
 
 @contextlib.contextmanager
-def explained(interrupted: str | Callable[[], str] = "interrupted") -> Iterator[None]:
+def explained(
+    interrupted: str | Callable[[], str] = "interrupted", stands: Callable[[], str] = lambda: ""
+) -> Iterator[None]:
     """Our own errors, a missing package, a file that cannot be used and what Spark says end the command with what is
-    wrong and what to do, signals with the sentence ``interrupted``, which may depend on how far it is."""
+    wrong and what to do, signals with the sentence ``interrupted``, which may depend on how far it is. ``stands``: what
+    an error has left half done, if anything, and what to do about that."""
     with _interruptible() as came:
         try:
             yield
@@ -52,30 +55,34 @@ def explained(interrupted: str | Callable[[], str] = "interrupted") -> Iterator[
             # A signal breaks off a question to the JVM, and what is asked after that may say something else.
             if came or isinstance(error, KeyboardInterrupt):
                 _end(interrupted if isinstance(interrupted, str) else interrupted(), _INTERRUPTED, error)
-            _explain(error)
+            explanation = _explanation(error)
+            if explanation is not None:
+                sentence, status = explanation
+                left = stands()
+                _end(f"{sentence}; {left}" if left else sentence, status, error)
             raise
 
 
-def _explain(error: BaseException) -> None:
-    """End the command with a sentence, if there is one for this error."""
+def _explanation(error: BaseException) -> tuple[str, int] | None:
+    """A sentence for this error, if there is one, and the exit status."""
     if isinstance(error, (StreamsError, ModuleNotFoundError)):
         remedy = "; install kafka-streams-py[spark]" if isinstance(error, ModuleNotFoundError) else ""
-        _end(f"{error}{remedy}", NOT_DONE if isinstance(error, _NOT_DONE) else FAILED, error)
+        return f"{error}{remedy}", NOT_DONE if isinstance(error, _NOT_DONE) else FAILED
     if isinstance(error, OSError) and error.errno in _OF_PLACES:
         what = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
-        _end(f"{what}; name another place, or make this one fit", NOT_DONE, error)
+        return f"{what}; name another place, or make this one fit", NOT_DONE
     if type(error).__module__.startswith("pyarrow."):
-        _end(f"{error}; is it a table that telemetry has made?", NOT_DONE, error)
+        return f"{error}; is it a table that telemetry has made?", NOT_DONE
     if type(error).__module__.startswith(("pyspark.", "py4j.")):
         from streams_py.spark.failures import sentence_of
 
-        _end(sentence_of(error), FAILED, error)
+        return sentence_of(error), FAILED
     if isinstance(error, ConnectionError) and "pyspark" in sys.modules:
         from streams_py.spark.failures import lost_jvm
 
         lost = lost_jvm(error)
-        if lost is not None:
-            _end(lost, FAILED, error)
+        return None if lost is None else (lost, FAILED)
+    return None
 
 
 def signals_to_end() -> tuple[signal.Signals, ...]:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 pytest.importorskip("pyspark")
 
 from streams_protocol.types import TopicPartition
-from streams_py.errors import StreamsError
+from streams_py.cli.spark import bootstrap
+from streams_py.cli.spark.bootstrap import bootstrap_app
+from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.history.bootstrap import Allowances, BootstrapPlan, Step, check_topics, make_plan
 from streams_py.history.loading import load_topology
 from streams_py.spark.history import warm_start
@@ -138,3 +142,33 @@ def test_plan_is_not_verified_any_more_when_its_changelogs_have_changed_since(
     with pytest.raises(StreamsError, match=f"{CHANGELOG}-0 has 0 records where 4 were written"):
         verify_changelogs(spark, file, CONFIG, {"kafka.bootstrap.servers": "none:1"})
     assert BootstrapPlan.load(file).step is Step.WRITTEN, "nothing can be committed"
+
+
+@pytest.mark.parametrize(
+    ("command", "step", "begun", "said"),
+    [
+        ("run", Step.PLANNED, Step.RUNNING, "no answer came; the warm start of shop is running: it broke off, so"),
+        ("run", Step.PLANNED, Step.PLANNED, "no answer came\n"),
+        ("run", Step.RUNNING, Step.RUNNING, "the warm start of shop is running: it broke off, so abort it, and run it"),
+        ("commit", Step.VERIFIED, Step.COMMITTING, "no answer came; the warm start of shop is being committed: it bro"),
+    ],
+)
+def test_step_that_fails_says_what_it_has_left_and_what_to_do(
+    file: Path, monkeypatch: pytest.MonkeyPatch, command: str, step: Step, begun: Step, said: str
+) -> None:
+    class Connected(Cluster):
+        def close(self) -> None:
+            """Nothing is open."""
+
+    def fails(*_: object, **__: object) -> None:
+        replace(BootstrapPlan.load(file), step=begun).save(file)
+        raise BrokerUnavailableError("no answer came")
+
+    replace(BootstrapPlan.load(file), step=step).save(file)
+    monkeypatch.setattr(bootstrap, "connected", lambda settings: closing(Connected()))
+    monkeypatch.setattr(bootstrap, "spark_of", lambda *_: nullcontext())
+    monkeypatch.setattr(warm_start, "write_changelogs", fails)
+    monkeypatch.setattr("streams_py.history.bootstrap_ends.commit", fails)
+    done = CliRunner(env={"COLUMNS": "400"}).invoke(bootstrap_app, [command, "--plan", str(file)])
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"error: {said}")

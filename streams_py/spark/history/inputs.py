@@ -41,10 +41,8 @@ def fixed_inputs(given: GivenInputs, topics: frozenset[str]) -> dict[str, Any]:
     ConfigError when a topic has no input, or an input no topic.
     """
     everything: Mapping[str, Any] = given
-    if (
-        given
-        and all(isinstance(value, str) for value in given.values())
-        and any(key.startswith(_KAFKA) for key in given)
+    if all(isinstance(value, str) for value in given.values()) and any(
+        key.startswith(_KAFKA) for key in given.keys() - topics
     ):
         everything = dict.fromkeys(sorted(topics), given)
     unknown = sorted(everything.keys() - topics)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -27,12 +27,14 @@ from streams_py.ports import (
     BEGINNING,
     Admin,
     AdminError,
+    AdminErrorKind,
     Clock,
     PartitionInfo,
     RawRecord,
     RecordConsumer,
     RecordProducer,
 )
+from streams_py.rights import TOPIC, missing_right
 from streams_py.runtime.batches import by_partition
 from streams_py.runtime.closing import place_of
 from streams_py.runtime.restore.filling import GLOBAL_TASK, Filling
@@ -253,13 +255,29 @@ class GlobalThread:
                 self._clock.sleep_ms(self._retry_backoff_ms)
 
     def _described(self) -> list[tuple[str, tuple[PartitionInfo, ...]]]:
-        described = self._admin.describe_topics(self._nodes.topics)
-        missing = sorted(topic for topic in self._nodes.topics if isinstance(described.get(topic), AdminError | None))
-        if missing:
+        """The topics. BrokerUnavailableError when one of them cannot be described now, StreamsError when this user may
+        not know it; absence takes two answers: a broker that has just started may not know a topic yet."""
+        described = self._look_at(self._nodes.topics)
+        if described.keys() < self._nodes.topics:
+            self._clock.sleep_ms(self._retry_backoff_ms)
+            described |= self._look_at(self._nodes.topics - described.keys())
+        if missing := sorted(self._nodes.topics - described.keys()):
             raise MissingSourceTopicError(
                 f"topic {', '.join(missing)} of a global store does not exist; create it before starting"
             )
-        return [(topic, infos) for topic, infos in sorted(described.items()) if not isinstance(infos, AdminError)]
+        return sorted(described.items())
+
+    def _look_at(self, topics: Collection[str]) -> dict[str, tuple[PartitionInfo, ...]]:
+        """Those that exist, as far as the broker that is asked knows."""
+        described: dict[str, tuple[PartitionInfo, ...]] = {}
+        for topic, found in self._admin.describe_topics(topics).items():
+            if not isinstance(found, AdminError):
+                described[topic] = found
+            elif found.kind is AdminErrorKind.NOT_ALLOWED:
+                raise StreamsError(f"a global store cannot be filled: {missing_right('READ', TOPIC, [topic])}")
+            elif found.kind is not AdminErrorKind.UNKNOWN_TOPIC:
+                raise BrokerUnavailableError(f"topic {topic} cannot be described now: {found.message}")
+        return described
 
     def _ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         ends = self._admin.list_offsets(partitions)
@@ -390,7 +408,7 @@ class GlobalThread:
         so that they are emptied only when nobody does, at the next start."""
         try:
             described = self._described()
-        except (BrokerUnavailableError, MissingSourceTopicError) as error:
+        except StreamsError as error:
             _log.debug("%s: it is not known whether its topics are still the same: %s", self.name, error)
             return []
         others = self.stores.created_anew(_ids(described))

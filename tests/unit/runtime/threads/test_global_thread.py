@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from streams_py.errors import (
     StreamsError,
     TimeoutExceededError,
 )
-from streams_py.ports import BEGINNING
+from streams_py.ports import BEGINNING, AdminError, AdminErrorKind
 from streams_py.runtime.kafka_streams import KafkaStreams
 from streams_py.runtime.states import State, ThreadState
 from streams_py.runtime.tasks.error_handling.handlers import DeadLetterQueue
@@ -32,7 +32,7 @@ from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.processor import Processor, Record
 from streams_py.topology.stores import key_value_store
 from streams_py.topology.topology import Topology
-from tests.unit.runtime.world import World, WorldConsumer, WorldProducer
+from tests.unit.runtime.world import World, WorldAdmin, WorldConsumer, WorldProducer
 from tests.waiting import PATIENCE_S, until
 
 
@@ -271,6 +271,37 @@ def test_start_says_that_the_topic_of_a_global_store_is_missing(tmp_path: Path) 
         streams.start()
     assert streams.close()
     assert streams.state is State.ERROR
+
+
+@pytest.mark.parametrize("kind", [AdminErrorKind.UNKNOWN_TOPIC, AdminErrorKind.LEADER_NOT_AVAILABLE])
+def test_start_waits_for_a_broker_that_does_not_know_the_topic_of_a_global_store_yet(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: AdminErrorKind
+) -> None:
+    """As one that has just started: nobody has to create a topic that is there."""
+    first_answers(monkeypatch, AdminError(kind, "not yet"))
+    with client(world, table(), tmp_path) as streams:
+        assert streams.store("names").get("a") == "one"
+
+
+def test_start_names_the_right_that_it_takes_to_fill_a_global_store(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first_answers(monkeypatch, AdminError(AdminErrorKind.NOT_ALLOWED, "no"))
+    streams = client(world, table(), tmp_path)
+    with pytest.raises(StreamsError, match="no right READ on topic g"):
+        streams.start()
+    assert streams.close()
+
+
+def first_answers(monkeypatch: pytest.MonkeyPatch, answer: AdminError) -> None:
+    """What a broker says of topics when it is asked for the first time."""
+    describe, said = WorldAdmin.describe_topics, []
+
+    def first(self: WorldAdmin, names: Collection[str] | None = None) -> Any:
+        said.append(names)
+        return describe(self, names) if len(said) > 1 else dict.fromkeys(names or (), answer)
+
+    monkeypatch.setattr(WorldAdmin, "describe_topics", first)
 
 
 class Exiting(Upper):

@@ -265,7 +265,8 @@ class KafkaStreams(ClientFigures):
 
     def _close_aloud(self, *, drain: float | None = None) -> bool:
         """Close after a signal: as long as it takes, saying what it takes."""
-        if drain is not None:
+        has_begun = any(thread.state is not ThreadState.CREATED for thread in self._current_threads())
+        if drain is not None and has_begun:  # else it was still filling its global stores, and has no tasks
             self.drain(drain)
         _log.info("%s: closing; a second signal ends the process at once", self._instance.client_id)
         self.close(0, leave_group=drain is not None)

@@ -245,8 +245,8 @@ def test_start_waits_for_a_record_that_waits_for_what_is_away(
     assert streams.close()
 
 
-def test_client_that_is_told_to_end_while_it_fills_global_stores_processes_nothing(
-    world: World, tmp_path: Path, waiting: type[Waiting]
+def test_client_that_is_told_to_end_while_it_fills_global_stores_processes_nothing_and_hands_nothing_over(
+    world: World, tmp_path: Path, waiting: type[Waiting], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.write("g", b"three", key=b"c")
     builder = StreamsBuilder(key=STRING, value=STRING)
@@ -262,7 +262,9 @@ def test_client_that_is_told_to_end_while_it_fills_global_stores_processes_nothi
     assert not starting.is_alive()
     assert streams.state is State.REBALANCING
     assert all(thread.state is ThreadState.CREATED for thread in streams._current_threads())
-    assert streams.close()
+    monkeypatch.setattr(streams, "drain", lambda timeout: pytest.fail("it waits for others to take over what it lacks"))
+    assert streams._close_aloud(drain=60)
+    assert streams.state is State.NOT_RUNNING
 
 
 def test_start_says_that_the_topic_of_a_global_store_is_missing(tmp_path: Path) -> None:

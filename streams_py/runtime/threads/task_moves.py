@@ -10,7 +10,7 @@ import logging
 from collections.abc import Collection, Mapping
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import BrokerUnavailableError, TaskCorruptedError
+from streams_py.errors import BrokerUnavailableError, TaskCorruptedError, TimeoutExceededError
 from streams_py.member.assignment import Tasks
 from streams_py.ports import OffsetAndMetadata, TransactionalProducer
 from streams_py.runtime.batches import only_topic_of
@@ -29,6 +29,8 @@ _log = logging.getLogger(__name__)
 
 _INITIALIZE_MS = 1_000
 """For one try of a transactional producer to take its place; the thread does nothing else meanwhile."""
+_WARNING_MS = 10_000
+"""So often it is said that it cannot, while that lasts."""
 
 
 class TaskMoves:
@@ -54,7 +56,9 @@ class TaskMoves:
         self.deferred = DeferredErrors()
         """What went wrong in a rebalance; the loop raises it."""
         self._revocation = Revocation(name, parts.table, committer, parts.events, self.deferred)
-        self._waits_to_write = False
+        self._task_timeout_ms = task_timeout_ms
+        self._waits_since_ms: int | None = None  # to write in transactions
+        self._next_warning_ms = 0
         self.only_topic: str | None = None
         """The topic that is read, if it is only one."""
 
@@ -64,6 +68,7 @@ class TaskMoves:
         """Bring tasks nearer to running; raises what went wrong in the state updater."""
         table = self._table
         if table.all_ready():
+            self._waits_since_ms = None
             table.raise_failed()
             if self._control.state is ThreadState.PARTITIONS_ASSIGNED and not self._parts.rebalance.in_progress:
                 self._control.go(ThreadState.RUNNING)
@@ -86,13 +91,24 @@ class TaskMoves:
                 self._parts.settle_transactions()
                 transactions.initialize(_INITIALIZE_MS)
         except BrokerUnavailableError as error:
-            _log.log(
-                logging.DEBUG if self._waits_to_write else logging.WARNING, "%s: %s; trying again", self._name, error
-            )
-            self._waits_to_write = True
+            self._note_wait(error)
             return False
-        self._waits_to_write = False
+        self._waits_since_ms = None
         return True
+
+    def _note_wait(self, error: BrokerUnavailableError) -> None:
+        now_ms = self._parts.clock.monotonic_ms()
+        if self._waits_since_ms is None:
+            self._waits_since_ms = self._next_warning_ms = now_ms
+        waited_ms = now_ms - self._waits_since_ms
+        if waited_ms > self._task_timeout_ms:
+            raise TimeoutExceededError(
+                f"tasks do not start: nothing could be written in transactions for {waited_ms} ms (task.timeout.ms is "
+                f"{self._task_timeout_ms}): {error}"
+            ) from error
+        if now_ms >= self._next_warning_ms:
+            self._next_warning_ms = now_ms + _WARNING_MS
+            _log.warning("%s: %s; trying again", self._name, error)
 
     def _read(self) -> None:
         """Let the consumer read exactly the partitions of running tasks, new ones from where they begin."""

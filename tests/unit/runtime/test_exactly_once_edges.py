@@ -234,3 +234,29 @@ def test_commit_waits_for_a_rebalance_that_has_begun_while_it_was_prepared(world
     work(steps)
     assert world.committed[tp("in-0")].offset == 1
     assert said(world, b"records") == [b"1"]
+
+
+def test_thread_that_cannot_begin_transactions_says_so_now_and_again_and_ends_after_the_task_time_out(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    steps = steps_of(world, starting(), tmp_path, task_timeout_ms=60_000)
+
+    def nobody_answers(timeout_ms: int) -> None:
+        raise BrokerUnavailableError("the coordinator is not there")
+
+    with monkeypatch.context() as away:
+        away.setattr(steps.producer, "initialize", nobody_answers)
+        steps.membership.round({A: [tp("in-0")]})
+        for _ in range(6):
+            steps.turn()
+            world.clock.sleep_ms(10_000)
+        assert caplog.text.count("the coordinator is not there; trying again") == 6
+    steps.turn(4)
+    assert steps.tasks == {"0_0": "RUNNING"}
+    monkeypatch.setattr(steps.producer, "initialize", nobody_answers)
+    steps.loop.moves.lose_everything()
+    steps.membership.round({A: [tp("in-0")]})
+    steps.turn()
+    world.clock.sleep_ms(60_001)
+    with pytest.raises(TimeoutExceededError, match=r"task\.timeout\.ms is 60000.*the coordinator is not there"):
+        steps.turn()

@@ -8,6 +8,7 @@ than the disk space is worth.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -15,6 +16,7 @@ from collections.abc import Callable, Sequence
 
 from streams_protocol.types import TaskId
 from streams_py.ports import Clock
+from streams_py.state.checkpoint import DATABASE_DIRECTORY
 from streams_py.state.directory import FORMAT_MARKER, StateDirectory
 
 __all__ = ["StateCleaner", "delete_outdated"]
@@ -64,7 +66,7 @@ def delete_outdated(directory: StateDirectory, max_age_ms: int, now_ms: int) -> 
         return
 
     def is_outdated(path: str) -> bool:
-        unchanged_ms = now_ms - int(os.stat(path).st_mtime * 1000)
+        unchanged_ms = now_ms - int(_changed_s(path) * 1000)
         if unchanged_ms > max_age_ms:
             _log.info("deleting %s, unchanged for %d ms (state.cleanup.dir.max.age.ms)", path, unchanged_ms)
         return unchanged_ms > max_age_ms
@@ -74,3 +76,11 @@ def delete_outdated(directory: StateDirectory, max_age_ms: int, now_ms: int) -> 
             directory.wipe_task(task_id)
     if os.path.exists(os.path.join(directory.global_path, FORMAT_MARKER)) and is_outdated(directory.global_path):
         directory.wipe_global()
+
+
+def _changed_s(path: str) -> float:
+    """When a directory was changed, or a file of the database in it: a process that is killed leaves nothing newer."""
+    times = [os.stat(path).st_mtime]
+    with contextlib.suppress(FileNotFoundError), os.scandir(os.path.join(path, DATABASE_DIRECTORY)) as files:
+        times += (file.stat().st_mtime for file in files)
+    return max(times)

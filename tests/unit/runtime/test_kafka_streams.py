@@ -332,6 +332,26 @@ def test_state_older_than_the_maximum_age_is_deleted_at_the_start(
     thread.end()
 
 
+def test_state_that_a_killed_process_has_written_to_lately_is_not_outdated(tmp_path: Path) -> None:
+    """Its directory has got no new file since it was opened, perhaps days ago."""
+    client = Client(tmp_path, state_cleanup_dir_max_age_ms=1_200_000)
+    client.world.clock.advance(2_000_000 - client.world.clock.now_ms())
+    directory = StateDirectory(str(tmp_path), "app")
+    directory.open()
+    paths = {changed_s: Path(directory.prepare_task(task(f"0_{changed_s}"))) for changed_s in (700, 1_999)}
+    for changed_s, path in paths.items():
+        (path / "rocksdb").mkdir()
+        log = path / "rocksdb" / "000004.log"
+        log.touch()
+        os.utime(log, (changed_s, changed_s))
+        os.utime(path, (100, 100))
+    directory.close()
+    (thread,) = client.start()
+    assert [changed_s for changed_s, path in paths.items() if path.exists()] == [1_999]
+    client.streams.close(0)
+    thread.end()
+
+
 def test_start_fails_when_outdated_state_cannot_be_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     client = Client(tmp_path, state_cleanup_dir_max_age_ms=0)
     directory = StateDirectory(str(tmp_path), "app")

@@ -76,7 +76,6 @@ _FENCED: Final = frozenset(
 _TRANSACTION_ABORTABLE: Final = 120
 _SPOILED: Final = frozenset({KafkaError._STATE, KafkaError.INVALID_TXN_STATE, _TRANSACTION_ABORTABLE})
 """A record met a transaction that had failed before."""
-_NO_MEMBER: Final = frozenset({KafkaError.UNKNOWN_MEMBER_ID, KafkaError.FENCED_INSTANCE_ID})
 
 
 class ConfluentTransactionalProducer(ConfluentProducer):
@@ -246,8 +245,14 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         text = f"{self._client_id}: {failure}: {'the producer has failed' if error is None else error.str()}"
         if error is None or error.fatal() or error.code() in _FENCED:
             return TaskMigratedError(f"{text} (another producer took its place, or the transaction took too long)")
-        if error.code() in _NO_MEMBER:
+        if error.code() == KafkaError.UNKNOWN_MEMBER_ID:
             return TaskMigratedError(f"{text} (this member has lost its place in the group)")
+        if error.code() == KafkaError.FENCED_INSTANCE_ID:
+            # Not a migration: who joins again takes the place back, and so does the other one, for ever.
+            return StreamsError(
+                f"{text} (another member has joined with the same group.instance.id and replaced this one; give every "
+                "instance its own)"
+            )
         if error.code() == KafkaError.ILLEGAL_GENERATION:
             # The next one began while the commit was on its way. Whether this member is in it, its heartbeats tell.
             return TaskCorruptedError(f"{text}; all tasks of the thread go back to the last commit", {})

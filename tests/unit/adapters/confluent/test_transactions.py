@@ -162,7 +162,7 @@ def test_client_that_cannot_go_on_is_replaced_however_the_binding_says_it(
         (SystemError("lost"), TaskMigratedError),
         (error(KafkaError.ILLEGAL_GENERATION, abort=True), TaskCorruptedError),
         (error(KafkaError.UNKNOWN_MEMBER_ID, abort=True), TaskMigratedError),
-        (error(KafkaError.FENCED_INSTANCE_ID, abort=True), TaskMigratedError),
+        (error(KafkaError.FENCED_INSTANCE_ID, abort=True), StreamsError),
         (error(KafkaError._MSG_TIMED_OUT, abort=True), TaskCorruptedError),
         (error(KafkaError._TIMED_OUT, retriable=True), None),
     ],
@@ -178,8 +178,9 @@ def test_error_of_a_commit_says_what_has_to_be_done(
         producer.commit_transaction(offsets, MEMBER, 5_000)
         assert [call[0] for call in client.calls].count(step) == 2
         return
-    with pytest.raises(outcome):
+    with pytest.raises(StreamsError) as raised:
         producer.commit_transaction(offsets, MEMBER, 5_000)
+    assert type(raised.value) is outcome
     producer.reset()
     assert ("close",) in client.calls
     assert not producer.in_transaction

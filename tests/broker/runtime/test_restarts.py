@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from .kit import Application, Instance, text, true_counts
+from .kit import Application, Instance, steady_producer, text, true_counts
 
 pytestmark = pytest.mark.broker
 
@@ -77,3 +77,22 @@ def test_eager_group_becomes_cooperative_in_two_rolling_bounces_without_losing_a
             count_more()
         assert [member.ask("protocols") for member in members] == [protocols] * 2
     assert len(fed) == len(lines)
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_static_member_whose_place_a_namesake_takes_ends_and_says_why(
+    application: Callable[..., Application], guarantee: str
+) -> None:
+    """A copied configuration, or a process that was believed dead: each would take it back for ever."""
+    app = application(processing_guarantee=guarantee, commit_interval_ms=100, session_timeout_ms=30_000)
+    same = {"group.instance.id": "same"}
+    first = app.start("first", config=same)
+    app.await_shared(first)
+    app.may_fail = True
+    with steady_producer(app, spacing_s=0.02):  # so that commits meet it before heartbeats do
+        second = app.start("second", config=same)
+        app.until(lambda: first.state == "ERROR", "the first to end")
+        app.until(lambda: second.running == app.all_tasks(), "the second to have everything")
+    assert "give every instance its own" in first.error
+    app.await_caught_up()
+    assert second.state == "RUNNING"

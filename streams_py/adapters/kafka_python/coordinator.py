@@ -482,6 +482,8 @@ class StreamsCoordinator(SubscribedTopics):
         if owned:
             await self._inbox.call(self._listener.on_lost, tuple(sorted(owned)))
         await self.maybe_leave_group_async("tasks migrated", self.config["request_timeout_ms"])
+        if self.group_instance_id is not None:  # without its id it would take its place back from a namesake
+            self.reset_generation(member_id)
         self.request_rejoin_because("joining as a new member")
 
     @property

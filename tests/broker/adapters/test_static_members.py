@@ -41,6 +41,30 @@ def test_first_member_is_fenced_for_good_when_a_second_has_its_instance_id(group
     second.check()
 
 
+def test_static_member_whose_tasks_have_migrated_to_a_namesake_does_not_take_them_back(group, until, problem_of):
+    patient = {"instance_id": "same", "session_timeout_ms": 60_000, "heartbeat_interval_ms": 20_000}
+    first, thread = group.join(name="a", **patient)
+    group.wait_settled(thread)
+    second, successor = group.join(name="b", **patient)
+    until(lambda: successor.owned, "the successor takes over")
+    first.rejoin_as_new_member()  # before a heartbeat tells
+    until(lambda: problem_of(first) is not None, "the first learns it when it joins")
+    with pytest.raises(StreamsError, match=r"group\.instance\.id"):
+        first.check()
+    second.check()
+    assert successor.owned
+    assert "on_lost" not in successor.names()
+
+
+def test_static_member_whose_tasks_have_migrated_to_nobody_gets_them_back(group, until):
+    member, thread = group.join(instance_id="same")
+    group.wait_settled(thread)
+    member.rejoin_as_new_member()
+    until(lambda: thread.rounds == 2, "its place")
+    assert "on_lost" in thread.names()
+    group.wait_settled(thread)
+
+
 def test_static_leader_watches_its_topics_again_when_it_has_come_back(group, until):
     member, thread = group.join(instance_id="one", session_timeout_ms=10_000)
     group.wait_settled(thread)

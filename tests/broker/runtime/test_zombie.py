@@ -14,7 +14,7 @@ import pytest
 from streams_protocol.types import TopicPartition
 from streams_py.testing.broker import Broker
 
-from .kit import Application, text, true_counts
+from .kit import Application, steady_producer, text, true_counts
 
 pytestmark = pytest.mark.broker
 
@@ -81,6 +81,40 @@ def test_frozen_process_writes_none_of_its_cached_counts_when_it_wakes_up_after_
     for topic in (app.output, f"{app.id}-counts-changelog"):
         counted = app.counts(topic)
         assert {word: count for word, count in expected.items() if counted[word] < count} == {}, topic
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_frozen_static_member_does_not_take_its_place_back_from_the_process_that_has_it_now(
+    application: Callable[..., Application], guarantee: str
+) -> None:
+    """It was believed dead, and another one was started in its place, within the session. Under exactly-once the broker
+    has aborted its transaction meanwhile, which is all that it hears at first."""
+    app = application(
+        processing_guarantee=guarantee,
+        commit_interval_ms=100,
+        session_timeout_ms=60_000,
+        heartbeat_interval_ms=15_000,
+        producer_transaction_timeout_ms=6_000,
+    )
+    same = {"group.instance.id": "same"}
+    first = app.start("first", config=same)
+    app.await_shared(first)
+    app.may_fail = True
+    with steady_producer(app, spacing_s=0.02):
+        app.until(app.counts, "it to count")
+        first.process.send_signal(signal.SIGSTOP)
+        frozen = time.monotonic()
+        try:
+            second = app.start("second", config=same)
+            app.until(lambda: second.running == app.all_tasks(), "the second to have everything")
+            app.until(lambda: time.monotonic() - frozen > 8, "the transaction of the first to be aborted")
+        finally:
+            first.process.send_signal(signal.SIGCONT)
+        app.until(lambda: first.state == "ERROR", "the first to end")
+        app.until(lambda: second.running == app.all_tasks(), "the second to have everything still")
+    assert "give every instance its own" in first.error
+    app.await_caught_up()
+    assert second.state == "RUNNING"
 
 
 @pytest.mark.slow

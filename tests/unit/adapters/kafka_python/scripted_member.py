@@ -90,7 +90,7 @@ class RecordingListener:
 class Member:
     """A follower whose coordinator is a script."""
 
-    def __init__(self, *, cooperative=True, mock=False):
+    def __init__(self, *, cooperative=True, mock=False, instance_id=None):
         self.calls = []
         self.listener = RecordingListener(self.calls)
         self.joins = deque()
@@ -110,6 +110,7 @@ class Member:
                 cooperative=cooperative, leader_answer_delay_ms=100 if mock else 0, revocation_commit_timeout_ms=500
             ),
             group_id="g",
+            group_instance_id=instance_id,
             retry_backoff_ms=1,
             enable_auto_commit=False,
             api_version=(4, 0),

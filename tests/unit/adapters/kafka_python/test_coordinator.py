@@ -398,6 +398,27 @@ def test_new_member_is_not_wanted_when_the_group_has_dropped_this_one_already(ma
     assert member.calls == []
 
 
+@pytest.mark.parametrize(("instance_id", "joins_as"), [(None, ""), ("static", "m")])
+def test_member_whose_tasks_have_migrated_joins_anew_and_a_static_one_under_its_id(make, instance_id, joins_as):
+    """Without an id it would take its place back from a namesake."""
+    member = make(instance_id=instance_id).joined(T0)
+    member.run(member.coordinator.rejoin_as_new_member_async, "m")
+    assert member.coordinator.membership() is None
+    member.will_join(2, T1)
+    assert member.poll() is True
+    assert last_join(member).member_id == joins_as
+    left = [("LeaveGroup", ())] if instance_id is None else []
+    assert member.calls[: len(left) + 2] == [("on_lost", (T0,)), *left, ("JoinGroup", ())]
+
+
+def test_static_member_whose_tasks_a_namesake_has_is_told_so(make):
+    member = make(instance_id="static").joined(T0)
+    member.run(member.coordinator.rejoin_as_new_member_async, "m")
+    member.joins.append((FENCED_INSTANCE_ID, -1, ""))
+    with pytest.raises(kafka_errors.FencedInstanceIdError):
+        member.poll()
+
+
 def test_sync_group_may_take_as_long_as_join_group(make):
     """The leader assigns in between: who gives up before it has done so makes everybody join again."""
     member = make().joined(T0)

@@ -37,6 +37,8 @@ _log = logging.getLogger(__name__)
 _LOCK_BACKOFF_MS, _LOCK_BACKOFF_MAX_MS = 50, 1_000
 """Pauses of a task that waits for its directory: mostly another thread is about to let go of it, or there is no
 snapshot to be fetched."""
+_OPENING_MS = 10
+"""So long stores are opened at a time while other tasks run, which wait meanwhile: each task's take 10 ms and more."""
 
 StreamTask: TypeAlias = "ActiveTask | StandbyTask"
 Partitions: TypeAlias = frozenset[TopicPartition]
@@ -233,11 +235,15 @@ class TaskTable:
     # -- from pending to running ----------------------------------------
 
     def initialize_pending(self) -> None:
-        """Open the stores of pending tasks whose directory is free, and hand them to the updater."""
+        """Open the stores of pending tasks whose directory is free, and hand them to the updater; those of many with
+        several calls, while others run."""
         now = self._clock.monotonic_ms()
+        others_wait = bool(self.running())
         for task_id, entry in sorted(self._pending.items()):
             if entry.not_before_ms > now:
                 continue
+            if others_wait and self._clock.monotonic_ms() - now >= _OPENING_MS:
+                return
             began_us = self._events.now_us()
             try:
                 entry.task.initialize()

@@ -235,6 +235,30 @@ def test_task_waits_with_growing_pauses_when_its_directory_is_locked(
     steps.close()
 
 
+@pytest.mark.parametrize("others_run", [False, True])
+def test_running_tasks_wait_for_no_more_than_one_task_whose_stores_take_long_to_open(
+    world: World, steps: Steps, others_run: bool
+) -> None:
+    if others_run:
+        running(steps)
+    others = {task(f"0_{number}"): frozenset({tp(f"in-{number}")}) for number in (1, 2, 3)}
+    table = steps.parts.table
+    table.assign(({ONE: PARTS} if others_run else {}) | others, {})
+
+    def slow(waiting: StreamTask) -> Callable[[], None]:
+        initialize = waiting.initialize
+        return lambda: (world.clock.advance(20), initialize())[1]
+
+    opening = [waiting for waiting in table.all() if waiting.id in others]
+    for waiting in opening:
+        waiting.initialize = slow(waiting)  # type: ignore[method-assign]
+    opened = []
+    while not all(waiting.stores.is_open for waiting in opening):
+        table.initialize_pending()
+        opened.append(sum(waiting.stores.is_open for waiting in opening))
+    assert opened == ([1, 2, 3] if others_run else [3])
+
+
 def test_error_of_initialising_a_task_is_raised_unless_it_is_a_lock(steps: Steps) -> None:
     pending(steps)
     waiting = only(steps.parts.table)

@@ -16,6 +16,7 @@ import os
 import shutil
 import threading
 import time
+import uuid
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -45,6 +46,11 @@ and it may be too old by now."""
 _HOUR_MS: Final = 3_600_000
 _SHARE_TO_REPLAY: Final = 10
 """Of that time a tenth is for fetching, and for replaying what came since."""
+_SILENCE_MAX_MS: Final = 120_000
+"""A store that brings nothing for so long is given up. Clients of object stores have time-outs of about a minute, and
+try again."""
+_ASKED_EACH_MS: Final = 2_000
+"""A waiting task asks at least so often, unless its process is frozen: that is no silence of the store."""
 
 
 class ChangelogNow(NamedTuple):
@@ -71,13 +77,36 @@ class _Open(NamedTuple):
 
 
 class _Fetch:
-    """One download under way."""
+    """One download under way. The thread that does it cannot be ended while it waits for the store, and perhaps goes on
+    one day: so it has a folder of its own, and asks in :meth:`begin` whether it is still wanted."""
 
-    def __init__(self) -> None:
+    def __init__(self, task_folder: str, now_ms: int) -> None:
+        self.into = os.path.join(task_folder, f"{_FETCH}-{uuid.uuid4().hex[:8]}")
         self.done = threading.Event()
         self.folder: str | None = None
         """What came, ready to be moved into place."""
         self.ended_ms = 0
+        self.given_up = False
+        self.what = ""
+        """What is being fetched."""
+        self._file = ""
+        self._seen: tuple[str, int] = ("", 0)
+        self._silent_ms = 0
+        self._asked_ms = now_ms
+
+    def begin(self, what: str, file: str = "") -> None:
+        """What comes next, and the local file that grows meanwhile. SnapshotError when nobody waits for it."""
+        self.what, self._file = what, file
+        if self.given_up:
+            raise SnapshotError("nobody waits for it any more")
+
+    def is_silent(self, now_ms: int) -> bool:
+        """Whether nothing has come for too long. Asked again and again."""
+        seen = (self.what, _size(self._file))
+        waited_ms = min(max(now_ms - self._asked_ms, 0), _ASKED_EACH_MS)
+        self._silent_ms = self._silent_ms + waited_ms if seen == self._seen else 0
+        self._seen, self._asked_ms = seen, now_ms
+        return self._silent_ms >= _SILENCE_MAX_MS
 
 
 class Snapshots:
@@ -113,36 +142,48 @@ class Snapshots:
             threading.Thread(target=self._run, args=(interval_s,), name="state-snapshots", daemon=True).start()
 
     def stop(self) -> None:
-        """No more uploads; one that is under way is left without a manifest."""
+        """No more uploads; one that is under way is left without a manifest. Downloads end with the file that they are
+        at."""
         self._stop.set()
+        with self._lock:
+            for fetch in self._fetches.values():
+                fetch.given_up = True
 
     # -- of tasks --------------------------------------------------------------------------------------------
 
     def before_open(self, task: TaskId, folder: str, layout: Mapping[str, str]) -> None:
         """Fill a task's folder, if it has no database and there is a snapshot. LockError while that takes time: the
-        caller comes again."""
+        caller comes again. A store that brings nothing for two minutes is given up."""
         if has_database(folder):
-            for left in (_FETCH, _MAKE):  # by a process that was killed
-                shutil.rmtree(os.path.join(folder, left), ignore_errors=True)
+            _remove_left(folder)  # by a process that was killed
             return
+        now_ms = self._now_ms()
         with self._lock:
             fetch = self._fetches.get(task)
-            if fetch is not None and fetch.done.is_set() and self._now_ms() - fetch.ended_ms > _FETCHED_MAX_MS:
+            if fetch is not None and fetch.done.is_set() and now_ms - fetch.ended_ms > _FETCHED_MAX_MS:
                 fetch = None
             if fetch is None:
-                fetch = self._fetches[task] = _Fetch()
-                arguments = (fetch, task, folder, layout)
+                _remove_left(folder)
+                fetch = self._fetches[task] = _Fetch(folder, now_ms)
+                arguments = (fetch, task, layout)
                 threading.Thread(target=self._fetch, args=arguments, name=f"snapshot-{task}", daemon=True).start()
-        if not fetch.done.is_set():
-            raise LockError(f"task {task} waits for its snapshot", task_id=task)
-        with self._lock:
-            self._fetches.pop(task, None)
-        if fetch.folder is not None and os.path.isdir(fetch.folder):
+            is_late = not fetch.done.is_set()
+            if is_late and not fetch.is_silent(now_ms):
+                raise LockError(f"task {task} waits for its snapshot", task_id=task)
+            fetch.given_up |= is_late
+            del self._fetches[task]
+        if is_late:
+            _log.warning(
+                "task %s: nothing came of %s for %d s, its snapshot is given up and its changelogs are replayed",
+                task,
+                fetch.what,
+                _SILENCE_MAX_MS // 1_000,
+            )
+        elif fetch.folder is not None and os.path.isdir(fetch.folder):
             database = os.path.join(folder, DATABASE_DIRECTORY)
             shutil.rmtree(database, ignore_errors=True)  # there is none in it
             os.replace(fetch.folder, database)
             _force_names(folder)
-        shutil.rmtree(os.path.join(folder, _FETCH), ignore_errors=True)  # what came of one that is not whole
 
     def opened(self, task: TaskId, database: TaskDatabase, layout: Mapping[str, str]) -> None:
         """Upload this one from now on."""
@@ -215,36 +256,49 @@ class Snapshots:
 
     # -- fetching --------------------------------------------------------------------------------------------
 
-    def _fetch(self, fetch: _Fetch, task: TaskId, folder: str, layout: Mapping[str, str]) -> None:
+    def _fetch(self, fetch: _Fetch, task: TaskId, layout: Mapping[str, str]) -> None:
+        folder: str | None = None
         try:
+            fetch.begin("the list of its snapshots")
             place = TaskSnapshots(self._storage, self._application, str(task))
             wanted = SnapshotOf(self._application, self._cluster(), str(task), layout)
             for name in place.names():
+                fetch.begin(f"snapshot {name}")
                 try:
-                    fetch.folder = self._fetched(place, name, wanted, os.path.join(folder, _FETCH))
+                    self._fetch_files(fetch, place, name, wanted)
                 except (SnapshotError, FileNotFoundError) as error:  # also one that its owner deletes meanwhile
+                    if fetch.given_up:  # and its folder is gone
+                        raise
                     _log.warning("task %s: snapshot %s is not used: %s", task, name, error)
                     continue
+                folder = fetch.into
                 _log.info("task %s starts from snapshot %s", task, name)
-                return
+                break
         except Exception as error:
-            _log.warning("task %s: no snapshot can be fetched, its changelogs are replayed: %s", task, error)
+            if not fetch.given_up:
+                _log.warning("task %s: no snapshot can be fetched, its changelogs are replayed: %s", task, error)
         finally:
-            fetch.ended_ms = self._now_ms()
-            fetch.done.set()
+            with self._lock:
+                fetch.folder = None if fetch.given_up else folder
+                fetch.ended_ms = self._now_ms()
+                fetch.done.set()
+            if fetch.folder is None:
+                shutil.rmtree(fetch.into, ignore_errors=True)
 
-    def _fetched(self, place: TaskSnapshots, name: str, wanted: SnapshotOf, into: str) -> str:
+    def _fetch_files(self, fetch: _Fetch, place: TaskSnapshots, name: str, wanted: SnapshotOf) -> None:
         manifest = place.manifest(name)
         manifest.check(wanted)
         if not manifest.positions:
             raise SnapshotError("it has no positions: all would be replayed")
         self._check_positions(manifest, time_of(name) if manifest.taken_ms is None else manifest.taken_ms)
-        shutil.rmtree(into, ignore_errors=True)
-        os.makedirs(into, mode=0o750)
+        shutil.rmtree(fetch.into, ignore_errors=True)
+        os.makedirs(fetch.into, mode=0o750)
         for file_name, file in manifest.files.items():
-            place.get_file(file, os.path.join(into, file_name))
-        _force_names(into)
-        return into
+            path = os.path.join(fetch.into, file_name)
+            fetch.begin(f"{file_name} of snapshot {name}", path)
+            place.get_file(file, path)
+        fetch.begin(f"snapshot {name}")
+        _force_names(fetch.into)
 
     def _check_positions(self, manifest: Manifest, taken_ms: int) -> None:
         known: Mapping[TopicPartition, ChangelogNow] = {}
@@ -274,6 +328,21 @@ class Snapshots:
                 f"{retention_ms / _HOUR_MS:.1f} h (delete.retention.ms), a tenth of them to replay in: keys that were "
                 "deleted since could stay"
             )
+
+
+def _remove_left(folder: str) -> None:
+    """What downloads and uploads have left in a task's folder."""
+    with os.scandir(folder) as found:
+        for entry in found:
+            if entry.name == _MAKE or entry.name.startswith(_FETCH):
+                shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:  # not begun
+        return 0
 
 
 def _force_names(folder: str) -> None:

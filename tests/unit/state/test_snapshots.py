@@ -64,7 +64,7 @@ class Machine:
             lambda: cluster,
             lambda _: self.bounds,
             interval_s=0,
-            now_ms=lambda: int(self.hour * HOUR_MS),
+            now_ms=lambda: round(self.hour * HOUR_MS),
         )
         self.directory = StateDirectory(str(folder), "app")
         self.directory.open()
@@ -363,7 +363,7 @@ def test_task_waits_for_a_slow_snapshot_without_holding_its_thread(
         get_file=slow,
     )
     two.snapshots._storage = (patched, root)
-    monkeypatch.setattr(snapshots_module, "_Fetch", lambda: SimpleNamespace(done=_NoWait(), folder=None, ended_ms=0))
+    monkeypatch.setattr(snapshots_module, "threading", SimpleNamespace(Event=_NoWait, Thread=threading.Thread))
     with pytest.raises(LockError, match="task 0_1 waits for its snapshot"):
         two.state.open()
     released.set()

@@ -1,0 +1,191 @@
+"""A store of snapshots that hangs costs time, and not the task."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fsspec")
+
+from fsspec.implementations.local import LocalFileSystem
+
+from streams_py.errors import LockError
+from tests.unit.state.test_snapshots import HOUR_MS, TASK, Machine
+from tests.waiting import PATIENCE_S
+
+SECOND = 1_000 / HOUR_MS
+"""In hours."""
+
+
+class _Hangs(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """From one call of ``method`` on it does nothing, until it is released."""
+
+    cachable = False
+
+    def __init__(self, method: str) -> None:
+        super().__init__()
+        self.calls: list[str] = []
+        self.hangs, self.released = threading.Event(), threading.Event()
+        self._method = method
+
+    def _wait(self, method: str) -> None:
+        self.calls.append(method)
+        if method == self._method:
+            self.hangs.set()
+            assert self.released.wait(PATIENCE_S)
+
+    def ls(self, path: str, detail: bool = False, **options: Any) -> Any:
+        self._wait("ls")
+        return super().ls(path, detail=detail, **options)
+
+    def cat_file(self, path: str, *arguments: Any, **options: Any) -> Any:
+        self._wait("cat_file")
+        return super().cat_file(path, *arguments, **options)
+
+    def get_file(self, remote: str, local: str, **options: Any) -> None:
+        self._wait("get_file")
+        super().get_file(remote, local, **options)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Callable[..., Machine]:
+    """Makes machines with an empty disk; there is a snapshot up to offset 9."""
+    numbers = iter(range(100))
+    Machine(tmp_path / "uploader").open().restore(0, 9).upload().close()
+    return lambda **options: Machine(tmp_path / f"machine-{next(numbers)}", **options)
+
+
+def waits(machine: Machine) -> bool:
+    """Whether the task still waits, asked once more."""
+    try:
+        machine.state.open()
+    except LockError:
+        return True
+    return False
+
+
+def begun(machine: Machine, store: _Hangs) -> Machine:
+    """With a store that hangs by now."""
+    machine.snapshots._storage = (store, machine.snapshots._storage[1])
+    assert waits(machine)
+    assert store.hangs.wait(PATIENCE_S)
+    assert waits(machine)
+    return machine
+
+
+def given_up(machine: Machine) -> int:
+    """After how many seconds without a byte the task was opened."""
+    for seconds in range(2, 1_000, 2):
+        if not waits(machine.at(machine.hour + 2 * SECOND)):
+            return seconds
+    raise AssertionError("it waits for ever")
+
+
+def thread() -> threading.Thread:
+    """The one that downloads."""
+    (found,) = [thread for thread in threading.enumerate() if thread.name == f"snapshot-{TASK}"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("method", "what"),
+    [("ls", "the list of its snapshots"), ("cat_file", "snapshot 0"), ("get_file", r"\w+\.\w+ of snapshot 0")],
+)
+def test_store_that_hangs_is_given_up_and_the_changelog_is_replayed(
+    machine: Callable[..., Machine], caplog: pytest.LogCaptureFixture, method: str, what: str
+) -> None:
+    store = _Hangs(method)
+    one = begun(machine(), store)
+    downloads = thread()
+    assert given_up(one) == 120
+    assert one.position < 0
+    (said,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    end = "for 120 s, its snapshot is given up and its changelogs are replayed"
+    assert re.fullmatch(rf"task 0_1: nothing came of {what}\S* {end}", said)
+    assert one.restore(0, 19).position == 20
+    one.close()  # the thread still waits
+    calls = len(store.calls)
+    store.released.set()
+    downloads.join(PATIENCE_S)
+    assert not downloads.is_alive()
+    assert "get_file" not in store.calls[calls:]
+    assert not list(one.folder.rglob("snapshot-*"))
+    assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 1
+
+
+def test_store_that_brings_a_byte_now_and_then_is_waited_for(machine: Callable[..., Machine]) -> None:
+    class Drips(LocalFileSystem):  # type: ignore[misc]
+        cachable = False
+        asked, brought = threading.Semaphore(0), threading.Semaphore(0)
+        drops = 5
+
+        def get_file(self, remote: str, local: str, **options: Any) -> None:
+            while self.drops:
+                assert self.asked.acquire(timeout=PATIENCE_S)
+                with open(local, "ab") as file:
+                    file.write(b"x")
+                self.drops -= 1
+                self.brought.release()
+            super().get_file(remote, local, **options)
+
+    one = machine()
+    store = Drips()
+    one.snapshots._storage = (store, one.snapshots._storage[1])
+    assert waits(one)
+    for _drop in range(5):
+        store.asked.release()
+        assert store.brought.acquire(timeout=PATIENCE_S)
+        for _poll in range(40):
+            assert waits(one.at(one.hour + 2 * SECOND))
+    assert one.open().position == 10
+    one.close()
+
+
+def test_silence_of_a_frozen_process_is_not_that_of_the_store(machine: Callable[..., Machine]) -> None:
+    store = _Hangs("get_file")
+    one = begun(machine(), store)
+    for _ in range(50):
+        assert waits(one.at(one.hour + 1))
+    store.released.set()
+    assert one.open().position == 10
+    one.close()
+
+
+def test_download_that_was_given_up_has_no_part_in_the_next_one(machine: Callable[..., Machine]) -> None:
+    store = _Hangs("get_file")
+    one = machine()
+    good = one.snapshots._storage
+    begun(one, store)
+    downloads = thread()
+    given_up(one)
+    one.state.close(wipe=True)
+    one.snapshots._storage = good
+    assert one.open().position == 10
+    store.released.set()
+    downloads.join(PATIENCE_S)
+    assert not downloads.is_alive()
+    assert [one.get(number) for number in (0, 9)] == ["value-0", "value-9"]
+    assert not list(one.folder.rglob("snapshot-*"))
+    one.close()
+
+
+def test_downloads_end_with_their_file_when_the_client_closes(
+    machine: Callable[..., Machine], caplog: pytest.LogCaptureFixture
+) -> None:
+    store = _Hangs("get_file")
+    one = begun(machine(), store)
+    downloads = thread()
+    one.snapshots.stop()
+    store.released.set()
+    downloads.join(PATIENCE_S)
+    assert not downloads.is_alive()
+    assert store.calls.count("get_file") == 1
+    assert not list(one.folder.rglob("snapshot-*"))
+    assert caplog.text == ""
+    one.close()

@@ -46,7 +46,12 @@ def open_snapshots(storage: tuple[Any, str] | None, config: StreamsConfig, admin
         return known
 
     return Snapshots(
-        storage, config.application_id, admin.cluster_id, offsets, interval_s=config.state_snapshot_interval_ms / 1000
+        storage,
+        config.application_id,
+        admin.cluster_id,
+        offsets,
+        interval_s=config.state_snapshot_interval_ms / 1000,
+        transactional=config.exactly_once,
     )
 
 

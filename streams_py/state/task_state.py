@@ -273,10 +273,10 @@ class TaskState:
                     log = with_headers(log, record)
             store.rebind(log=log, context=record)
         if self._snapshots is not None and self._database is not None:
-            if changelog_writer is None:
-                self._snapshots.closing(self.task_id)
-            else:
-                self._snapshots.opened(self.task_id, self._database, self._kept_as)
+            self._snapshots.closing(self.task_id)
+            if changelog_writer is not None:
+                logs = self.changelog_partitions - self.source_changelogs
+                self._snapshots.opened(self.task_id, self._database, self._kept_as, logs)
 
     def close(self, *, wipe: bool = False) -> None:
         """Close the stores and unlock; ``wipe``: delete everything of the task. What is not committed is dropped.

@@ -46,13 +46,15 @@ class SnapshotFile:
 class Manifest:
     """One snapshot. ``positions``: offset of the last record that is in it, by changelog partition; ``topic_ids``: of
     the topics that these are positions in, as far as they have ids; ``taken_ms``: a time at which nothing was missing
-    in it, in ms since 1970 (None: an older version's, which did not say)."""
+    in it, in ms since 1970 (None: an older version's, which did not say); ``in_transactions``: changelog topics that
+    the task writes in transactions only, so that a marker comes after each position."""
 
     of: SnapshotOf
     positions: Mapping[TopicPartition, int]
     files: Mapping[str, SnapshotFile]
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     taken_ms: int | None = None
+    in_transactions: frozenset[str] = frozenset()
 
     def encode(self) -> bytes:
         """As it is stored."""
@@ -65,6 +67,7 @@ class Manifest:
             "positions": [[topic, number, offset] for (topic, number), offset in sorted(self.positions.items())],
             "topic_ids": dict(sorted(self.topic_ids.items())),
             "taken_ms": self.taken_ms,
+            "in_transactions": sorted(self.in_transactions),
             "files": {name: [file.sha256, file.size] for name, file in sorted(self.files.items())},
         }
         return json.dumps({"sha256": _digest(content), "snapshot": content}).encode()
@@ -90,6 +93,7 @@ class Manifest:
                 files,
                 dict(content.get("topic_ids", {})),
                 _time(content.get("taken_ms")),
+                frozenset(str(topic) for topic in content.get("in_transactions", ())),
             )
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise SnapshotError(f"its manifest cannot be read: {type(error).__name__}: {error}") from error

@@ -68,11 +68,12 @@ KnownOffsets = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, Ch
 
 
 class _Open(NamedTuple):
-    """A task that is uploaded, and the hashes of the files that it has: another database may have others under the same
-    names, and the same numbers in the file system."""
+    """A task that is uploaded; the changelog topics that it writes itself; and the hashes of the files that it has:
+    another database may have others under the same names, and the same numbers in the file system."""
 
     database: TaskDatabase
     layout: Mapping[str, str]
+    written: frozenset[str]
     hashes: dict[tuple[str, int], SnapshotFile]
 
 
@@ -113,7 +114,8 @@ class Snapshots:
     """The snapshots of one client's tasks. Thread-safe.
 
     ``storage`` is that of :func:`~streams_py.state.snapshots.storage.open_storage`; ``keep`` snapshots of each task are
-    left. ``interval_s`` 0: only :meth:`upload_all` uploads. ``now_ms`` is the wall clock.
+    left. ``interval_s`` 0: only :meth:`upload_all` uploads. ``transactional``: whether tasks write to changelogs in
+    transactions. ``now_ms`` is the wall clock.
     """
 
     def __init__(
@@ -124,6 +126,7 @@ class Snapshots:
         offsets: KnownOffsets,
         *,
         interval_s: float,
+        transactional: bool = False,
         keep: int = 2,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
@@ -131,6 +134,7 @@ class Snapshots:
         self._application = application
         self._cluster = cluster
         self._offsets = offsets
+        self._transactional = transactional
         self._keep = keep
         self._now_ms = now_ms
         self._lock = threading.Lock()
@@ -185,10 +189,12 @@ class Snapshots:
             os.replace(fetch.folder, database)
             _force_names(folder)
 
-    def opened(self, task: TaskId, database: TaskDatabase, layout: Mapping[str, str]) -> None:
-        """Upload this one from now on."""
+    def opened(
+        self, task: TaskId, database: TaskDatabase, layout: Mapping[str, str], logs: Collection[TopicPartition]
+    ) -> None:
+        """Upload this one from now on. ``logs``: the changelogs that nobody but its owner writes."""
         with self._lock:
-            self._open[task] = _Open(database, layout, {})
+            self._open[task] = _Open(database, layout, frozenset(log.topic for log in logs), {})
 
     def closing(self, task: TaskId) -> None:
         """The task's database is about to be closed: no copies are made of it any more."""
@@ -250,7 +256,8 @@ class Snapshots:
         for gone in [at for at in opened.hashes if at[0] not in files]:
             del opened.hashes[gone]
         of = SnapshotOf(self._application, self._cluster(), str(task), opened.layout)
-        place.put_manifest(Manifest(of, positions, files, topic_ids, taken_ms))
+        in_transactions = opened.written if self._transactional else frozenset()
+        place.put_manifest(Manifest(of, positions, files, topic_ids, taken_ms, in_transactions))
         self._uploaded[task] = positions
         place.prune(of, self._keep)
 
@@ -305,7 +312,11 @@ class Snapshots:
         with contextlib.suppress(BrokerUnavailableError):  # then whoever replays the rest finds out
             known = self._offsets(manifest.positions.keys())
         for changelog in sorted(manifest.positions):
-            self._check_age(changelog, known.get(changelog), manifest.positions[changelog], taken_ms)
+            # A record in a transaction has a marker behind it. So one offset more than there was is that of the last
+            # record then, and not both of a new one.
+            markers = 1 if self._transactional and changelog.topic in manifest.in_transactions else 0
+            end = manifest.positions[changelog] + 1 + markers
+            self._check_age(changelog, known.get(changelog), end, taken_ms)
         for changelog, (first, end, topic_id, _) in known.items():
             at, id_then = manifest.positions[changelog] + 1, manifest.topic_ids.get(changelog.topic)
             if id_then is not None and topic_id is not None and id_then != topic_id:
@@ -315,11 +326,11 @@ class Snapshots:
             if at < first:
                 raise SnapshotError(f"it is at {at} of {changelog}, which begins at {first} by now: it is too old")
 
-    def _check_age(self, changelog: TopicPartition, now: ChangelogNow | None, at: int, taken_ms: int) -> None:
+    def _check_age(self, changelog: TopicPartition, now: ChangelogNow | None, end: int, taken_ms: int) -> None:
         """What was deleted since is a record to be replayed, until compaction removes it: a key that was deleted by
-        then would be there for ever. Nobody else finds out."""
+        then would be there for ever. Nobody else finds out. ``end``: of the changelog, if nothing came since."""
         retention_ms = DELETE_RETENTION_MS if now is None else now.delete_retention_ms
-        if retention_ms is None or (now is not None and at + 1 == now.end):
+        if retention_ms is None or (now is not None and now.end <= end):
             return  # nothing is compacted, or nothing came since
         age_ms = self._now_ms() - taken_ms
         if age_ms >= retention_ms - retention_ms // _SHARE_TO_REPLAY:

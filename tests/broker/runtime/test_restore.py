@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from streams_protocol.types import TopicPartition
 from streams_py.errors import SnapshotError
 from streams_py.state.checkpoint import CHECKPOINT_FILE
 from streams_py.state.snapshots.manifest import Manifest
@@ -37,6 +38,17 @@ def check_counts(app: Application, lines: list[str], *instances: Instance) -> No
 def from_beginning(instance: Instance) -> list[dict[str, Any]]:
     """Restorations that started at the first record and replayed something."""
     return [seen for seen in instance.ask("restored") if seen["start"] == 0 and seen["total"]]
+
+
+def snapshots_of(app: Application, folder: Path) -> dict[int, int]:
+    """Where the newest whole snapshot of each stateful task is, by partition."""
+    found: dict[int, int] = {}
+    for number in range(app.partitions):
+        for file in sorted((folder / "snapshots" / app.id / f"1_{number}" / "manifests").glob("*.json")):
+            with contextlib.suppress(SnapshotError):  # a killed process may have left half of one
+                for position in Manifest.decode(file.read_bytes()).positions.values():
+                    found[number] = position
+    return found
 
 
 def counted(app: Application, lines: list[str], name: str = "a") -> Instance:
@@ -123,48 +135,53 @@ def test_empty_disk_is_filled_from_a_snapshot_and_only_the_rest_is_replayed(
         state_snapshot_interval_ms=1_000,
     )
 
-    def positions() -> dict[int, int]:
-        """Where the newest whole snapshot of each stateful task is."""
-        found: dict[int, int] = {}
-        for number in range(app.partitions):
-            for file in sorted((tmp_path / "snapshots" / app.id / f"1_{number}" / "manifests").glob("*.json")):
-                with contextlib.suppress(SnapshotError):  # a killed process may have left half of one
-                    for position in Manifest.decode(file.read_bytes()).positions.values():
-                        found[number] = position
-        return found
-
     lines = text(WORDS)
     a = counted(app, lines[:500])
-    app.until(lambda: len(positions()) == app.partitions, "a snapshot of each task")
+    app.until(lambda: len(snapshots_of(app, tmp_path)) == app.partitions, "a snapshot of each task")
     app.feed(lines[500:600])
     app.await_caught_up()
     a.kill()
     shutil.rmtree(app.folder / "a")
-    known = positions()
+    known = snapshots_of(app, tmp_path)
     a = counted(app, lines[600:])
     restored = {one["partition"]: one["start"] for one in a.ask("restored")}
     assert restored == {number: position + 1 for number, position in known.items()}
     check_counts(app, lines, a)
 
 
-def test_snapshot_older_than_its_changelog_keeps_deletions_is_not_used(
-    application: Callable[..., Application], tmp_path: Path
+@pytest.mark.parametrize("stands_still", [True, False])
+def test_snapshot_older_than_its_changelog_keeps_deletions_is_used_if_nothing_came_since_but_a_marker(
+    application: Callable[..., Application], tmp_path: Path, stands_still: bool
 ) -> None:
     app = application(
         partitions=2,
-        processing_guarantee="exactly_once_v2",  # a marker comes after the last record: there is something to replay
+        processing_guarantee="exactly_once_v2",
         state_snapshot_store=(tmp_path / "snapshots").as_uri(),
         state_snapshot_interval_ms=1_000,
         topic_delete_retention_ms=1_000,
     )
+    changelogs = [TopicPartition(f"{app.id}-counts-changelog", number) for number in range(app.partitions)]
+
+    def are_at_the_end() -> bool:
+        ends, known = app.admin.list_offsets(changelogs), snapshots_of(app, tmp_path)
+        return all(ends[log] == known.get(log.partition, -1) + 2 for log in changelogs)
+
     lines = text(WORDS)
     a = counted(app, lines[:500])
-    places = [tmp_path / "snapshots" / app.id / f"1_{number}" / "manifests" for number in range(app.partitions)]
-    app.until(lambda: all(list(place.glob("*.json")) for place in places), "a snapshot of each task")
+    app.until(are_at_the_end, "snapshots with everything, behind which one marker is")
+    known = snapshots_of(app, tmp_path)
+    if not stands_still:
+        shutil.copytree(tmp_path / "snapshots", tmp_path / "kept")
+        app.feed(lines[500:600])
+        app.await_caught_up()
     a.kill()
     shutil.rmtree(app.folder / "a")
-    a = counted(app, lines[500:])
-    assert len(from_beginning(a)) == app.partitions
+    if not stands_still:
+        shutil.rmtree(tmp_path / "snapshots")
+        (tmp_path / "kept").rename(tmp_path / "snapshots")
+    a = counted(app, lines[500 if stands_still else 600 :])
+    starts = {one["partition"]: one["start"] for one in a.ask("restored")}
+    assert starts == {number: position + 1 if stands_still else 0 for number, position in known.items()}
     check_counts(app, lines, a)
 
 

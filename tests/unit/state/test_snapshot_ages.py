@@ -73,6 +73,37 @@ def test_old_snapshot_is_used_when_no_deletion_can_be_missing(
     two.close()
 
 
+@pytest.mark.parametrize(
+    ("options", "end", "position"),
+    [
+        pytest.param({"transactional": True}, 11, 10, id="a marker"),
+        pytest.param({"transactional": True}, 12, -2, id="perhaps a record and its marker"),
+        pytest.param({}, 11, -2, id="a record"),
+        pytest.param({"transactional": True, "source_topic": CHANGELOG.topic}, 11, -2, id="a record of others"),
+    ],
+)
+def test_marker_that_ends_a_transaction_makes_no_snapshot_old(
+    machine: Callable[..., Machine], options: dict[str, Any], end: int, position: int
+) -> None:
+    """A task may stand still for longer than deletions are kept: nothing can be missing in its snapshot."""
+    machine(**options).at(0).open().restore(0, 9).upload().close()
+    two = machine(**options).at(30)
+    two.bounds[CHANGELOG] = ChangelogNow(0, end)
+    assert two.open().position == position
+    two.close()
+
+
+@pytest.mark.parametrize(("before", "now"), [(True, False), (False, True)])
+def test_single_record_since_may_be_a_deletion_when_the_guarantee_was_another(
+    machine: Callable[..., Machine], before: bool, now: bool
+) -> None:
+    machine(transactional=before).at(0).open().restore(0, 9).upload().close()
+    two = machine(transactional=now).at(30)
+    two.bounds[CHANGELOG] = ChangelogNow(0, 11)
+    assert two.open().position < 0
+    two.close()
+
+
 def test_old_snapshot_is_refused_too_while_the_cluster_does_not_answer(
     machine: Callable[..., Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -52,6 +53,8 @@ class Machine:
         store: str = "names",
         end: int = 1 << 40,
         ttl: int | None = None,
+        transactional: bool = False,
+        source_topic: str | None = None,
     ) -> None:
         self.folder = folder
         self.place = folder.parent / "place"
@@ -64,11 +67,12 @@ class Machine:
             lambda: cluster,
             lambda _: self.bounds,
             interval_s=0,
+            transactional=transactional,
             now_ms=lambda: round(self.hour * HOUR_MS),
         )
         self.directory = StateDirectory(str(folder), "app")
         self.directory.open()
-        builder = key_value_store(store, key=STRING, value=STRING, ttl=ttl)
+        builder = replace(key_value_store(store, key=STRING, value=STRING, ttl=ttl), source_topic=source_topic)
         self.state = TaskState(
             TASK, [builder], application_id="app", directory=self.directory, owner="thread", snapshots=self.snapshots
         )
@@ -191,7 +195,7 @@ def test_hash_that_was_taken_while_a_task_closed_is_not_one_of_the_files_it_has_
         if path.endswith(".sst"):
             if not hashed:
                 one.snapshots.closing(TASK)
-                one.snapshots.opened(TASK, database, layout)
+                one.snapshots.opened(TASK, database, layout, {CHANGELOG})
             hashed.append(Path(path).name)
         return found
 

@@ -120,6 +120,7 @@ def test_backfill_writes_parquet_from_kafka_and_from_an_archive(files: Files, sp
     done = files.do("backfill", files.topology(), "--out", str(files.folder / "made"), "--until", "1700000000004")
     assert done.exit_code == 0, done.output
     assert f"{files.out}: 4 records" in done.output
+    assert os.listdir(files.folder / "made") == [files.out]
     made = spark.read.parquet(str(files.folder / "made" / files.out)).collect()
     assert Counter(bytes(row.value) for row in made) == BY_OLD - Counter([b"DDDDDD"])
     refused = files.do("backfill", files.topology(), "--out", str(files.folder / "made"))
@@ -274,6 +275,20 @@ def test_folder_that_another_run_has_is_refused_before_there_is_a_plan(files: Fi
             assert refused.exit_code == 2, refused.output
             assert f"--work: process {holder.pid} has a run in {files.folder}" in refused.output
     assert not (files.folder / "plan.json").exists()
+
+
+def test_folder_that_another_backfill_writes_to_is_refused_before_anything_is_done(files: Files) -> None:
+    files.produce(*TEXTS)
+    made = files.folder / "made"
+    made.mkdir()
+    with held_elsewhere(made / ".lock") as holder:
+        refused = files.do("backfill", files.topology(), "--out", str(made))
+        assert refused.exit_code == 2, refused.output
+        assert f"--out: process {holder.pid} writes a backfill to {made}; end it, or wait until" in refused.output
+        assert "stage" not in refused.output
+    done = files.do("backfill", files.topology(), "--out", str(made))
+    assert done.exit_code == 0, done.output
+    assert os.listdir(made) == [files.out]
 
 
 def test_topics_without_records_make_no_outputs(files: Files) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -168,6 +168,7 @@ def backfill(
             from streams_py.spark.session import check_writes_once
 
             if out is not None:
+                until_the_end.enter_context(_held_folder(spark, out))
                 _check_new(spark, out, what, settings, outputs or ())
             counts = dict.fromkeys(outputs or (), 1)
             if planned is not None and cluster is not None:
@@ -204,6 +205,25 @@ def backfill(
                     console().print(f"{there:,} records were there already, from an earlier attempt")
                 for topic in results.sinks:
                     console().print(f"{topic}: {results.written(topic):,} records")
+
+
+@contextlib.contextmanager
+def _held_folder(spark: SparkSession, out: str) -> Iterator[None]:
+    """The folder for outputs is that of this process. ConfigError when another one has it: both would find none of
+    their outputs there, and one of them would fail when all is computed."""
+    from streams_py.file_locks import alone
+    from streams_py.spark.files import Folder
+
+    folder = Folder(spark, out)
+    place = folder.on_disk()
+    is_new = place is not None and not place.exists()
+    try:
+        with alone(folder.lock("--out"), f"writes a backfill to {out}", option="--out"):
+            yield
+    finally:
+        if is_new and place is not None:
+            with contextlib.suppress(OSError):  # it has outputs
+                place.rmdir()
 
 
 def _check_new(spark: SparkSession, out: str, what: str, settings: Mapping[str, Any], more: Sequence[str]) -> None:

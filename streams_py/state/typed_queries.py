@@ -46,7 +46,8 @@ R = TypeVar("R")
 _TIME_MAX_MS = 2**63 - 1
 
 Position: TypeAlias = Mapping[str, Mapping[int, int]]
-"""Input topic -> partition -> offset of the last record whose effects are in the store."""
+"""Input topic -> partition -> offset of the last record whose effects are in the store. See
+:attr:`QueryResult.position`."""
 
 
 class Query(Generic[R]):
@@ -146,13 +147,19 @@ class FailureReason(Enum):
 
 @dataclass(frozen=True)
 class QueryResult(Generic[R]):
-    """The answer of one partition, or why there is none. ``position``: how far the partition was, at least; empty when
-    it cannot say, as standbys."""
+    """The answer of one partition, or why there is none: ``failure``, and ``message`` with the words for it."""
 
     _value: R | None = field(default=None, repr=False)
     failure: FailureReason | None = None
     message: str = ""
     position: Position = field(default_factory=dict)
+    """How far the task with this partition was before the store was read, at least: for each input topic (source and
+    repartition topics, these by their full names; no changelogs) and partition that the task reads, the offset of the
+    last record that it has processed, or that the group had committed when it began. Those of the task, also where a
+    record did not touch this store. Not necessarily committed: after a failure, or a transaction that is aborted, the
+    task may be behind it for a while. With calls that wait (``map_values_async``) what is committed. A partition of
+    which nothing is known is missing; the whole is empty for standbys, global stores and partitions that are not here.
+    """
 
     @property
     def is_success(self) -> bool:
@@ -186,7 +193,8 @@ class StateQueryResult(Generic[R]):
 
     @property
     def position(self) -> Position:
-        """How far the partitions that answered were, together: what a later query can be bound to."""
+        """Those of all partitions together, input topic -> partition -> offset (see :attr:`QueryResult.position`):
+        what a later query can be bound to. Also of partitions that were not up to the bound, or whose store raised."""
         merged: dict[str, dict[int, int]] = {}
         for result in self.partitions.values():
             for topic, offsets in result.position.items():

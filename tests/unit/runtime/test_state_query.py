@@ -137,6 +137,17 @@ def test_position_is_that_of_the_last_record_processed(world: World, client: Cli
     assert client.ask(KeyQuery("new"), bound={"in": {0: 2}}, require_active=True).only is not None
 
 
+def test_position_is_known_before_anything_is_committed_and_of_partitions_that_do_not_answer(
+    world: World, client: Client
+) -> None:
+    client.steps.run(BOTH)
+    world.write("in", b"x", b"y", key=b"new")
+    client.steps.turn()
+    assert world.committed[tp("in-0")].offset == 0
+    assert client.ask(KeyQuery("new"), bound={"in": {0: 9}}).position == {"in": {0: 1}}
+    assert client.ask(KeyQuery("new"), partitions=[7]).position == {}
+
+
 def test_position_is_known_after_a_restart(world: World, client: Client) -> None:
     client.steps.run(BOTH)
     world.write("in", b"x", b"y", key=b"new")
@@ -352,6 +363,7 @@ def test_global_store_answers_once() -> None:
         found = ask("k")
         assert found.only is not None
         assert (found.only.value, found.only is found.global_result, found.partitions) == (7, True, {})
+        assert found.position == {}
         store: Any = stores["everywhere"]
         store.peek = lambda key: stores.clear()  # the client is closed meanwhile
         closed = ask("k").global_result

@@ -37,7 +37,7 @@ from streams_py.state.disk.options import (
 )
 from streams_py.state.disk.position_keys import INPUT, LAYOUT, TOPIC_ID, TOPICS, key_of, partition_in
 from streams_py.state.disk.settling import Settling
-from streams_py.state.disk.store import RocksBytes, put_or_delete
+from streams_py.state.disk.store import RocksBytes, flush_at_once, put_or_delete
 
 __all__ = ["RocksMemory", "TaskDatabase"]
 
@@ -299,6 +299,7 @@ class TaskDatabase:
             self._settle()
             for store in self._stores.values():
                 store.let_go()
+            flush_at_once(self._positions)
             self._positions.close()
             self._database.close()
             self._is_closed = True  # unless the next line succeeds
@@ -445,8 +446,13 @@ class TaskDatabase:
     def close(self) -> None:
         """Close everything, open scans included; what waits is dropped. A second call does nothing. An error is raised
         when everything is closed: closing flushes, and what stays open could not be opened again."""
+        stores = list(self._stores.values())
+        for store in stores:  # before somebody else who flushes them is waited for
+            store.flush_at_once()
+        if not self._is_closed:
+            flush_at_once(self._positions)
         with self.closing:
-            closing = [store.close for store in self._stores.values()]
+            closing = [store.close for store in stores]
             if not self._is_closed:
                 self._is_closed = True
                 closing += [self._positions.close, self._database.close]

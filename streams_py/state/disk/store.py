@@ -23,7 +23,7 @@ from streams_py.state.store_figures import PROPERTIES
 if TYPE_CHECKING:
     from streams_py.state.disk.database import TaskDatabase
 
-__all__ = ["RocksBytes", "put_or_delete"]
+__all__ = ["RocksBytes", "flush_at_once", "put_or_delete"]
 
 _MISSING: Final = object()
 _BUNDLED_BYTES_MAX: Final = 1 << 20
@@ -33,6 +33,8 @@ _LOOKED_AT: Final = 64
 _OUT_OF_ORDER: Final = 0.1
 """Of the first so many keys that are restored at a time: more that are followed by a lower one are no order. Of random
 ones, half are."""
+_STALLS: Final = dict.fromkeys(("level0_slowdown_writes_trigger", "level0_stop_writes_trigger"), str(1 << 30))
+"""RocksDB's options that make writers wait for files of the first level to be merged, from so many on."""
 _put: Final = rocksdict.WriteBatch.put
 _ENDED: Final[Iterator[tuple[bytes, bytes]]] = iter(())
 
@@ -45,6 +47,16 @@ def put_or_delete(batch: Any, entries: Iterable[tuple[bytes, bytes | None]]) -> 
             delete(key)
         else:
             put(key, data)
+
+
+def flush_at_once(family: Any) -> None:
+    """Have what is in memory of a column family flushed without a wait, from now on until it is opened again.
+
+    RocksDB lets a flush wait as long as writers would have to, until files of the first level are merged; closing
+    flushes, and holds the interpreter's lock meanwhile. Whoever closes writes no more, and breaks off what merges."""
+    with suppress(Exception):  # rocksdict says in several ways that it is closed; and a disk that is full is told later
+        if int(family.property_value("rocksdb.num-files-at-level0")) >= LEVEL_0_FILES_MAX:
+            family.set_options(_STALLS)
 
 
 class _Closed(dict[bytes, "bytes | None"]):
@@ -230,6 +242,7 @@ class RocksBytes:
         self._bind(self._attempt(lambda: self._database.empty_family(self.name)))
 
     def close(self) -> None:
+        self.flush_at_once()
         with self._database.closing:  # a handle that flushes cannot be closed
             if not self._is_closed:
                 self._is_closed = True
@@ -241,6 +254,7 @@ class RocksBytes:
     def let_go(self) -> None:
         """Close the handle and the scans: one that stays open would keep the files open."""
         self._held.load = self._refuse
+        self.flush_at_once()
         with self._scanning:
             for scan in list(self._scans):
                 scan.end()
@@ -307,6 +321,11 @@ class RocksBytes:
         """Bring what is committed from memory into files; closing has."""
         if not self._is_closed:
             self._family.flush()
+
+    def flush_at_once(self) -> None:
+        """See :func:`flush_at_once`. Any thread may."""
+        with self._scanning:
+            flush_at_once(self._family)
 
     def merge(self, files: int) -> None:
         """Have so many files of the first level merged into the next one."""

@@ -18,7 +18,7 @@ from streams_py.state.codec import pack_timestamp
 from streams_py.state.directory import StateDirectory
 from streams_py.state.disk import database as database_module
 from streams_py.state.disk.database import TaskDatabase
-from streams_py.state.disk.options import LEVEL_0_FILES_MAX
+from streams_py.state.disk.options import LEVEL_0_FILES_MAX, LEVEL_0_FILES_MERGED
 from streams_py.state.disk.sorted_files import SortedFiles
 from streams_py.state.task_state import TaskState
 from streams_py.testing.memory_clients import MemoryRecord
@@ -108,6 +108,29 @@ def test_database_that_takes_in_many_files_says_when_its_disk_has_to_catch_up(tm
         assert int(store._family.property_value("rocksdb.num-files-at-level0")) <= LEVEL_0_FILES_MAX
     assert database.positions() == {LOG: 59}
     database.close()
+
+
+def test_database_is_closed_while_files_that_it_has_taken_in_are_merged(tmp_path: Path) -> None:
+    """RocksDB lets a flush wait as long as writers would have to, and closing flushes: with the interpreter's lock."""
+    database = TaskDatabase(str(tmp_path), ["disk"])
+    store = database.store("disk")
+    store.merge(1_000)
+    files = SortedFiles(str(tmp_path / "sorted"), "a", stamped=False, bytes_max=1 << 20)
+    noise = random.Random(7)
+    while len(files.paths) < 24:  # each of them over all of the keys
+        files.add(ChangelogEntries.of([(noise.randbytes(8), noise.randbytes(1_000), 0) for _ in range(100)]))
+    database.take_in("disk", files.finish(), {LOG: 7})
+    store.merge(LEVEL_0_FILES_MERGED)
+    store.write(b"k", b"v" * 100_000)
+    database.commit({LOG: 8})
+    database.close()
+    said = (tmp_path / "rocksdb" / "LOG").read_text()
+    assert "Shutdown complete" in said
+    assert "waiting on stall conditions" not in said
+    again = TaskDatabase(str(tmp_path), ["disk"])
+    assert again.positions() == {LOG: 8}
+    assert again.store("disk").read(b"k") == b"v" * 100_000
+    again.close()
 
 
 def test_files_lie_over_what_was_committed_lately(directory: StateDirectory) -> None:

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Final
 
+from streams_py.adapters.processors import usable_processors
 from streams_py.errors import StreamsError
 from streams_py.ports import ChangelogPart, SortedPart
 
@@ -23,12 +24,7 @@ _PROGRAM: Final = "streams_py.changelog_sorter"
 _PLAIN: Final = (str, int, float, bool)
 
 
-def _processors() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-
-
-_spare = threading.BoundedSemaphore(_processors() - 1)
+_spare = threading.BoundedSemaphore(usable_processors() - 1)
 """Of its processors: one is this process' own."""
 
 

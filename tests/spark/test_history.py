@@ -227,6 +227,20 @@ def test_inputs_that_cannot_be_used_are_said_in_one_sentence(spark: SparkSession
             run(word_count, {"lines": wrong}, spark=spark)
 
 
+def test_rows_of_other_topics_are_not_taken_for_none(spark: SparkSession, tmp_path: Path) -> None:
+    from pyspark.sql import functions as f
+
+    archive = str(tmp_path / "archive")
+    frame(spark, [one._replace(topic="old.lines") for one in some_lines(3, 1)]).write.parquet(archive)
+    for given in (archive, spark.read.parquet(archive)):
+        with pytest.raises(ConfigError, match=r"for topic lines has rows of old.lines, and none of .*drop the"):
+            run(word_count, {"lines": given}, spark=spark)
+    rows = spark.read.parquet(archive)
+    for one in (rows.drop("topic"), rows.withColumn("topic", f.lit("lines")), rows.limit(0)):
+        with run(word_count, {"lines": one}, spark=spark) as results:
+            assert sum(done.records for done in results.summaries()[0]) == one.count()
+
+
 def test_delta_table_is_never_read_as_a_mere_folder_of_files(spark: SparkSession, tmp_path: Path) -> None:
     """Its folder also has the files of rows that were changed or deleted since."""
     archive = tmp_path / "archive"

@@ -82,7 +82,13 @@ class Inputs:
         self._rows: dict[str, DataFrame] = {}
         self._counted: dict[str, int] = {}
         self._contents: dict[str, DataFrame] = {}
+        self._named: dict[str, DataFrame] = {}
+        self._topics = sorted(topics)
         for topic, found in self._given.items():
+            if isinstance(found, str):
+                found = archive(spark, topic, found)
+            if not isinstance(found, Mapping) and "topic" in found.columns:
+                self._named[topic] = found
             if topic in tables:
                 rows = _all_rows(spark, topic, found)
                 if topic in self._ends:
@@ -95,7 +101,9 @@ class Inputs:
 
     def counts(self, known: Mapping[str, int]) -> dict[str, int]:
         """Topic -> partitions: as ``known``, else as the cluster or the rows say, whichever of these are wanted.
-        ConfigError when an end is given for a partition that does not exist."""
+        ConfigError when an end is given for a partition that does not exist, and when rows are other topics'."""
+        for topic, rows in self._named.items():
+            self._check_named(topic, rows)
         found = {
             topic: known[topic] if topic in known else self._count(topic)
             for topic in self._given
@@ -104,6 +112,19 @@ class Inputs:
         for topic in self._ends.keys() & found.keys():
             self._check_ends(topic, found[topic])
         return found
+
+    def _check_named(self, topic: str, rows: DataFrame) -> None:
+        """Whether rows with a column ``topic`` have any that is read: else they would be taken for none. That there are
+        none of this very topic may be."""
+        from pyspark.sql import functions as f
+
+        if rows.where(f.col("topic").isin(*self._topics)).isEmpty():
+            other = rows.select("topic").first()
+            if other is not None:
+                raise ConfigError(
+                    f"the input for topic {topic} has rows of {other[0]}, and none of a topic that the topology reads; "
+                    "give the right rows, or drop the column topic where they go by another name"
+                )
 
     def _count(self, topic: str) -> int:
         if topic not in self._rows:

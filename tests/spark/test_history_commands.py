@@ -47,6 +47,12 @@ def chosen():
     return builder.build()
 
 
+def placed():
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    builder.stream({lines!r}).to({out!r}, partitioner=lambda *_: 2)
+    return builder.build()
+
+
 def seen():
     builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
     builder.stream({lines!r}).peek(print).to({out!r})
@@ -163,6 +169,23 @@ def test_topics_that_a_function_chooses_are_named(files: Files) -> None:
     same = files.do("diff", files.topology(name="chosen"), files.topology(name="chosen"), *outputs)
     assert same.exit_code == 0, same.output
     assert f"{files.short}: 3 records the same" in same.output
+
+
+def test_outputs_in_files_have_the_partitions_that_are_said(files: Files, spark: SparkSession) -> None:
+    files.produce(*TEXTS)
+    topology, out = files.topology(name="placed"), str(files.folder / "made")
+    refused = files.do("backfill", topology, "--out", out)
+    assert f"chose partition 2 of {files.out}, which has 2" in refused.output
+    said = ("--partitions", f"{files.out}=3")
+    done = files.do("backfill", topology, "--out", out, *said)
+    assert done.exit_code == 0, done.output
+    assert {row.partition for row in spark.read.parquet(f"{out}/{files.out}").collect()} == {2}
+    same = files.do("diff", topology, topology, *said)
+    assert same.exit_code == 0, same.output
+    assert f"{files.out}: 5 records the same" in same.output
+    refused = files.do("backfill", topology, "--sinks", *said, sinks=True)
+    assert refused.exit_code == 2
+    assert f"--partitions {files.out}: it is not read from an archive (--input), nor written to files" in refused.output
 
 
 @pytest.mark.slow

@@ -130,9 +130,9 @@ def backfill(
         settings = settings_from(bootstrap, application_id, config, "backfill")
         kafka = kafka_options(settings, option)
         sources = sources_of(what, settings, inputs, kafka)
-        known = partitions_of(partitions, sources)
         check_topology(what, settings, outputs, side_effects=side_effects, global_tables=global_tables)
-        check_writes([what], settings, outputs)
+        written = check_writes([what], settings, outputs)
+        known = partitions_of(partitions, sources, () if sinks else written)
         say_frozen(built_topology(what, settings))
         cluster = planned = None
         if sinks:
@@ -421,10 +421,11 @@ def diff(
         for what in (old, new):
             check_topology(what, settings, outputs, side_effects=side_effects, global_tables=global_tables)
             say_frozen(built_topology(what, settings))
-        check_writes([old, new], settings, outputs)
+        written = check_writes([old, new], settings, outputs)
         kafka = kafka_options(settings, option)
         read = {what: sources_of(what, settings, inputs, kafka) for what in (old, new)}
-        known = partitions_of(partitions, {topic: given for one in read.values() for topic, given in one.items()})
+        sources = {topic: given for one in read.values() for topic, given in one.items()}
+        known = partitions_of(partitions, sources, written)
         check_sources(settings, option, kafka, [given for one in read.values() for given in one.values()])
         out = console()
         for what in (old, new) if last is not None else ():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from streams_py.cli.spark.history_options import built_topology, check_answers
@@ -31,12 +31,18 @@ def sources_of(
     return {topic: paths.get(topic, reading) for topic in sorted(topics)}
 
 
-def partitions_of(given: list[str] | None, sources: Mapping[str, object]) -> dict[str, int]:
-    """Archives' topics -> partitions, as far as they are given. ConfigError for anything else."""
+def partitions_of(
+    given: list[str] | None, sources: Mapping[str, object], written: Collection[str] = ()
+) -> dict[str, int]:
+    """Topics of archives, and those that are ``written``, but not to Kafka -> partitions, as far as they are given.
+    ConfigError for anything else."""
     found = {}
     for topic, text in pairs_of(given, "--partitions", "TOPIC=COUNT", each_once=True).items():
-        if not isinstance(sources.get(topic), str):
-            raise ConfigError(f"--partitions {topic}: it is not read from an archive (--input)", key="--partitions")
+        if not isinstance(sources.get(topic), str) and topic not in written:
+            raise ConfigError(
+                f"--partitions {topic}: it is not read from an archive (--input), nor written to files; leave it out",
+                key="--partitions",
+            )
         if not text.isdecimal() or int(text) < 1:
             raise ConfigError(f"--partitions {topic}={text}: write TOPIC=COUNT, at least 1", key="--partitions")
         found[topic] = int(text)
@@ -66,16 +72,18 @@ def check_topology(
     )
 
 
-def check_writes(topologies: Sequence[str], settings: Mapping[str, Any], more: Sequence[str] | None) -> None:
-    """ConfigError when none of them writes to a topic: then there is nothing to make, or to compare."""
+def check_writes(topologies: Sequence[str], settings: Mapping[str, Any], more: Sequence[str] | None) -> set[str]:
+    """The topics that they write to. ConfigError when there are none: then there is nothing to make, or to compare."""
     from streams_py.history.plan import sinks_of
 
     application_id = str(settings["application.id"])
-    if not more and not any(sinks_of(built_topology(what, settings), application_id) for what in topologies):
+    written = {*(more or ())}.union(*(sinks_of(built_topology(what, settings), application_id) for what in topologies))
+    if not written:
         raise ConfigError(
             f"{' and '.join(dict.fromkeys(topologies))}: nothing is written to a topic; give the topology a to(), "
             "after to_stream() for a table (its state alone is made by `bootstrap`)"
         )
+    return written
 
 
 def check_sources(

@@ -70,7 +70,9 @@ Outputs = Annotated[
 Partitions = Annotated[
     list[str] | None,
     typer.Option(
-        "--partitions", help="TOPIC=COUNT, where the archive has no record of the topic's last partitions; repeatable."
+        "--partitions",
+        help="TOPIC=COUNT, where the archive has no record of the topic's last partitions, or where outputs to files "
+        "are not of as many as there are tasks; repeatable.",
     ),
 ]
 Effects = Annotated[

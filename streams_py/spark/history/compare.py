@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from streams_py.history.needs import history_needed
+from streams_py.history.plan import sinks_of
 from streams_py.history.travel import TopologySource
 from streams_py.spark.history.inputs import GivenInputs, archive, fixed_inputs, newest_of
 from streams_py.spark.history.progress import HistoryProgress, Tick
@@ -58,7 +59,8 @@ def compare_runs(
     neither. ``last_ms``: only outputs that are not older than this before the newest input; of the inputs what these
     depend on is read, which is all where stores keep what is old (:func:`streams_py.history.needs.history_needed`).
     ``outputs``: topics that functions choose or handlers write to, besides those that sinks name. ``partitions``: of
-    topics that are read, where the rows do not say it. ``global_tables``: see :func:`streams_py.spark.run`."""
+    topics that are read or written, where nobody else says it. ``global_tables``: see
+    :func:`streams_py.spark.run`."""
     from pyspark.sql import functions as f
 
     found = {}
@@ -89,11 +91,12 @@ def compare_runs(
         outputs_since = max((found for found in newest if found is not None), default=0) - last_ms
     try:
         for name, folder, topology, one in zip(("old", "new"), folders, (old, new), given, strict=True):
-            since = None
-            if outputs_since is not None:
-                since = history_needed(TopologySource(topology, settings_of(config)).build()).since(outputs_since)
+            settings = settings_of(config)
+            described = TopologySource(topology, settings).build()
+            since = None if outputs_since is None else history_needed(described).since(outputs_since)
             told = None if tick is None else partial(_named, tick, name)
-            known = {topic: count for topic, count in partitions.items() if topic in one}
+            mine = {*one, *sinks_of(described, str(settings["application.id"])), *outputs}
+            known = {topic: count for topic, count in partitions.items() if topic in mine}
             done = run(
                 topology,
                 one,

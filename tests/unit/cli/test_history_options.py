@@ -100,6 +100,7 @@ def test_partitions_are_those_of_an_archive(given: str, said: str) -> None:
     sources = {"lines": "/archive/lines", "names": {"kafka.bootstrap.servers": "h:1"}}
     assert partitions_of(["lines=3"], sources) == {"lines": 3}
     assert partitions_of(None, sources) == {}
+    assert partitions_of(["out=3"], sources, ["out"]) == {"out": 3}
     with pytest.raises(ConfigError, match=said):
         partitions_of([given], sources)
 

@@ -11,12 +11,13 @@ import pytest
 from confluent_kafka import Producer
 
 from streams_py import StreamsBuilder, Topology, serdes
-from streams_py.errors import ConfigError
+from streams_py.errors import ConfigError, StreamsError
 from streams_py.history.refuse import RefusedTopologyError
 from streams_py.spark import preview
 from tests.history_runs import Given, driven, numbered
 from tests.spark.conftest import Cluster
 from tests.unit.history.test_preview import PROGRAMS, SESSIONS, TUMBLING, shown, some_records
+from tests.unit.spark.test_failures import Locked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,3 +99,12 @@ def test_a_preview_writes_what_comes_and_says_what_it_cannot(
         preview(program(topic), options(topics="x"), spark=spark)
     with pytest.raises(ConfigError, match="topic nowhere not found"):
         preview(program("nowhere"), options(), spark=spark)
+
+
+def test_preview_of_what_cannot_travel_names_it(cluster: Cluster, spark: SparkSession, options: Any) -> None:
+    topic = cluster.topic(1)
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    builder.stream(topic).to("out", value=Locked(), name="loud")
+    wanted = r"preview of history: the value serde of node loud \(Locked\) cannot travel: .*lock.*module:name"
+    with pytest.raises(StreamsError, match=wanted):
+        preview(builder.build(), options(), spark=spark)

@@ -29,6 +29,7 @@ from streams_py.history.resumable import Change, Place, ResumableTask
 from streams_py.history.task import StageOrders, StageTopology
 from streams_py.history.travel import GivenTopology, TopologySource
 from streams_py.spark.columns import SPARK_HEADERS
+from streams_py.spark.history.serdes_on_the_way import cannot_travel
 from streams_py.topology.partitioning import partition_for
 
 if TYPE_CHECKING:
@@ -103,7 +104,13 @@ def preview(
     columns = ("offset", "timestamp_ms", "key", "value", "headers")
     tasks = rows.select(f.col("partition").alias("task"), *columns).groupBy("task")
     orders = StageOrders(source, settings, plan.stages[0])
-    return tasks.transformWithState(PreviewProcessor(orders), PREVIEW_COLUMNS, "Append", "None")
+    try:
+        return tasks.transformWithState(PreviewProcessor(orders), PREVIEW_COLUMNS, "Append", "None")
+    except Exception as error:
+        refused = cannot_travel(error, f"the preview of {application_id}", source, settings)
+        if refused is None:
+            raise
+        raise refused from error
 
 
 class PreviewProcessor(StatefulProcessor):

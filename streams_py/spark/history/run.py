@@ -29,7 +29,7 @@ from streams_py.spark.history.global_contents import sent_to_workers
 from streams_py.spark.history.inputs import GivenInputs, Inputs, stage_input
 from streams_py.spark.history.kernel import stage_kernel
 from streams_py.spark.history.progress import StageReports, Tick, listening
-from streams_py.spark.history.serdes_on_the_way import serdes_that_stay
+from streams_py.spark.history.serdes_on_the_way import cannot_travel
 from streams_py.spark.history.work import WorkFolder
 from streams_py.spark.jobs import end_jobs
 
@@ -307,11 +307,5 @@ def _run_stage(
         raise
     except Exception as error:
         where = f"stage {stage.id} of {results.plan.application_id}"
-        if type(error).__name__.endswith("PicklingError"):
-            culprits = serdes_that_stay(orders.source.build(), orders.config)
-            what = f"the {culprits[0]}" if culprits else f"the topology cannot travel ({sentence_of(error)})"
-            raise StreamsError(
-                f"{where}: {what} to Spark's workers; name it as module:name, so that they make their own, or let it "
-                "refer to nothing that belongs to this process"
-            ) from error
-        raise StreamsError(f"{where}: {sentence_of(error)}") from error
+        refused = cannot_travel(error, where, orders.source, orders.config)
+        raise refused or StreamsError(f"{where}: {sentence_of(error)}") from error

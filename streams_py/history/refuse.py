@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from streams_py.errors import TopologyError
+from streams_py.history.needs import makes_timestamps
 from streams_py.history.plan import circles, looped_topics
-from streams_py.runtime.tasks.timestamps import EXTRACTORS, wall_clock_time
+from streams_py.runtime.tasks.timestamps import wall_clock_time
 from streams_py.topology.nodes import ProcessorNode, SinkNode, SourceNode
 from streams_py.topology.operators.asynchronous import CallAsync, CallInBatches
 from streams_py.topology.operators.processors import ProcessorOperator
@@ -163,8 +164,7 @@ def _of_order(sub: Subtopology, default: Any) -> Iterator[Finding]:
     if sum(len(source.topics) for source in sub.sources) < 2:
         return
     for source in sub.sources:
-        extractor = source.timestamp_extractor or default
-        if extractor is not None and extractor not in (*EXTRACTORS, *EXTRACTORS.values()):
+        if makes_timestamps(source, default):
             yield Finding(
                 source.name,
                 "its timestamps are a function's, and it is merged with other topics by the records' own",

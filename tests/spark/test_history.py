@@ -197,6 +197,20 @@ def test_two_versions_of_a_topology_are_compared_over_the_same_history(spark: Sp
     assert (newest["out"].same, newest["out"].only_old, newest["out"].only_new) == (0, 1, 1)
 
 
+def test_newest_outputs_are_those_by_the_times_that_functions_make(spark: SparkSession) -> None:
+    def timed(addition: str) -> Topology:
+        builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+        lines = builder.stream("lines", timestamp_extractor=lambda key, value, at_ms, before_ms: int(value))
+        lines.map_values(lambda value: value + addition if int(value) > 10 else value).to("out")
+        return builder.build()
+
+    # Events of long ago, written now; the newest one was written first.
+    records = [Given("lines", 0, at, 1_000_000 + at, None, text) for at, text in enumerate([b"40", b"39", b"9", b"8"])]
+    rows = {"lines": frame(spark, records)}
+    found = compare_runs(spark, lambda: timed(""), lambda: timed("!"), lambda _: rows, last_ms=31)
+    assert (found["out"].same, found["out"].only_old, found["out"].only_new) == (1, 2, 2)
+
+
 def test_newest_outputs_are_compared_with_the_state_that_they_depend_on(spark: SparkSession) -> None:
     def counted(least: int) -> Topology:
         builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)

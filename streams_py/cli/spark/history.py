@@ -459,7 +459,10 @@ def _reads(what: str, settings: Mapping[str, Any]) -> str:
     """How much the newest outputs of a topology make necessary to read."""
     from streams_py.history.needs import history_needed
 
-    need = history_needed(built_topology(what, settings))
+    need = history_needed(built_topology(what, settings), settings)
+    if need.retimed:
+        listed = ", ".join(need.retimed)
+        return f"{what}: all of the history is read, because functions make the timestamps at {listed}"
     if need.before_ms is None:
         listed = ", ".join(need.endless)
         return f"{what}: all of the history is read, because any record may be in the state of {listed}"

@@ -56,8 +56,9 @@ def compare_runs(
 ) -> dict[str, TopicDifference]:
     """Run both over ``inputs(topology)``; topic -> difference. A record is key, value, timestamp and headers; equal
     ones are counted as often as they are written. What comes into a topic, or an archive of both, meanwhile is read by
-    neither. ``last_ms``: only outputs that are not older than this before the newest input; of the inputs what these
-    depend on is read, which is all where stores keep what is old (:func:`streams_py.history.needs.history_needed`).
+    neither. ``last_ms``: only outputs that are not older than this before the newest input, or output, where functions
+    make timestamps; of the inputs what these depend on is read, which is all where stores keep what is old
+    (:func:`streams_py.history.needs.history_needed`).
     ``outputs``: topics that functions choose or handlers write to, besides those that sinks name. ``partitions``: of
     topics that are read or written, where nobody else says it. ``global_tables``: see
     :func:`streams_py.spark.run`."""
@@ -81,21 +82,25 @@ def compare_runs(
             given[1][topic] = one
         elif isinstance(one, str) and one == other:
             given[0][topic] = given[1][topic] = archive(spark, topic, one)
+    settings = settings_of(config)
+    described = [TopologySource(topology, settings).build() for topology in (old, new)]
+    needs = [history_needed(one, settings) for one in described]
+    is_retimed = any(need.retimed for need in needs)
     outputs_since = None
-    if last_ms is not None:
-        tables = [TopologySource(one, settings_of(config)).build().global_topics for one in (old, new)]
+    if last_ms is not None and not is_retimed:
         newest = [
-            newest_of(spark, one, {topic: rows for topic, rows in fixed.items() if topic not in ours})
-            for one, fixed, ours in zip(asked, given, tables, strict=True)
+            newest_of(spark, one, {topic: rows for topic, rows in fixed.items() if topic not in built.global_topics})
+            for one, fixed, built in zip(asked, given, described, strict=True)
         ]
         outputs_since = max((found for found in newest if found is not None), default=0) - last_ms
     try:
-        for name, folder, topology, one in zip(("old", "new"), folders, (old, new), given, strict=True):
-            settings = settings_of(config)
-            described = TopologySource(topology, settings).build()
-            since = None if outputs_since is None else history_needed(described).since(outputs_since)
+        names = ("old", "new")
+        for name, folder, topology, one, built, need in zip(
+            names, folders, (old, new), given, described, needs, strict=True
+        ):
+            since = None if outputs_since is None else need.since(outputs_since)
             told = None if tick is None else partial(_named, tick, name)
-            mine = {*one, *sinks_of(described, str(settings["application.id"])), *outputs}
+            mine = {*one, *sinks_of(built, str(settings["application.id"])), *outputs}
             known = {topic: count for topic, count in partitions.items() if topic in mine}
             done = run(
                 topology,
@@ -110,6 +115,8 @@ def compare_runs(
             )
             runs.append(done)
         before, after = runs
+        if last_ms is not None and is_retimed:
+            outputs_since = _newest_output(runs) - last_ms
         for topic in sorted({*before.sinks, *after.sinks}):
             counts: DataFrame | None = None
             for name, results in (("old", before), ("new", after)):
@@ -129,6 +136,13 @@ def compare_runs(
         for results in runs:
             results.close()
     return found
+
+
+def _newest_output(runs: Collection[Results]) -> int:
+    from pyspark.sql import functions as f
+
+    rows = [rows.agg(f.max("timestamp_ms")).first() for results in runs for rows in results.sinks.values()]
+    return max((int(row[0]) for row in rows if row is not None and row[0] is not None), default=0)
 
 
 def _named(tick: Tick, name: str, progress: HistoryProgress) -> None:

@@ -43,3 +43,13 @@ def test_global_tables_are_filled_whole_whatever_is_read_beside_them() -> None:
     names = builder.global_table("names")
     builder.stream("lines").join(names, lambda line, name: line + name, on=lambda key, _: key).to("out")
     assert history_needed(builder.build()) == HistoryNeed(0)
+
+
+def test_timestamps_of_functions_say_nothing_about_how_old_a_record_is() -> None:
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    builder.stream("lines", timestamp_extractor=lambda key, value, at_ms, before_ms: int(value), name="timed").to("out")
+    assert history_needed(builder.build()) == HistoryNeed(None, (), ("timed",))
+    (source,) = counted(None).subtopologies()[0].sources
+    ready_made, own = {"default.timestamp.extractor": "log_and_skip"}, {"default.timestamp.extractor": "my.own:times"}
+    assert history_needed(counted(None), ready_made) == HistoryNeed(0)
+    assert history_needed(counted(None), own) == HistoryNeed(None, (), (source.name,))

@@ -275,6 +275,22 @@ def test_backfill_does_not_go_on_when_brokers_have_forgotten_how_far_it_is(
     files.await_written(BY_OLD)
 
 
+def test_backfill_that_fails_when_it_has_begun_to_write_says_how_it_goes_on(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise StreamsError("the outputs are not complete: a broker is away")
+
+    files.produce(*TEXTS)
+    with monkeypatch.context() as while_it_is_away:
+        while_it_is_away.setattr("streams_py.spark.history.sinks.write_sinks", fails)
+        failed = files.backfill()
+    assert failed.exit_code == 1
+    assert "broker is away; what is written stays, and the same command goes on once that is mended" in failed.output
+    assert files.backfill().exit_code == 0
+    files.await_written(BY_OLD)
+
+
 def test_end_of_a_partition_that_a_topic_does_not_have_is_refused(files: Files, spark: SparkSession) -> None:
     files.produce(*TEXTS)
     options = {"kafka.bootstrap.servers": files.cluster.bootstrap}

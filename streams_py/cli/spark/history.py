@@ -117,7 +117,13 @@ def backfill(
             else f"interrupted; nothing of it is in {out}, and the same command begins anew"
         )
 
-    with explained(interrupted), contextlib.ExitStack() as until_the_end:
+    def stands() -> str:
+        is_begun = planned is not None and planned.writers and not is_complete
+        return "what is written stays, and the same command goes on once that is mended" if is_begun else ""
+
+    cluster: HistoryCluster | None = None
+    planned: BackfillPlan | None = None
+    with explained(interrupted, stands), contextlib.ExitStack() as until_the_end:
         if (out is None) == (not sinks):
             raise ConfigError("say where outputs go: --out FOLDER, or --sinks for their topics")
         if plan is not None and not sinks:
@@ -134,12 +140,11 @@ def backfill(
         written = check_writes([what], settings, outputs)
         known = partitions_of(partitions, sources, () if sinks else written)
         say_frozen(built_topology(what, settings))
-        cluster = planned = None
         if sinks:
-            from streams_py.history.backfill import BackfillPlan
+            from streams_py.history import backfill as plans
             from streams_py.history.plan_files import held
 
-            begun = until_the_end.enter_context(held(file, BackfillPlan.load))
+            begun = until_the_end.enter_context(held(file, plans.BackfillPlan.load))
             check_kafka_options(kafka, writes=True)
             cluster = until_the_end.enter_context(connected(settings))
             planned = _backfill_plan(

@@ -8,6 +8,7 @@ process closes the application and ends when standard input ends; a signal ends 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -297,6 +298,15 @@ def handled(streams: KafkaStreams, error: Exception, answer: str) -> StreamThrea
     return StreamThreadExceptionResponse[answer]
 
 
+def served(streams: KafkaStreams) -> contextlib.AbstractContextManager[object]:
+    """Its stores, over HTTP, where the order gives it an address for that."""
+    if streams.store_hosts.own is None:
+        return contextlib.nullcontext()
+    from streams_py.query import QueryService  # it takes time to load, which most processes here need not spend
+
+    return QueryService(streams)
+
+
 def tell_states(streams: KafkaStreams) -> None:
     """Report what changes, as long as the process lives."""
     last = None
@@ -323,7 +333,7 @@ def main() -> int:
         return 0
     ended = threading.Event()
     last = None
-    with streams:
+    with streams, served(streams):
         threading.Thread(target=serve, args=(streams, ended), daemon=True).start()
         while not ended.wait(_REPORT_INTERVAL_S):
             now = report(streams)

@@ -52,8 +52,8 @@ def put_or_delete(batch: Any, entries: Iterable[tuple[bytes, bytes | None]]) -> 
 def flush_at_once(family: Any) -> None:
     """Have what is in memory of a column family flushed without a wait, from now on until it is opened again.
 
-    RocksDB lets a flush wait as long as writers would have to, until files of the first level are merged; closing
-    flushes, and holds the interpreter's lock meanwhile. Whoever closes writes no more, and breaks off what merges."""
+    RocksDB lets a flush wait as long as writers would have to, until files of the first level are merged, and closing
+    flushes. Whoever closes writes no more, and breaks off what merges."""
     with suppress(Exception):  # rocksdict says in several ways that it is closed; and a disk that is full is told later
         if int(family.property_value("rocksdb.num-files-at-level0")) >= LEVEL_0_FILES_MAX:
             family.set_options(_STALLS)

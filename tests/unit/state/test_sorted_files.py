@@ -111,7 +111,7 @@ def test_database_that_takes_in_many_files_says_when_its_disk_has_to_catch_up(tm
 
 
 def test_database_is_closed_while_files_that_it_has_taken_in_are_merged(tmp_path: Path) -> None:
-    """RocksDB lets a flush wait as long as writers would have to, and closing flushes: with the interpreter's lock."""
+    """RocksDB lets a flush wait as long as writers would have to, and closing flushes."""
     database = TaskDatabase(str(tmp_path), ["disk"])
     store = database.store("disk")
     store.merge(1_000)

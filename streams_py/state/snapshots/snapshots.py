@@ -285,6 +285,8 @@ class Snapshots:
             if not fetch.given_up:
                 _log.warning("task %s: no snapshot can be fetched, its changelogs are replayed: %s", task, error)
         finally:
+            if folder is None:  # before its task goes on
+                shutil.rmtree(fetch.into, ignore_errors=True)
             with self._lock:
                 fetch.folder = None if fetch.given_up else folder
                 fetch.ended_ms = self._now_ms()

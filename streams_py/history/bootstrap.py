@@ -109,7 +109,8 @@ class BootstrapPlan:
     id. ``tables``: as ``ranges``, of topics that global tables are filled from; nothing is committed for them.
     ``topic_ids``: the cluster's ids of what is read, and of what outputs were ever to be written to. ``settings``: see
     :mod:`streams_py.history.result_settings`. ``writers``: names of those of its outputs that brokers
-    were told of, see :mod:`streams_py.adapters.confluent.bulk.once_writer`."""
+    were told of, see :mod:`streams_py.adapters.confluent.bulk.once_writer`. ``outputs_begun``: some may be written, and
+    not all; taking the rest back does not change that."""
 
     application_id: str
     topology: str
@@ -132,6 +133,7 @@ class BootstrapPlan:
     topic_ids: dict[str, str] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
     writers: list[str] = field(default_factory=list)
+    outputs_begun: bool = False
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     format: int = _FORMAT
 
@@ -201,6 +203,17 @@ class BootstrapPlan:
         if fingerprint_of(topology) != self.fingerprint:
             raise ConfigError(
                 f"the topology has changed since the warm start of {self.application_id} was planned; plan again"
+            )
+
+    def check_outputs(self, *, sinks: bool) -> None:
+        """ConfigError when a run that does not write outputs (``sinks``) would leave some written, and the rest not:
+        the application goes on behind all of them."""
+        if self.outputs_begun and not sinks:
+            raise ConfigError(
+                f"an earlier run of the warm start of {self.application_id} has begun to write outputs, and abort does "
+                "not take these back: without the rest the application would go on behind outputs that nobody has "
+                "written; give --sinks, which writes what is missing, or leave it aborted, so that the application "
+                "begins at the beginning"
             )
 
 

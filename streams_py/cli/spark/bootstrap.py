@@ -145,6 +145,7 @@ def run(
         options = kafka_options(settings, option, is_planned=True)
         topology = built_topology(planned.topology, settings)
         planned.check(topology, Step.PLANNED, Step.ABORTED)
+        planned.check_outputs(sinks=sinks)
         check_settings(planned.settings, settings, str(file))
         if sinks and not accept_retention:
             counts = sink_counts(topology, planned.application_id, cluster.partition_counts(), planned.outputs)

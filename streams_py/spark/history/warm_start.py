@@ -73,6 +73,7 @@ def write_changelogs(
     settings = {**config, "application.id": plan.application_id}
     topology = TopologySource(plan.topology, settings).build()
     plan.check(topology, Step.PLANNED, Step.ABORTED)
+    plan.check_outputs(sinks=sinks)
     reading = check_options(options, writes=True)
     outputs = dict.fromkeys(plan.outputs, 1)  # written nowhere, so one partition does
     if sinks:
@@ -116,9 +117,11 @@ def write_changelogs(
         untimed = _write_state(kept, options, versioned)
         if sinks:
             place = min(outputs, default="")
-            plan = replace(plan, writers=announce_sinks(results, options, plan.id, place, plan.writers))
+            names = announce_sinks(results, options, plan.id, place, plan.writers)
+            plan = replace(plan, writers=names, outputs_begun=True)
             plan.save(path)
             write_sinks(results, options, plan.id, place)
+            plan = replace(plan, outputs_begun=False)
         sums = _sums_of_all(kept, untimed, versioned)
         summaries = [done for each in results.summaries().values() for done in each]
     topics_made = {**plan.changelogs, **plan.repartitions}

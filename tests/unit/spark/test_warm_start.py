@@ -119,6 +119,56 @@ def test_output_that_was_created_again_since_an_earlier_attempt_is_refused(file:
     assert "topic out: it was deleted and created again" in refused(file, cluster, sinks=True)
 
 
+class NothingLeft:
+    """Results without state."""
+
+    changelogs: Mapping[str, Any] = MappingProxyType({})
+
+    def __enter__(self) -> NothingLeft:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is open."""
+
+    def summaries(self) -> Mapping[str, Any]:
+        return {}
+
+
+def test_outputs_that_were_written_in_part_are_completed_before_anything_is_committed(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_cut_off(*_: object) -> None:
+        assert BootstrapPlan.load(file).outputs_begun, "the plan says so before the first record"
+        raise StreamsError("the outputs are not complete")
+
+    def run_with_outputs() -> None:
+        spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[1]", getConf=dict))
+        write_changelogs(spark, file, CONFIG, cluster, {"kafka.bootstrap.servers": "none:1"}, sinks=True)
+
+    cluster = Cluster()
+    cluster.topics["out"] = 1
+    for name, made in {
+        "register": None,
+        "announce_sinks": ["writer"],
+        "check_writers": None,
+        "_kept": ({}, {}),
+    }.items():
+        monkeypatch.setattr(warm_start, name, lambda *_, made=made: made)
+    monkeypatch.setattr(warm_start, "run", lambda *_, **__: NothingLeft())
+    monkeypatch.setattr(warm_start, "write_sinks", is_cut_off)
+    with pytest.raises(StreamsError, match="are not complete"):
+        run_with_outputs()
+    BootstrapPlan.load(file).aborted().save(file)
+    cluster.done.clear()
+    said = refused(file, cluster)
+    assert "has begun to write outputs, and abort does not take these back" in said
+    assert "give --sinks, which writes what is missing, or leave it aborted" in said
+    monkeypatch.setattr(warm_start, "write_sinks", lambda *_: [])
+    run_with_outputs()
+    complete = BootstrapPlan.load(file).aborted()
+    complete.check_outputs(sinks=False)
+
+
 def test_changelog_that_was_filled_since_is_named_before_anything_is_changed(file: Path) -> None:
     cluster = Cluster()
     cluster.topics[CHANGELOG] = 2

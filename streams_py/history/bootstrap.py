@@ -36,6 +36,8 @@ from streams_py.history.refuse import Finding, RefusedTopologyError, findings
 from streams_py.history.result_settings import marks_of
 from streams_py.history.task import TaskSummary
 from streams_py.ports import OffsetAndMetadata, TopicSpec
+from streams_py.topology.nodes import SinkNode, SourceNode
+from streams_py.topology.stores import StoreBuilder
 from streams_py.topology.topology import Topology
 
 __all__ = [
@@ -234,13 +236,21 @@ def check_file_is_free(path: Path) -> None:
 
 
 def fingerprint_of(topology: Topology) -> str:
-    """The same for topologies with the same nodes, stores and serdes."""
+    """The same for topologies with the same nodes, stores and serdes. Defaults of serdes are among the settings."""
     stores = sorted(
-        f"{name} {store.kind.value} {store.windows} "
-        f"{store.key_serde and store.key_serde.name} {store.value_serde and store.value_serde.name}"
-        for name, store in topology.stores.items()
+        f"{name} {store.kind.value} {store.windows} {_serdes_of(store)}" for name, store in topology.stores.items()
     )
-    return hashlib.sha256("\n".join((topology.describe(), *stores)).encode()).hexdigest()
+    ends = sorted(
+        f"{node.name} {_serdes_of(node)}"
+        for sub in topology.subtopologies()
+        for node in sub.nodes
+        if isinstance(node, SourceNode | SinkNode)
+    )
+    return hashlib.sha256("\n".join((topology.describe(), *stores, *ends)).encode()).hexdigest()
+
+
+def _serdes_of(part: StoreBuilder | SourceNode | SinkNode) -> str:
+    return f"{part.key_serde and part.key_serde.name} {part.value_serde and part.value_serde.name}"
 
 
 def make_plan(

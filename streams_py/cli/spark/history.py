@@ -46,7 +46,7 @@ from streams_py.cli.spark.history_options import (
     spark_of,
 )
 from streams_py.cli.spark.outcome import console, explained
-from streams_py.cli.usage import FAILED
+from streams_py.cli.usage import FAILED, NOT_DONE
 from streams_py.errors import ConfigError, StreamsError
 
 if TYPE_CHECKING:
@@ -408,13 +408,14 @@ def diff(
     conf: Conf = None,
     master: Master = None,
 ) -> None:
-    """Run two versions of a topology over the same history: which outputs differ? Exit status 1 if any does.
+    """Run two versions of a topology over the same history: which outputs differ?
 
+    Exit status: 0 none differs; 1 some differ; 2 it could not be done, or broke off.
     Needs Java 17 or later and the extra `spark`. Nothing is written but the report.
 
     Example: streams-py diff old/app.py:build_topology app.py:build_topology --last 1d --report diff.json
     """
-    with explained("interrupted; nothing is written"):
+    with explained("interrupted; nothing is written", failed=NOT_DONE):
         from streams_py.spark.history.compare import compare_runs
 
         settings = settings_from(bootstrap, None, config, "diff")

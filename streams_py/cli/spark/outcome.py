@@ -43,11 +43,15 @@ def console() -> Console:
 
 @contextlib.contextmanager
 def explained(
-    interrupted: str | Callable[[], str] = "interrupted", stands: Callable[[], str] = lambda: ""
+    interrupted: str | Callable[[], str] = "interrupted",
+    stands: Callable[[], str] = lambda: "",
+    *,
+    failed: int = FAILED,
 ) -> Iterator[None]:
     """Our own errors, a missing package, a file that cannot be used and what Spark says end the command with what is
     wrong and what to do, signals with the sentence ``interrupted``, which may depend on how far it is. ``stands``: what
-    an error has left half done, if anything, and what to do about that."""
+    an error has left half done, if anything, and what to do about that. ``failed``: the exit status when the command
+    broke off; NOT_DONE where FAILED is what it has found."""
     with _interruptible() as came:
         try:
             yield
@@ -55,7 +59,7 @@ def explained(
             # A signal breaks off a question to the JVM, and what is asked after that may say something else.
             if came or isinstance(error, KeyboardInterrupt):
                 _end(interrupted if isinstance(interrupted, str) else interrupted(), _INTERRUPTED, error)
-            explanation = _explanation(error)
+            explanation = _explanation(error, failed)
             if explanation is not None:
                 sentence, status = explanation
                 left = stands()
@@ -63,11 +67,11 @@ def explained(
             raise
 
 
-def _explanation(error: BaseException) -> tuple[str, int] | None:
-    """A sentence for this error, if there is one, and the exit status."""
+def _explanation(error: BaseException, failed: int) -> tuple[str, int] | None:
+    """A sentence for this error, if there is one, and the exit status; ``failed`` when it broke off at its work."""
     if isinstance(error, (StreamsError, ModuleNotFoundError)):
         remedy = "; install kafka-streams-py[spark]" if isinstance(error, ModuleNotFoundError) else ""
-        return f"{error}{remedy}", NOT_DONE if isinstance(error, _NOT_DONE) else FAILED
+        return f"{error}{remedy}", NOT_DONE if isinstance(error, _NOT_DONE) else failed
     if isinstance(error, OSError) and error.errno in _OF_PLACES:
         what = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
         return f"{what}; name another place, or make this one fit", NOT_DONE
@@ -76,12 +80,12 @@ def _explanation(error: BaseException) -> tuple[str, int] | None:
     if type(error).__module__.startswith(("pyspark.", "py4j.")):
         from streams_py.spark.failures import sentence_of
 
-        return sentence_of(error), FAILED
+        return sentence_of(error), failed
     if isinstance(error, ConnectionError) and "pyspark" in sys.modules:
         from streams_py.spark.failures import lost_jvm
 
         lost = lost_jvm(error)
-        return None if lost is None else (lost, FAILED)
+        return None if lost is None else (lost, failed)
     return None
 
 

@@ -15,8 +15,12 @@ from pathlib import Path
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
+from streams_py.cli.spark import history
 from streams_py.cli.spark.outcome import explained, keeping_handlers
+from streams_py.cli.usage import FAILED, NOT_DONE
+from streams_py.errors import StreamsError
 from streams_py.history.bootstrap import Step
 from tests.unit.history.test_bootstrap import Cluster, planned
 
@@ -124,6 +128,27 @@ def test_place_that_cannot_be_used_is_said_in_one_sentence(tmp_path: Path, capsy
             place.write_text("x")
         assert ended.value.exit_code == 2
         assert capsys.readouterr().err == f"error: {place}: {said}; name another place, or make this one fit\n"
+
+
+@pytest.mark.parametrize("failed", [FAILED, NOT_DONE])
+def test_command_that_breaks_off_has_another_status_than_one_that_finds_a_difference(failed: int) -> None:
+    pyspark = pytest.importorskip("pyspark.errors")
+    for error in (StreamsError("stage 0: a task has failed"), pyspark.PySparkException("a task has failed")):
+        with pytest.raises(typer.Exit) as ended, explained(failed=failed):
+            raise error
+        assert ended.value.exit_code == failed
+
+
+def test_diff_that_breaks_off_does_not_say_that_outputs_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise StreamsError("Spark has failed")
+
+    monkeypatch.setattr(history, "settings_from", fails)
+    app = typer.Typer()
+    history.add_to(app)
+    done = CliRunner().invoke(app, ["diff", "old:topology", "new:topology"])
+    assert done.exit_code == 2
+    assert "Spark has failed" in done.stderr
 
 
 def test_error_that_is_of_no_file_is_not_hidden() -> None:

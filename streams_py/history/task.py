@@ -137,6 +137,7 @@ class HistoryTask:
             producer=self._producer,
             clock=StillClock(),
             directory=self._directory,
+            all_on_disk=True,  # a history may fill what a live task keeps small, on as many cores as there are
             inputs=self._inputs,
             owner="history",
         )

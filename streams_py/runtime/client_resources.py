@@ -93,7 +93,7 @@ class ClientResources:
         self._defaults = StoreDefaults(
             self._task_settings.default_key_serde,
             self._task_settings.default_value_serde,
-            config.dsl_store_suppliers_class == "rocksdb",
+            self._task_settings.persistent_stores,
         )
         self._loop_settings = LoopSettings.from_config(config)
         self._default_policy = _reset_policy(config.client_setting("auto.offset.reset", *_CONSUMER))

@@ -27,7 +27,16 @@ from streams_py.topology import names
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import StoreBuilder, StoreKind
 
-__all__ = ["AnyKeyValueStore", "Store", "StoreDefaults", "changelog_topic", "is_persistent", "kept_as", "open_store"]
+__all__ = [
+    "AnyKeyValueStore",
+    "Store",
+    "StoreDefaults",
+    "changelog_topic",
+    "is_persistent",
+    "kept_as",
+    "lies_on_disk",
+    "open_store",
+]
 
 AnyKeyValueStore: TypeAlias = (
     "PlainStore[Any, Any] | ExpiringPlainStore[Any, Any] | TimestampedStore[Any, Any] | "
@@ -45,11 +54,16 @@ Store: TypeAlias = (
 @dataclass(frozen=True, slots=True)
 class StoreDefaults:
     """What a declaration that leaves it open gets: ``default.key.serde``, ``default.value.serde`` and
-    ``dsl.store.suppliers.class``."""
+    ``dsl.store.suppliers.class``.
+
+    ``all_on_disk``: bytes of stores that are declared to be in memory lie in the task's database, too, for tasks that
+    must not grow with them. Such a store lists the same, in the same order, as it does in memory.
+    """
 
     key_serde: Serde[Any] | None = None
     value_serde: Serde[Any] | None = None
     persistent: bool = True
+    all_on_disk: bool = False
 
 
 def changelog_topic(builder: StoreBuilder, application_id: str) -> str:
@@ -58,10 +72,17 @@ def changelog_topic(builder: StoreBuilder, application_id: str) -> str:
 
 
 def is_persistent(builder: StoreBuilder, defaults: StoreDefaults) -> bool:
-    """Whether the store is in the task's database on disk."""
+    """Whether the store is declared to be on disk, so that it is there again when its task comes back."""
     if builder.supplier is not None:
         return False
     return defaults.persistent if builder.persistent is None else builder.persistent
+
+
+def lies_on_disk(builder: StoreBuilder, defaults: StoreDefaults) -> bool:
+    """Whether its bytes are in the task's database, where the task has one. A suppression buffer holds objects."""
+    if builder.supplier is not None or builder.kind is StoreKind.SUPPRESSION:
+        return False
+    return defaults.all_on_disk or is_persistent(builder, defaults)
 
 
 def kept_as(builders: Iterable[StoreBuilder], defaults: StoreDefaults) -> dict[str, str]:
@@ -69,7 +90,7 @@ def kept_as(builders: Iterable[StoreBuilder], defaults: StoreDefaults) -> dict[s
     return {
         builder.name: repr((builder.kind.value, builder.ttl_ms, builder.history_ms, builder.windows))
         for builder in builders
-        if is_persistent(builder, defaults)
+        if lies_on_disk(builder, defaults)
     }
 
 
@@ -88,7 +109,7 @@ def open_store(
     """Open the store that ``builder`` declares.
 
     ``log`` gets every change when the store keeps a changelog of its own (not with ``logging=False``, and not when a
-    source topic is the changelog). ``disk`` gives the bytes of a persistent store by name, see
+    source topic is the changelog). ``disk`` gives the bytes of a store that lies on disk by name, see
     ``TaskDatabase.store``; without it the store is kept in memory. ``cache`` is the thread's budget for stores declared
     with caching; none, or one of 0 bytes, means that every update is logged and forwarded. ``task_id`` and
     ``directory`` (None: nothing is kept on disk) are what stores of the user's own are told of their place. ConfigError
@@ -107,31 +128,33 @@ def open_store(
         _serde(builder, defaults, is_key=True),
         _serde(builder, defaults, is_key=False),
     )
-    on_disk = disk is not None and is_persistent(builder, defaults)
+    persistent = disk is not None and is_persistent(builder, defaults)
     cached = builder.caching and cache is not None and cache.max_bytes > 0
-    files = disk(builder.name) if disk is not None and on_disk else None
+    files = disk(builder.name) if disk is not None and lies_on_disk(builder, defaults) else None
     if builder.kind is StoreKind.SUPPRESSION:
         return SuppressionBuffer(builder.name, codec, context, log=own_log)
     if builder.kind in WINDOWED_KINDS:
-        return open_windowed(builder, codec, context, content=files, log=own_log, cache=cache if cached else None)
+        return open_windowed(
+            builder, codec, context, content=files, persistent=persistent, log=own_log, cache=cache if cached else None
+        )
     content: BytesStore = MemoryBytes() if files is None else files
     if builder.supplier is not None and own_place is not None:
         is_timestamped = builder.kind is StoreKind.TIMESTAMPED_KEY_VALUE
         content = SuppliedBytes(builder.supplier, own_place, is_timestamped=is_timestamped)
     if builder.kind is StoreKind.JOIN_BUFFER:
-        return JoinBuffer(builder.name, content, codec, context, persistent=on_disk, log=own_log)
+        return JoinBuffer(builder.name, content, codec, context, persistent=persistent, log=own_log)
     if builder.kind is StoreKind.VERSIONED_KEY_VALUE:
         history_ms = builder.history_ms or 0
-        return VersionedStore(builder.name, content, codec, history_ms, persistent=on_disk, log=own_log)
+        return VersionedStore(builder.name, content, codec, history_ms, persistent=persistent, log=own_log)
     if builder.ttl_ms is not None:
         content = ExpiringBytes(content, builder.ttl_ms, context)
         expiring = ExpiringPlainStore if builder.kind is StoreKind.KEY_VALUE else TimestampedStore
-        return expiring(builder.name, content, codec, context, persistent=on_disk, log=own_log)
+        return expiring(builder.name, content, codec, context, persistent=persistent, log=own_log)
     if builder.kind is StoreKind.KEY_VALUE:
         kind = PlainStore if builder.supplier is None else SuppliedPlainStore
-        plain = kind(builder.name, content, codec, context, persistent=on_disk, log=own_log)
+        plain = kind(builder.name, content, codec, context, persistent=persistent, log=own_log)
         return CachedPlainStore(plain, context, cache) if cache is not None and cached else plain
-    store = TimestampedStore(builder.name, content, codec, context, persistent=on_disk, log=own_log)
+    store = TimestampedStore(builder.name, content, codec, context, persistent=persistent, log=own_log)
     return CachedTimestampedStore(store, context, cache) if cache is not None and cached else store
 
 

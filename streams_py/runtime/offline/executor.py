@@ -50,12 +50,14 @@ class EverythingDelivered:
 @dataclass(frozen=True, kw_only=True)
 class TaskSurroundings:
     """What tasks run by hand share. ``directory`` says where their stores are: not persistent, then in memory.
-    ``task_ids``: the tasks that write with ``producer``."""
+    ``all_on_disk``: those that are declared to be in memory are there, too. ``task_ids``: the tasks that write with
+    ``producer``."""
 
     settings: TaskSettings
     producer: RecordProducer
     clock: Clock
     directory: StateDirectory
+    all_on_disk: bool = False
     inputs: EverythingDelivered = field(default_factory=EverythingDelivered)
     cache: RecordCache | None = None
     background: Background | None = None
@@ -89,7 +91,8 @@ class TaskExecutor:
             defaults=StoreDefaults(
                 settings.default_key_serde,
                 settings.default_value_serde,
-                persistent=surroundings.directory.is_persistent,
+                persistent=surroundings.directory.is_persistent and settings.persistent_stores,
+                all_on_disk=surroundings.all_on_disk,
             ),
             cache=surroundings.cache,
             measuring=settings.measuring(surroundings.clock),

@@ -37,6 +37,8 @@ class _Config(Protocol):
     @property
     def default_value_serde(self) -> Any: ...
     @property
+    def dsl_store_suppliers_class(self) -> str: ...
+    @property
     def default_timestamp_extractor(self) -> Any: ...
     @property
     def deserialization_exception_handler(self) -> Any: ...
@@ -62,7 +64,8 @@ class TaskSettings:
 
     ``emit_interval_ms``: throttle of what looks for results that have become final (windows, unmatched join partners).
     ``default_timestamp_extractor`` None = the record's own timestamp, an error if there is none. ``in_place_checks``:
-    functions are watched for values that they change in place. ``upgrade_from``: the release that other members may
+    functions are watched for values that they change in place. ``persistent_stores``: stores that leave it open are on
+    disk (``dsl.store.suppliers.class``). ``upgrade_from``: the release that other members may
     still have, as far as formats of records depend on it.
     """
 
@@ -73,6 +76,7 @@ class TaskSettings:
     emit_interval_ms: int = 1000
     default_key_serde: Serde[Any] | None = None
     default_value_serde: Serde[Any] | None = None
+    persistent_stores: bool = True
     default_timestamp_extractor: TimestampExtractor | None = None
     deserialization_handler: Handler = log_and_fail
     processing_handler: Handler = log_and_fail
@@ -102,6 +106,7 @@ class TaskSettings:
             task_timeout_ms=config.task_timeout_ms,
             default_key_serde=_serde(config.default_key_serde, "default.key.serde"),
             default_value_serde=_serde(config.default_value_serde, "default.value.serde"),
+            persistent_stores=config.dsl_store_suppliers_class == "rocksdb",
             default_timestamp_extractor=resolve_extractor(config.default_timestamp_extractor),
             deserialization_handler=resolve_handler(
                 config.deserialization_exception_handler, "deserialization.exception.handler"

@@ -38,10 +38,12 @@ def open_windowed(
     context: RecordContext,
     *,
     content: BytesStore | None,
+    persistent: bool,
     log: ChangeLog | None,
     cache: RecordCache | None,
 ) -> WindowedStore:
-    """Open a window or session store over ``content`` (None: memory), with a cache if ``cache`` is given."""
+    """Open a window or session store over ``content`` (None: memory), with a cache if ``cache`` is given.
+    ``persistent``: it is declared to be on disk, which decides in which order it lists."""
     retention = builder.windows
     if retention is None:
         raise StateError(f"store {builder.name!r} is declared as {builder.kind.value} without a retention")
@@ -49,24 +51,24 @@ def open_windowed(
     recent = RecentSegments(shared_recent_memory()) if retention.keeps_duplicates else None
     aging = AgingBytes(SegmentedMemory() if content is None else content, layout, retention, recent)
     places: StoreCodec[bytes, Any] = StoreCodec(codec.topic, BYTES, codec.value_serde)
-    on_disk, own_log = content is not None, without_segment(log)
+    own_log = without_segment(log)
     entries: AnyEntries
     if builder.kind is StoreKind.TIMESTAMPED_WINDOW:
-        timestamped = TimestampedStore(builder.name, aging, places, context, persistent=on_disk, log=own_log)
+        timestamped = TimestampedStore(builder.name, aging, places, context, persistent=persistent, log=own_log)
         entries = timestamped
         if cache is not None:
             # Where Kafka Streams keeps windows in the order of time, its keys begin with one more byte.
-            entry_bytes = ENTRY_BYTES + (on_disk and retention.holds_back)
+            entry_bytes = ENTRY_BYTES + (persistent and retention.holds_back)
             entries = CachedTimestampedStore(
                 timestamped, context, cache, keeps_what_is_read=False, entry_bytes=entry_bytes
             )
         return TimestampedWindowStore(codec, entries, aging, layout, retention, context)
     if retention.keeps_duplicates:
-        plain = PlainStore(builder.name, aging, places, context, persistent=on_disk, log=None)
+        plain = PlainStore(builder.name, aging, places, context, persistent=persistent, log=None)
         store = DuplicatesWindowStore(codec, plain, aging, layout, retention, context, recent)
         store.rebind(log=log, context=context)
         return store
-    plain = PlainStore(builder.name, aging, places, context, persistent=on_disk, log=own_log)
+    plain = PlainStore(builder.name, aging, places, context, persistent=persistent, log=own_log)
     entries = plain if cache is None else CachedPlainStore(plain, context, cache, keeps_what_is_read=False)
     if builder.kind is StoreKind.SESSION:
         return SessionStoreOverEntries(codec, entries, aging, layout, retention, context)

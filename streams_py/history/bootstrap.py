@@ -17,7 +17,6 @@ and nobody deletes it. Both ends, *commit* and *abort*, are in :mod:`streams_py.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import uuid
 from collections import Counter
@@ -30,14 +29,13 @@ from typing import Any, Final, Protocol
 from streams_protocol.types import TopicPartition
 from streams_py.described_groups import DescribedMember, DescribedStreamsMember
 from streams_py.errors import ConfigError, StreamsError, TopologyError
+from streams_py.history.fingerprint import fingerprint_of
 from streams_py.history.plan import HistoryPlan, circles, external_topics, plan_history
 from streams_py.history.plan_files import save_plan
 from streams_py.history.refuse import Finding, RefusedTopologyError, findings
 from streams_py.history.result_settings import marks_of
 from streams_py.history.task import TaskSummary
 from streams_py.ports import OffsetAndMetadata, TopicSpec
-from streams_py.topology.nodes import SinkNode, SourceNode
-from streams_py.topology.stores import StoreBuilder
 from streams_py.topology.topology import Topology
 
 __all__ = [
@@ -50,7 +48,6 @@ __all__ = [
     "check_topics",
     "check_written",
     "differences",
-    "fingerprint_of",
     "kept_from",
     "make_plan",
     "prepare",
@@ -233,24 +230,6 @@ def check_file_is_free(path: Path) -> None:
             f"{path} is the plan of a warm start of {plan.application_id} that is {plan.step.value}: {first}, or name "
             "another file with --plan"
         )
-
-
-def fingerprint_of(topology: Topology) -> str:
-    """The same for topologies with the same nodes, stores and serdes. Defaults of serdes are among the settings."""
-    stores = sorted(
-        f"{name} {store.kind.value} {store.windows} {_serdes_of(store)}" for name, store in topology.stores.items()
-    )
-    ends = sorted(
-        f"{node.name} {_serdes_of(node)}"
-        for sub in topology.subtopologies()
-        for node in sub.nodes
-        if isinstance(node, SourceNode | SinkNode)
-    )
-    return hashlib.sha256("\n".join((topology.describe(), *stores, *ends)).encode()).hexdigest()
-
-
-def _serdes_of(part: StoreBuilder | SourceNode | SinkNode) -> str:
-    return f"{part.key_serde and part.key_serde.name} {part.value_serde and part.value_serde.name}"
 
 
 def make_plan(

@@ -310,7 +310,7 @@ def _backfill_plan(
     where they are given."""
     from streams_py.cli.spark.source_options import positions_in
     from streams_py.history.backfill import BackfillPlan
-    from streams_py.history.bootstrap import fingerprint_of
+    from streams_py.history.fingerprint import fingerprint_of
     from streams_py.history.plan import sink_counts
     from streams_py.history.refuse import check_allowed
     from streams_py.history.result_settings import check_settings, marks_of

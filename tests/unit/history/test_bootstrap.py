@@ -449,19 +449,6 @@ def test_plan_file_says_how_far_it_got_and_what_is_wrong_with_it(tmp_path: Path)
         BootstrapPlan.load(file)
 
 
-def test_topology_with_another_serde_at_a_source_or_sink_is_another_one() -> None:
-    def topology(source: Any, sink: Any) -> Topology:
-        builder = StreamsBuilder(key=serdes.STRING)
-        builder.stream("lines", value=source).to("out", value=sink)
-        return builder.build()
-
-    plan = make_plan("app:t", topology(serdes.STRING, serdes.STRING), APP, CONFIG, Cluster(), Allowances())[0]
-    plan.check(topology(serdes.STRING, serdes.STRING), Step.PLANNED)
-    for other in ((serdes.BYTES, serdes.STRING), (serdes.STRING, serdes.BYTES), (None, serdes.STRING)):
-        with pytest.raises(ConfigError, match="the topology has changed"):
-            plan.check(topology(*other), Step.PLANNED)
-
-
 def test_topics_that_would_delete_the_outputs_are_named() -> None:
     cluster = Cluster()
     ranges = [("lines", 0, 2, 5), ("lines", 1, 0, 0)]

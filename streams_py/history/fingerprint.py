@@ -1,0 +1,29 @@
+"""Whether a topology is the one that a plan was made for."""
+
+from __future__ import annotations
+
+import hashlib
+
+from streams_py.topology.nodes import SinkNode, SourceNode
+from streams_py.topology.stores import StoreBuilder
+from streams_py.topology.topology import Topology
+
+__all__ = ["fingerprint_of"]
+
+
+def fingerprint_of(topology: Topology) -> str:
+    """The same for topologies with the same nodes, stores and serdes. Defaults of serdes are among the settings."""
+    stores = sorted(
+        f"{name} {store.kind.value} {store.windows} {_serdes_of(store)}" for name, store in topology.stores.items()
+    )
+    ends = sorted(
+        f"{node.name} {_serdes_of(node)}"
+        for sub in topology.subtopologies()
+        for node in sub.nodes
+        if isinstance(node, SourceNode | SinkNode)
+    )
+    return hashlib.sha256("\n".join((topology.describe(), *stores, *ends)).encode()).hexdigest()
+
+
+def _serdes_of(part: StoreBuilder | SourceNode | SinkNode) -> str:
+    return f"{part.key_serde and part.key_serde.name} {part.value_serde and part.value_serde.name}"

@@ -291,7 +291,7 @@ class Snapshots:
                 fetch.folder = None if fetch.given_up else folder
                 fetch.ended_ms = self._now_ms()
                 fetch.done.set()
-            if fetch.folder is None:
+            if fetch.folder != folder:  # given up meanwhile
                 shutil.rmtree(fetch.into, ignore_errors=True)
 
     def _fetch_files(self, fetch: _Fetch, place: TaskSnapshots, name: str, wanted: SnapshotOf) -> None:

@@ -132,6 +132,8 @@ def test_store_that_brings_a_byte_now_and_then_is_waited_for(machine: Callable[.
                     file.write(b"x")
                 self.drops -= 1
                 self.brought.release()
+                if not self.drops:  # what is left comes when the last drop was waited for, too
+                    assert self.asked.acquire(timeout=PATIENCE_S)
             super().get_file(remote, local, **options)
 
     one = machine()
@@ -143,6 +145,7 @@ def test_store_that_brings_a_byte_now_and_then_is_waited_for(machine: Callable[.
         assert store.brought.acquire(timeout=PATIENCE_S)
         for _poll in range(40):
             assert waits(one.at(one.hour + 2 * SECOND))
+    store.asked.release()
     assert one.open().position == 10
     one.close()
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from streams_py.errors import ConfigError, TopologyError
+from streams_py.history.kept_state import state_topics
 from streams_py.leader.steps.repartition import missing_source_topics, repartition_counts
 from streams_py.topology.physical.metadata import TopologyMetadata
 from streams_py.topology.topology import Topology
@@ -33,7 +34,8 @@ class Stage:
 
     ``inputs``: topic -> partitions. ``upstream``: those of them that earlier stages write. ``outputs``: topic ->
     partitions, of what it writes by name. ``changelogs``: of its stores, each with as many partitions as there are
-    ``tasks``.
+    ``tasks``. ``stores``: store -> the changelog that it has or would have, see
+    :mod:`streams_py.history.kept_state`.
     """
 
     id: int
@@ -43,6 +45,7 @@ class Stage:
     upstream: frozenset[str]
     outputs: Mapping[str, int]
     changelogs: frozenset[str]
+    stores: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,11 @@ class HistoryPlan:
     stages: tuple[Stage, ...]
     inputs: Mapping[str, int]
     sinks: Mapping[str, int]
+
+    @property
+    def stores(self) -> dict[str, str]:
+        """Store -> the changelog that it has or would have, of those whose state can be had."""
+        return {name: topic for stage in self.stages for name, topic in sorted(stage.stores.items())}
 
     @property
     def changelogs(self) -> dict[str, int]:
@@ -129,7 +137,8 @@ def plan_history(
         outputs = {topic: known.get(topic) or given.get(topic, tasks) for topic in sorted(sub.sink_topics)}
         read = {topic: known[topic] for topic in sorted(sub.source_topics)}
         upstream = frozenset(read) - inputs
-        stages.append(Stage(id, rank, tasks, read, upstream, outputs, frozenset(sub.changelogs)))
+        stores = state_topics(topology.subtopology(id).stores, application_id)
+        stages.append(Stage(id, rank, tasks, read, upstream, outputs, frozenset(sub.changelogs), stores))
     written: dict[str, int] = {}
     for stage in stages:
         for topic, count in stage.outputs.items():

@@ -13,6 +13,7 @@ from streams_py.errors import StreamsError, UnsupportedOperationError
 from streams_py.history.fold import Expiry, Fold, FoldEntry
 from streams_py.history.folders import TemporaryFolder
 from streams_py.history.global_tables import FrozenTables, TableContents
+from streams_py.history.kept_state import entries_of, is_its_own_fold, logging_what_is_folded
 from streams_py.history.loading import TopologyNotFoundError
 from streams_py.history.plan import Stage
 from streams_py.history.records import Columns, HistoryProducer
@@ -20,13 +21,12 @@ from streams_py.history.travel import TopologySource
 from streams_py.ports import RawRecord
 from streams_py.runtime.offline.executor import EverythingDelivered, TaskExecutor, TaskSurroundings
 from streams_py.runtime.tasks.task_settings import TaskSettings
-from streams_py.state.codec import TIMESTAMP_BYTES, timestamp_of
 from streams_py.state.directory import StateDirectory
 from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.open import changelog_topic
 from streams_py.topology.physical.assembly import GlobalStore
 from streams_py.topology.physical.subtopologies import Subtopology
-from streams_py.topology.stores import StoreBuilder, StoreKind
+from streams_py.topology.stores import StoreKind
 from streams_py.topology.topology import Topology
 
 __all__ = ["HistoryTask", "StageOrders", "StageTopology", "StillClock", "TaskSummary", "versioned_changelogs"]
@@ -121,12 +121,12 @@ class HistoryTask:
         self._records = self._uncommitted = 0
         self._folder = TemporaryFolder(topology.orders.folder)
         self._database: TaskDatabase | None = None
-        builders = {changelog_topic(store, settings.application_id): store for store in topology.nodes.stores}
-        self.changelogs = {topic: builders[topic] for topic in sorted(stage.changelogs)}
+        builders = {store.name: store for store in topology.nodes.stores}
+        self._states = {topic: builders[name] for name, topic in sorted(stage.stores.items())}
         self._folds = {
             topic: Fold(partial(self._place_of, topic), Expiry.of(store))
-            for topic, store in self.changelogs.items()
-            if not _is_its_own_fold(store)
+            for topic, store in self._states.items()
+            if not is_its_own_fold(store)
         }
         self._producer = HistoryProducer(stage.outputs, self._folds)
         self._directory = StateDirectory(str(self._folder.path), settings.application_id)
@@ -143,7 +143,7 @@ class HistoryTask:
         )
         try:
             self._directory.open()
-            nodes = _without_logs(topology.nodes)
+            nodes = replace(topology.nodes, stores=tuple(map(logging_what_is_folded, topology.nodes.stores)))
             self._executor = TaskExecutor(self._task_id, nodes, inputs, surroundings, global_stores=global_stores)
             self._executor.start()
         except BaseException:
@@ -200,18 +200,12 @@ class HistoryTask:
             {at.topic: (offsets[at].offset, offsets[at].metadata) for at in sorted(offsets)},
         )
 
-    def fold_of(self, topic: str) -> Iterator[FoldEntry]:
-        """The state of a store as its changelog has it, by key; of a versioned store all versions of each key."""
-        fold = self._folds.get(topic)
-        if fold is not None:
-            return fold.entries()
-        store: Any = self._executor.store(self.changelogs[topic].name)
-        if self.changelogs[topic].kind is StoreKind.VERSIONED_KEY_VALUE:
-            return (FoldEntry(key, value, timestamp_ms, None) for key, value, timestamp_ms in store.entries())
-        return (
-            FoldEntry(key, data[TIMESTAMP_BYTES:], timestamp_of(data), None)
-            for key, data in store.content.scan(None, None)
-        )
+    def states(self) -> Iterator[tuple[str, Iterator[FoldEntry]]]:
+        """The changelog that each store has, or would have, and what is left of it; see
+        :mod:`streams_py.history.kept_state`."""
+        for topic, store in self._states.items():
+            fold = self._folds.get(topic)
+            yield topic, entries_of(store, self._executor.store(store.name)) if fold is None else fold.entries()
 
     def close(self) -> None:
         """Close and remove everything local; the error of a processor's ``close`` is raised."""
@@ -237,31 +231,9 @@ class HistoryTask:
         self._folder.remove()
 
 
-def _is_its_own_fold(store: StoreBuilder) -> bool:
-    """Whether the bytes of a store are what is to be restored of its changelog: the last record of each key, with the
-    timestamps in front, or all versions."""
-    if store.kind is StoreKind.VERSIONED_KEY_VALUE:
-        return store.source_topic is None
-    return (
-        store.kind is StoreKind.TIMESTAMPED_KEY_VALUE
-        and store.supplier is None
-        and store.ttl_ms is None
-        and store.source_topic is None
-        and not store.logs_headers
-    )
-
-
 def versioned_changelogs(topology: Topology, application_id: str) -> frozenset[str]:
     """Those of versioned stores, which have several records of a key: its versions."""
     stores = [store for sub in topology.subtopologies() for store in sub.stores]
     return frozenset(
         changelog_topic(store, application_id) for store in stores if store.kind is StoreKind.VERSIONED_KEY_VALUE
-    )
-
-
-def _without_logs(nodes: Subtopology) -> Subtopology:
-    """The same, with nothing written twice."""
-    return replace(
-        nodes,
-        stores=tuple(replace(store, logging=False) if _is_its_own_fold(store) else store for store in nodes.stores),
     )

@@ -106,8 +106,8 @@ class _Run:
         summary = task.finish()
         yield from outputs.rest()
         summary = replace(summary, written=outputs.written)
-        for topic in task.changelogs:
-            yield from outputs.state(topic, task.fold_of(topic))
+        for topic, entries in task.states():
+            yield from outputs.state(topic, entries)
         yield outputs.summary(json.dumps(asdict(summary)).encode())
         self._task = self._outputs = None
         task.close()

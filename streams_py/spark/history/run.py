@@ -12,13 +12,14 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from streams_py.config import StreamsConfig
 from streams_py.errors import StreamsError
 from streams_py.history.global_tables import check_global_tables, reads_global_tables
+from streams_py.history.kept_state import stores_without_state
 from streams_py.history.plan import HistoryPlan, Stage, plan_history, topics_read
 from streams_py.history.refuse import check_allowed
 from streams_py.history.task import StageOrders, TaskSummary
@@ -55,16 +56,23 @@ _WRITTEN: Final = ("topic", "partition", "timestamp_ms", "key", "value", "header
 
 @dataclass(frozen=True, slots=True)
 class _Frames(Mapping[str, "DataFrame"]):
-    """Topic -> DataFrame, read when it is asked for."""
+    """Name -> DataFrame, read when it is asked for. ``topics``: the topic of each; ``lacking``: why others cannot be
+    had."""
 
     results: Results
     channel: int
-    topics: tuple[str, ...]
+    topics: Mapping[str, str]
+    lacking: Mapping[str, str] = field(default_factory=dict)
 
-    def __getitem__(self, topic: str) -> DataFrame:
-        if topic not in self.topics:
-            raise KeyError(f"there is no {topic!r}; there is {', '.join(self.topics) or 'nothing'}")
-        return self.results.rows(self.channel, topic)
+    def __getitem__(self, name: str) -> DataFrame:
+        if name in self.lacking:
+            raise StreamsError(self.lacking[name])
+        if name not in self.topics:
+            raise KeyError(f"there is no {name!r}; there is {', '.join(self.topics) or 'nothing'}")
+        return self.results.rows(self.channel, self.topics[name])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.topics
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.topics)
@@ -81,22 +89,32 @@ class Results:
     (which task) and ``seq``: sorted by these, the records of each task are in the order in which it wrote them.
     """
 
-    def __init__(self, spark: SparkSession, plan: HistoryPlan, work: WorkFolder) -> None:
+    def __init__(
+        self, spark: SparkSession, plan: HistoryPlan, work: WorkFolder, stores_without_state: Mapping[str, str]
+    ) -> None:
         self._spark = spark
         self._work = work
+        self._stores_without_state = stores_without_state
         self._summaries: dict[int, list[TaskSummary]] = {}
         self.plan = plan
 
     @property
     def sinks(self) -> Mapping[str, DataFrame]:
         """Topic -> records that were written to it."""
-        return _Frames(self, RECORD, tuple(self.plan.sinks))
+        return _Frames(self, RECORD, {topic: topic for topic in self.plan.sinks})
 
     @property
     def changelogs(self) -> Mapping[str, DataFrame]:
         """Changelog topic (full name) -> one record per key, of a versioned store one per version: the state of its
         store at the end."""
-        return _Frames(self, STATE, tuple(self.plan.changelogs))
+        return _Frames(self, STATE, {topic: topic for topic in self.plan.changelogs})
+
+    @property
+    def stores(self) -> Mapping[str, DataFrame]:
+        """Store -> its state at the end, as records of the changelog that it has, or would have: also stores without
+        logging, and tables whose source topic is the changelog (``topology.optimization``). ``timestamp_ms`` is -1
+        where a store keeps none. StreamsError says why the state of a store cannot be had."""
+        return _Frames(self, STATE, self.plan.stores, self._stores_without_state)
 
     def summaries(self) -> dict[int, list[TaskSummary]]:
         """Sub-topology -> what each task did, by number. Tasks without a record are missing."""
@@ -120,7 +138,9 @@ class Results:
         from pyspark.sql import functions as f
 
         stages = [
-            stage for stage in self.plan.stages if topic in (stage.outputs if channel == RECORD else stage.changelogs)
+            stage
+            for stage in self.plan.stages
+            if topic in (stage.outputs if channel == RECORD else stage.stores.values())
         ]
         together = self._stage(stages[0])
         for stage in stages[1:]:
@@ -206,7 +226,7 @@ def run(
         folder = if_it_fails.enter_context(contextlib.closing(WorkFolder(session, work)))
         found = Inputs(session, inputs, topics, until, since, described.global_topics.keys())
         plan = plan_history(described, application_id, settings, _counts(found, given), given)
-        results = Results(session, plan, folder)
+        results = Results(session, plan, folder, stores_without_state(described))
         try:
             _run_stages(results, found, source, settings, described, tick)
         except KeyboardInterrupt:

@@ -158,8 +158,10 @@ class GlobalThread:
         return threading.current_thread() is self._thread
 
     def give_up(self) -> None:
-        """Ask the thread to end; does not wait, and may be called by a signal's handler."""
-        self._stopping.set()
+        """End the filling; a thread that has filled its stores goes on, since tasks read them to their very end. Does
+        not wait, and may be called by a signal's handler."""
+        if not self._ready.is_set():
+            self._stopping.set()
 
     def stop(self) -> None:
         """End the thread, which is left behind when it hangs in the user's code; a second call does nothing."""

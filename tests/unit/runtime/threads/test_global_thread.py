@@ -267,6 +267,16 @@ def test_client_that_is_told_to_end_while_it_fills_global_stores_processes_nothi
     assert streams.state is State.NOT_RUNNING
 
 
+def test_global_store_follows_its_topic_until_the_tasks_that_read_it_have_ended(world: World, tmp_path: Path) -> None:
+    """A signal comes first. Draining may take a minute after that, and a last commit joins with what it reads."""
+    with client(world, table(), tmp_path) as streams:
+        streams._instance.stop_filling()
+        world.write("g", b"three", key=b"a")
+        until(lambda: streams.store("names").get("a") == "three", "the new value")
+        world.write("g", b"four", key=b"a")  # the thread has turned since, and would have seen that it is to end
+        until(lambda: streams.store("names").get("a") == "four", "the newest value")
+
+
 def test_start_says_that_the_topic_of_a_global_store_is_missing(tmp_path: Path) -> None:
     streams = client(World(other=1), table(), tmp_path)
     with pytest.raises(MissingSourceTopicError, match="topic g of a global store"):

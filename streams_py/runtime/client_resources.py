@@ -123,6 +123,7 @@ class ClientResources:
         self._cache_bytes = config.statestore_cache_max_bytes
         self._caches: dict[StreamThread, RecordCache] = {}
         self.global_thread: GlobalThread | None = None
+        self._stops_filling = False
         self._event_loop = EventLoop(f"{config.client_id or config.application_id}-AsyncCalls")
         self._leader_executors: dict[StreamThread, LeaderExecutor] = {}
 
@@ -265,10 +266,11 @@ class ClientResources:
             retry_backoff_ms=config.retry_backoff_ms,
             on_error=on_error,
         )
-        return self.global_thread.start()
+        return not self._stops_filling and self.global_thread.start()
 
     def stop_filling(self) -> None:
-        """Let :meth:`start_global_thread` return, however much is missing; may be called by a signal's handler."""
+        """Let :meth:`start_global_thread` return, now or later; may be called by a signal's handler."""
+        self._stops_filling = True  # before: a thread that is made just now looks at it, or is told to give up
         if self.global_thread is not None:
             self.global_thread.give_up()
 
@@ -467,10 +469,8 @@ class ClientResources:
     def _explain(self, error: Exception) -> Exception:
         """The protocol carries only a code; the reason, if the leader is one of this client's threads."""
         if isinstance(error, TaskAssignmentError):
-            reasons = [
-                leading.failure for leading in list(self._leader_executors.values()) if leading.failure is not None
-            ]
-            return reasons[0] if reasons else error
+            failures = [leading.failure for leading in list(self._leader_executors.values())]
+            return next((failure for failure in failures if failure is not None), error)
         if isinstance(error, MissingSourceTopicError) and self.admin is not None:
             return name_missing_sources(error, self._metadata, self.admin, self.config.bootstrap_servers)
         return error

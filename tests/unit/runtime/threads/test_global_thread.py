@@ -20,7 +20,7 @@ from streams_py.errors import (
 )
 from streams_py.ports import BEGINNING, AdminError, AdminErrorKind
 from streams_py.runtime.kafka_streams import KafkaStreams
-from streams_py.runtime.states import State, ThreadState
+from streams_py.runtime.states import State
 from streams_py.runtime.tasks.error_handling.handlers import DeadLetterQueue
 from streams_py.runtime.threads import global_thread
 from streams_py.runtime.threads.global_thread import GlobalThread
@@ -243,38 +243,6 @@ def test_start_waits_for_a_record_that_waits_for_what_is_away(
     with pytest.raises(TimeoutExceededError, match="the registry is away"):
         streams.start()
     assert streams.close()
-
-
-def test_client_that_is_told_to_end_while_it_fills_global_stores_processes_nothing_and_hands_nothing_over(
-    world: World, tmp_path: Path, waiting: type[Waiting], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.write("g", b"three", key=b"c")
-    builder = StreamsBuilder(key=STRING, value=STRING)
-    builder.add_global_store(key_value_store("names", logging=False), "g", waiting)
-    builder.stream("g2").to("out")
-    world.topics.update({"g2": 1, "out": 1})
-    streams = client(world, builder.build(), tmp_path, **{"task.timeout.ms": 600_000})
-    starting = threading.Thread(target=streams.start)
-    starting.start()
-    until(lambda: waiting.tries, "the record to be tried")
-    streams._instance.stop_filling()
-    starting.join(PATIENCE_S)
-    assert not starting.is_alive()
-    assert streams.state is State.REBALANCING
-    assert all(thread.state is ThreadState.CREATED for thread in streams._current_threads())
-    monkeypatch.setattr(streams, "drain", lambda timeout: pytest.fail("it waits for others to take over what it lacks"))
-    assert streams._close_aloud(drain=60)
-    assert streams.state is State.NOT_RUNNING
-
-
-def test_global_store_follows_its_topic_until_the_tasks_that_read_it_have_ended(world: World, tmp_path: Path) -> None:
-    """A signal comes first. Draining may take a minute after that, and a last commit joins with what it reads."""
-    with client(world, table(), tmp_path) as streams:
-        streams._instance.stop_filling()
-        world.write("g", b"three", key=b"a")
-        until(lambda: streams.store("names").get("a") == "three", "the new value")
-        world.write("g", b"four", key=b"a")  # the thread has turned since, and would have seen that it is to end
-        until(lambda: streams.store("names").get("a") == "four", "the newest value")
 
 
 def test_start_says_that_the_topic_of_a_global_store_is_missing(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ Until the last step *abort* takes everything back: it deletes the internal topic
 an application without a position reads them from their beginning: what another run has left there would count twice.
 The plan is a file between the steps, which says how far it got. After *abort* the same plan can be run again. It says
 so *before* the request of the last step, too: from then on what is committed may be what the application goes on from,
-and nobody deletes it. Both ends, *commit* and *abort*, are in :mod:`streams_py.history.bootstrap_ends`.
+and nobody deletes it. What is written is in :mod:`streams_py.history.bootstrap_state`; both ends, *commit* and *abort*,
+are in :mod:`streams_py.history.bootstrap_ends`.
 """
 
 from __future__ import annotations
@@ -28,13 +29,12 @@ from typing import Any, Final, Protocol
 
 from streams_protocol.types import TopicPartition
 from streams_py.described_groups import DescribedMember, DescribedStreamsMember
-from streams_py.errors import ConfigError, StreamsError, TopologyError
+from streams_py.errors import ConfigError, TopologyError
 from streams_py.history.fingerprint import fingerprint_of
-from streams_py.history.plan import HistoryPlan, circles, external_topics, plan_history
+from streams_py.history.plan import HistoryPlan, circles, external_topics, plan_history, sinks_of
 from streams_py.history.plan_files import save_plan
 from streams_py.history.refuse import Finding, RefusedTopologyError, findings
 from streams_py.history.result_settings import marks_of
-from streams_py.history.task import TaskSummary
 from streams_py.ports import OffsetAndMetadata, TopicSpec
 from streams_py.topology.topology import Topology
 
@@ -46,12 +46,9 @@ __all__ = [
     "check_cluster",
     "check_file_is_free",
     "check_topics",
-    "check_written",
     "differences",
-    "kept_from",
     "make_plan",
     "prepare",
-    "written",
 ]
 
 _FORMAT: Final = 1
@@ -109,7 +106,7 @@ class BootstrapPlan:
     ``topic_ids``: the cluster's ids of what is read, and of what outputs were ever to be written to. ``settings``: see
     :mod:`streams_py.history.result_settings`. ``writers``: names of those of its outputs that brokers
     were told of, see :mod:`streams_py.adapters.confluent.bulk.once_writer`. ``outputs_begun``: some may be written, and
-    not all; taking the rest back does not change that."""
+    not all; taking the rest back does not change that. ``written_to``: the topics that may have outputs of it."""
 
     application_id: str
     topology: str
@@ -133,6 +130,7 @@ class BootstrapPlan:
     settings: dict[str, str] = field(default_factory=dict)
     writers: list[str] = field(default_factory=list)
     outputs_begun: bool = False
+    written_to: list[str] = field(default_factory=list)
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     format: int = _FORMAT
 
@@ -216,10 +214,11 @@ class BootstrapPlan:
             )
 
 
-def check_file_is_free(path: Path) -> None:
-    """ConfigError when a new plan would take the place of one that is not done with, or of something else."""
+def check_file_is_free(path: Path) -> BootstrapPlan | None:
+    """The plan whose place a new one would take, if any. ConfigError when that is not done with, or is something
+    else."""
     if not path.exists():
-        return
+        return None
     try:
         plan = BootstrapPlan.load(path)
     except ConfigError as error:
@@ -230,6 +229,7 @@ def check_file_is_free(path: Path) -> None:
             f"{path} is the plan of a warm start of {plan.application_id} that is {plan.step.value}: {first}, or name "
             "another file with --plan"
         )
+    return plan
 
 
 def make_plan(
@@ -239,9 +239,10 @@ def make_plan(
     config: Mapping[str, Any],
     cluster: BootstrapCluster,
     allowed: Allowances,
+    before: BootstrapPlan | None = None,
 ) -> tuple[BootstrapPlan, HistoryPlan]:
     """The plan, with ends fixed now. RefusedTopologyError says everything that stands against it, of the topology and
-    of the cluster. ``name``: ``module:name`` of the topology."""
+    of the cluster. ``name``: ``module:name`` of the topology. ``before``: the plan whose place it takes."""
     found = findings(
         topology,
         application_id,
@@ -261,6 +262,9 @@ def make_plan(
     found += _of_ranges(starts, allowed)
     committed = cluster.committed(application_id, partitions)
     found += _of_group(application_id, cluster.members(application_id), committed, allowed)
+    if before is not None and before.step is Step.ABORTED and not topology.has_patterns:
+        outputs = sinks_of(topology, application_id) | set(allowed.outputs)
+        found += _of_outputs(before, outputs & set(before.written_to), counts, cluster)
     if missing or topology.has_patterns or circles(topology.metadata(application_id, config)):
         raise RefusedTopologyError(found)  # more cannot be known
     try:
@@ -342,6 +346,28 @@ def _of_group(
             )
         )
     return found
+
+
+def _of_outputs(
+    before: BootstrapPlan, outputs: Collection[str], counts: Mapping[str, int], cluster: BootstrapCluster
+) -> list[Finding]:
+    """Outputs that an aborted plan has left: a new one has another end, so it would write them again, or, without
+    --sinks, leave those out that are missing. ``outputs``: topics of both. What was deleted since counts no more."""
+    if None not in (before.cluster, here := cluster.id()) and before.cluster != here:
+        return []
+    ids, present = cluster.topic_ids(outputs), _partitions_of(sorted(outputs), counts)
+    starts, ends = cluster.starts(present), cluster.ends(present)
+    full = sorted({at.topic for at, end in ends.items() if end > starts[at]})
+    return [
+        Finding(
+            f"topic {topic}",
+            f"the warm start that was aborted ({before.id}) has written outputs there, which abort does not take back",
+            "run that plan again with --sinks, which writes what is missing; or delete the topic's records and plan "
+            "again; or, if outputs may come twice, name another file with --plan",
+        )
+        for topic in full
+        if ids.get(topic) in (None, before.topic_ids.get(topic, ids.get(topic)))
+    ]
 
 
 def _of_topics(
@@ -438,44 +464,3 @@ def prepare(plan: BootstrapPlan, cluster: BootstrapCluster, replication_factor: 
         if topic not in counts
     ]
     cluster.create(missing)
-
-
-def kept_from(plan: BootstrapPlan, now_ms: int) -> dict[str, int]:
-    """Changelog -> the oldest timestamp that its broker does not delete at once, of those that delete by age. A live
-    application would find nothing older there, either: windows whose stream time is long ago are gone with their
-    records, whatever the store itself would still keep."""
-    found = {}
-    for topic, _, config in plan.topics:
-        retention_ms = int(config.get("retention.ms", -1))
-        if topic in plan.changelogs and "delete" in config.get("cleanup.policy", "") and retention_ms >= 0:
-            found[topic] = now_ms - retention_ms
-    return found
-
-
-def written(
-    plan: BootstrapPlan,
-    sums: Mapping[str, tuple[int, int]],
-    untimed: Sequence[str],
-    summaries: Sequence[TaskSummary],
-    ends: Mapping[TopicPartition, int],
-) -> BootstrapPlan:
-    """The plan after the changelogs are written. ``sums``: changelog partition -> records and hash. ``ends``: of the
-    changelogs, and of the topics between stages."""
-    texts = {(topic, done.task): text for done in summaries for topic, (_, text) in done.positions.items()}
-    positions = [(topic, p, end, texts.get((topic, p), "")) for topic, p, _, end in plan.ranges]
-    between = [(at, end) for at, end in sorted(ends.items()) if at.topic in plan.repartitions]
-    positions += [(*at, end, texts.get((at.topic, at.partition), "")) for at, end in between]
-    logs = [(*at, end) for at, end in sorted(ends.items())]
-    return replace(plan, step=Step.WRITTEN, written=dict(sums), untimed=list(untimed), positions=positions, ends=logs)
-
-
-def check_written(plan: BootstrapPlan, read: Mapping[str, tuple[int, int]]) -> None:
-    """StreamsError when what was read back is not what was written."""
-    for partition in sorted({*plan.written, *read}):
-        ours, theirs = tuple(plan.written.get(partition, (0, 0))), tuple(read.get(partition, (0, 0)))
-        if ours != theirs:
-            raise StreamsError(
-                f"changelog partition {partition} has {theirs[0]} records where {ours[0]} were written, or other ones; "
-                "was the application started, or has the topic deleted them (its retention.ms, when the whole history "
-                "is old)? Nothing is committed: stop the application, and `bootstrap abort`"
-            )

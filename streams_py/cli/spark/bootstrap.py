@@ -85,13 +85,13 @@ def plan(
     from streams_py.history.global_tables import check_global_tables
     from streams_py.history.plan_files import held
 
-    with explained(), held(file, check_file_is_free):
+    with explained(), held(file, check_file_is_free) as before:
         settings = settings_from(bootstrap, application_id, config)
         topology = built_topology(what, settings)
         with connected(settings) as cluster:
             is_frozen = check_global_tables(global_tables)
             allowed = Allowances(replace_, partial, side_effects, outputs or (), is_frozen)
-            made, stages = make_plan(what, topology, settings["application.id"], settings, cluster, allowed)
+            made, stages = make_plan(what, topology, settings["application.id"], settings, cluster, allowed, before)
             made.save(file)
             records = sum(end - start for _, _, start, end in made.ranges)
             out = console()

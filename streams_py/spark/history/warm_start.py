@@ -12,17 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streams_protocol.types import TopicPartition
-from streams_py.history.bootstrap import (
-    BootstrapCluster,
-    BootstrapPlan,
-    Step,
-    check_topics,
-    check_written,
-    kept_from,
-    prepare,
-    written,
-)
+from streams_py.history.bootstrap import BootstrapCluster, BootstrapPlan, Step, check_topics, prepare
 from streams_py.history.bootstrap_ends import check_not_started
+from streams_py.history.bootstrap_state import check_written, kept_from, written
 from streams_py.history.global_tables import AS_OF_END
 from streams_py.history.plan import sink_counts
 from streams_py.history.refuse import check_allowed
@@ -118,7 +110,7 @@ def write_changelogs(
         if sinks:
             place = min(outputs, default="")
             names = announce_sinks(results, options, plan.id, place, plan.writers)
-            plan = replace(plan, writers=names, outputs_begun=True)
+            plan = replace(plan, writers=names, outputs_begun=True, written_to=sorted(outputs))
             plan.save(path)
             write_sinks(results, options, plan.id, place)
             plan = replace(plan, outputs_begun=False)

@@ -21,12 +21,11 @@ from streams_py.history.bootstrap import (
     check_cluster,
     check_file_is_free,
     check_topics,
-    check_written,
     make_plan,
     prepare,
-    written,
 )
 from streams_py.history.bootstrap_ends import abort, check_not_started, commit
+from streams_py.history.bootstrap_state import check_written, written
 from streams_py.history.refuse import RefusedTopologyError
 from streams_py.history.retention import check_retention, check_retention_of
 from streams_py.history.task import TaskSummary

@@ -37,6 +37,11 @@ def topology():
 """
 
 
+class Connected(Cluster):
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """A plan that allows side effects, of a topology that has some."""
@@ -138,7 +143,8 @@ def test_outputs_that_were_written_in_part_are_completed_before_anything_is_comm
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def is_cut_off(*_: object) -> None:
-        assert BootstrapPlan.load(file).outputs_begun, "the plan says so before the first record"
+        begun = BootstrapPlan.load(file)
+        assert (begun.outputs_begun, begun.written_to) == (True, ["out"]), "the plan says so before the first record"
         raise StreamsError("the outputs are not complete")
 
     def run_with_outputs() -> None:
@@ -167,6 +173,20 @@ def test_outputs_that_were_written_in_part_are_completed_before_anything_is_comm
     run_with_outputs()
     complete = BootstrapPlan.load(file).aborted()
     complete.check_outputs(sinks=False)
+
+
+def test_plan_over_an_aborted_one_knows_what_that_has_written(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Connected()
+    cluster.topics["out"] = 1
+    cluster.logs[TopicPartition("out", 0)] = (0, 5)
+    left = replace(BootstrapPlan.load(file), step=Step.ABORTED, written_to=["out"])
+    left.save(file)
+    monkeypatch.setattr(bootstrap, "connected", lambda settings: closing(cluster))
+    asked = ["plan", left.topology, "--application-id", APP, "--plan", str(file), "--allow-side-effects"]
+    done = CliRunner(env={"COLUMNS": "400"}).invoke(bootstrap_app, asked)
+    assert done.exit_code == 2
+    assert f"topic out: the warm start that was aborted ({left.id}) has written outputs there" in done.stderr
+    assert BootstrapPlan.load(file) == left
 
 
 def test_changelog_that_was_filled_since_is_named_before_anything_is_changed(file: Path) -> None:
@@ -206,10 +226,6 @@ def test_plan_is_not_verified_any_more_when_its_changelogs_have_changed_since(
 def test_step_that_fails_says_what_it_has_left_and_what_to_do(
     file: Path, monkeypatch: pytest.MonkeyPatch, command: str, step: Step, begun: Step, said: str
 ) -> None:
-    class Connected(Cluster):
-        def close(self) -> None:
-            """Nothing is open."""
-
     def fails(*_: object, **__: object) -> None:
         replace(BootstrapPlan.load(file), step=begun).save(file)
         raise BrokerUnavailableError("no answer came")

@@ -18,6 +18,7 @@ from streams_py.errors import (
     ProductionError,
     RegistryError,
     StateError,
+    StateStoreMigratedError,
     StreamsError,
     TaskCorruptedError,
     TaskMigratedError,
@@ -35,7 +36,8 @@ __all__ = ["Failures"]
 _log = logging.getLogger(__name__)
 
 # Errors that no processing handler is asked about, besides those that were handled: they say nothing about the record.
-# (A failed store write is among them, unlike in Kafka Streams: "continue" would leave a hole in the state.)
+# (A failed store write is among them, unlike in Kafka Streams: "continue" would leave a hole in the state. So is a
+# store that is closed, such as a global one whose thread has failed: "continue" would drop whatever meets it.)
 _FINAL = (
     ProductionError,
     TaskCorruptedError,
@@ -43,6 +45,7 @@ _FINAL = (
     BrokerUnavailableError,
     TimeoutExceededError,
     StateError,
+    StateStoreMigratedError,
     RegistryError,
     ChangedInPlaceError,
 )

@@ -13,6 +13,7 @@ from streams_py.errors import (
     ConfigError,
     DeserializationError,
     ProcessingError,
+    StateStoreMigratedError,
     StreamsError,
     TimeoutExceededError,
     TopologyError,
@@ -24,9 +25,12 @@ from streams_py.runtime.tasks.error_handling.handlers import (
     FailedRecord,
     log_and_continue,
 )
+from streams_py.state.open import open_store
 from streams_py.testing.memory_clients import MemoryProducer, MemoryRecord
-from streams_py.topology.nodes import NodeContext, Process, ProcessorNode, Punctuation, SourceNode
+from streams_py.topology.nodes import NodeContext, Process, ProcessorNode, Punctuation, RecordContext, SourceNode
 from streams_py.topology.physical.assembly import TopologyAssembly
+from streams_py.topology.processor import Processor, Record
+from streams_py.topology.stores import key_value_store
 from streams_py.topology.topology import Topology
 from tests.unit.runtime.tasks.failing import IN, Asked, Forwarding, Unreachable, chain
 from tests.unit.runtime.tasks.task_kit import Kit, record
@@ -170,6 +174,29 @@ class TestProcessing:
             TopologyError, match=r"processor nosy is not connected to a store 'secret' \(connected: none\)"
         ):
             Kit(topology)
+
+
+def test_no_handler_is_asked_about_a_record_that_meets_a_closed_store() -> None:
+    """Such as a global store whose thread has failed: the record is not to blame, and is not dropped."""
+
+    names = key_value_store("names", key=serdes.STRING, value=serdes.STRING)
+    store = open_store(names, application_id="app", context=RecordContext())
+
+    class Joining(Processor[Any, Any, Any, Any]):
+        def process(self, record: Record[Any, Any]) -> None:
+            store.get(record.key)
+
+    handler = Asked(Answer.CONTINUE)
+    kit = Kit(
+        Topology().add_source("source", "in").add_processor("join", Joining, "source"), processing_handler=handler
+    )
+    kit.add(record("x"), record("y", offset=1))
+    assert kit.task.process(1) == 1
+    store.close()
+    with pytest.raises(StateStoreMigratedError, match="names"):
+        kit.task.process(1)
+    assert handler.calls == []
+    assert kit.task.committable_offsets()[IN].offset == 1
 
 
 class TestSilence:

@@ -408,7 +408,7 @@ class ClientResources:
             clock=clock,
             background=background,
             cache=cache,
-            release_locks=lambda: self.directory.unlock_except(thread.name, {task.id for task in table.all()}),
+            release_locks=lambda: self.directory.unlock_except(thread.name, table.holding()),
         )
 
     def _transactions(

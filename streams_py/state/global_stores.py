@@ -297,6 +297,10 @@ class GlobalStores:
             return
         self._checkpointed = positions
 
+    def close_files_aside(self) -> bool:
+        """Begin :meth:`close` with what takes time; to be asked again until it is True."""
+        return self._database is None or self._database.close_aside()
+
     def close(self, *, wipe: bool = False) -> None:
         """Close all stores; ``wipe``: delete their files. Goes on after an error, and raises the first one at the end:
         a database that stays open could not be opened again."""

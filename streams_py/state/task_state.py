@@ -295,6 +295,11 @@ class TaskState:
         if errors:
             raise errors[0]
 
+    def close_files_aside(self) -> bool:
+        """Begin :meth:`close` with what takes time, while others go on. To be asked again until it is True, which
+        raises what went wrong; the task stays locked until it is closed."""
+        return self._database is None or self._database.close_aside()
+
     def _close_stores(self) -> list[StateError]:
         errors: list[StateError] = []
         if self._snapshots is not None:
@@ -310,9 +315,7 @@ class TaskState:
             except (Exception, SystemExit) as error:  # a store of the user's own may do anything
                 _logger.warning("task %s: closing its stores: %s", self.task_id, error)
                 errors.append(StateError(f"closing the stores of task {self.task_id}: {error}", task_id=self.task_id))
-        self._stores = {}
-        self._own = {}
-        self._database = None
+        self._stores, self._own, self._database = {}, {}, None
         self._topics.use(None)
         self._offsets, self._committed, self._inputs = {}, {}, {}
         return errors
@@ -346,9 +349,8 @@ class TaskState:
             store.restore_records(records)
         elif self._database is not None and store.persistent:
             was_logged = self._database.is_logged
-            self._database.restore(
-                partial(store.restore, changelog_entries(records)), end, in_bulk=len(records) if in_bulk else 0
-            )
+            load = partial(store.restore, changelog_entries(records))
+            self._database.restore(load, end, in_bulk=len(records) if in_bulk else 0)
             if was_logged and not self._database.is_logged:
                 self._logged = dict(self._committed)
             self._committed.update(end)
@@ -415,9 +417,8 @@ class TaskState:
             if store is None:
                 continue
             at = self._offsets.get(changelog, offset)
-            if self._builders[store].source_topic is not None or self._topics.begins_anew(
-                changelog, at, offset, store=store
-            ):
+            is_input = self._builders[store].source_topic is not None
+            if is_input or self._topics.begins_anew(changelog, at, offset, store=store):
                 self._offsets[changelog] = offset  # all that was written to it is in the store
             else:
                 self._offsets[changelog] = max(offset, at)
@@ -443,9 +444,8 @@ class TaskState:
             for changelog in self._persistent_changelogs()
             if (offset := self._offsets.get(changelog)) is not None and offset != self._committed.get(changelog)
         }
-        if self._database.commit(
-            moved, {at: offset for at, offset in inputs.items() if self._inputs.get(at) != offset}
-        ):
+        told = {at: offset for at, offset in inputs.items() if self._inputs.get(at) != offset}
+        if self._database.commit(moved, told):
             self._inputs.update(inputs)
         self._committed.update(moved)
 

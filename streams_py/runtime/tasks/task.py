@@ -142,6 +142,10 @@ class TaskStores(Protocol):
     def checkpoint(self, *, enforce: bool) -> None:
         """Write the checkpoint file, if enforced or when positions moved far enough since the last one."""
 
+    def close_files_aside(self) -> bool:
+        """Do of :meth:`close` what takes time, on a thread of its own; to be asked again until it is True, which raises
+        what went wrong."""
+
     def close(self, *, wipe: bool = False) -> None:
         """Close the stores and unlock; ``wipe``: delete everything of the task."""
 
@@ -273,6 +277,12 @@ class Task:
         """Take the task out of work; its stores stay open."""
         if self._phase not in (TaskPhase.SUSPENDED, TaskPhase.CLOSED):
             self._go(TaskPhase.SUSPENDED)
+
+    def close_files_aside(self) -> bool:
+        """Close the files of a suspended task, while others go on: what is in memory is flushed. To be asked again
+        until it is True; then :meth:`close_clean` takes no time."""
+        self._check(TaskPhase.SUSPENDED)
+        return not self.stores.is_open or self.stores.close_files_aside()
 
     def close_clean(self) -> None:
         """Close a suspended task that has nothing left to commit: checkpoint, then close the stores."""

@@ -67,6 +67,7 @@ class TaskMoves:
     def advance(self) -> None:
         """Bring tasks nearer to running; raises what went wrong in the state updater."""
         table = self._table
+        table.end_closing()
         if table.all_ready():
             self._waits_since_ms = None
             table.raise_failed()

@@ -1,12 +1,14 @@
 """All tasks of one stream thread, wherever they are, and the moves between those places (Kafka's ``TaskManager``).
 
-    created -> pending -> state updater -> restored -> running
+    created -> pending -> state updater -> restored -> running -> leaving -> closed
                           (standbys stay in the updater for good)
 
 * *pending*: exists, but has no open stores yet, perhaps because another thread still holds its directory;
 * *updater*: a restoring active or a standby; touched by the updater's thread only (see restore.py);
 * *restored*: an active that only waits to learn from where it is to read its input;
-* *running*: an active processed by this thread; a *suspended* active waits here for the next assignment.
+* *running*: an active processed by this thread; a *suspended* active waits here for the next assignment;
+* *leaving*: taken away while others go on, who need not wait until its files are closed. It is none of this thread's
+  tasks any more, but its directory is locked, and it comes back as a new task that waits for it.
 
 Everything here runs on the stream thread, except for what is marked thread-safe.
 """
@@ -16,7 +18,8 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -79,6 +82,7 @@ class TaskTable:
         self._restored: dict[TaskId, ActiveTask] = {}
         self._active: dict[TaskId, ActiveTask] = {}
         self._growing: dict[TaskId, Partitions] = {}
+        self._leaving: dict[TaskId, tuple[StreamTask, int]] = {}  # and when it began, in us
         self.created_tasks = self.closed_tasks = 0
         self.shown: tuple[StreamTask, ...] = ()
         """Every task, for threads that read stores: another object whenever one came or went, so that they need no
@@ -100,6 +104,10 @@ class TaskTable:
     def running(self) -> list[ActiveTask]:
         """Actives that process records, in task order."""
         return [task for task in self._active.values() if task.state is TaskPhase.RUNNING]
+
+    def holding(self) -> set[TaskId]:
+        """Tasks whose directories are in use here."""
+        return {*self._leaving, *(task.id for task in self.all())}
 
     def all_ready(self) -> bool:
         """True when no task is pending and no active is restoring."""
@@ -221,16 +229,46 @@ class TaskTable:
         task.suspend()
 
     def _close(self, task: StreamTask) -> None:
+        """Take it away. Closing flushes what its files have in memory: :meth:`end_closing` does what is left then."""
         self._take_out(task)
         began_us = self._events.now_us()
-        try:
+        with self._closing(task):
             task.suspend()
+            task.checkpoint(enforce=True)
+        self._leaving[task.id] = task, began_us
+        self._end_closing(task, began_us, wait=False)
+
+    def _end_closing(self, task: StreamTask, began_us: int, *, wait: bool) -> None:
+        with self._closing(task):
+            if not (task.close_files_aside() or wait):
+                return
             task.close_clean()
-            self._events.ended("closed", task.id, is_active=task.is_active, began_us=began_us)
+        del self._leaving[task.id]
+        self._events.ended("closed", task.id, is_active=task.is_active, began_us=began_us)
+
+    @contextmanager
+    def _closing(self, task: StreamTask) -> Iterator[None]:
+        try:
+            yield
         except Exception:
             _log.exception("closing task %s failed; its local state is given up", task.id)
+            self._leaving.pop(task.id, None)
             task.close_dirty()
             raise
+
+    def end_closing(self) -> None:
+        """Close the tasks that were taken away, as far as nobody has to wait for it. Raises the most serious error."""
+        if self._leaving:
+            raise_worst(self._end_all_closing(wait=False))
+
+    def _end_all_closing(self, *, wait: bool) -> list[Exception]:
+        errors: list[Exception] = []
+        for task, began_us in list(self._leaving.values()):
+            try:
+                self._end_closing(task, began_us, wait=wait)
+            except Exception as error:
+                errors.append(error)
+        return errors
 
     # -- from pending to running ----------------------------------------
 
@@ -240,7 +278,7 @@ class TaskTable:
         now = self._clock.monotonic_ms()
         others_wait = bool(self.running())
         for task_id, entry in sorted(self._pending.items()):
-            if entry.not_before_ms > now:
+            if entry.not_before_ms > now or task_id in self._leaving:
                 continue
             if others_wait and self._clock.monotonic_ms() - now >= _OPENING_MS:
                 return
@@ -353,7 +391,7 @@ class TaskTable:
                     self._events.ended("corrupted", task.id, is_active=task.is_active)
 
     def close_all(self, *, clean: bool) -> list[Exception]:
-        """Close everything; running actives must be committed before when ``clean``. The errors met."""
+        """Close everything; running actives must be committed before when ``clean``. Waits for it. The errors met."""
         errors: list[Exception] = []
         with self._lock:
             for task in self.all():
@@ -365,6 +403,7 @@ class TaskTable:
                 else:
                     self._take_out(task)
                     self._close_dirty(task)
+            errors += self._end_all_closing(wait=True)
             self._show()
         return errors
 

@@ -26,6 +26,7 @@ import rocksdict
 from streams_protocol.types import TopicPartition
 from streams_py.errors import StateError
 from streams_py.state.checkpoint import DATABASE_DIRECTORY
+from streams_py.state.disk.aside import Aside
 from streams_py.state.disk.bundles import BUNDLE, name_of, unpacked
 from streams_py.state.disk.options import (
     LEVEL_0_FILES_MERGED,
@@ -36,7 +37,6 @@ from streams_py.state.disk.options import (
     shared_rocks_memory,
 )
 from streams_py.state.disk.position_keys import INPUT, LAYOUT, TOPIC_ID, TOPICS, key_of, partition_in
-from streams_py.state.disk.settling import Settling
 from streams_py.state.disk.store import RocksBytes, flush_at_once, put_or_delete
 
 __all__ = ["RocksMemory", "TaskDatabase"]
@@ -78,7 +78,7 @@ class TaskDatabase:
         """Files are merged later than in a database that is read."""
         self._loaded_bytes = 0
         """Since somebody looked whether the disk takes it."""
-        self._settling: Settling | None = None
+        self._settling, self._ending = Aside("state-flush"), Aside("state-close")
         self._stores: dict[str, RocksBytes] = {}
         self.restoring: Any = None
         """The batch that is being filled by :meth:`restore`."""
@@ -312,16 +312,9 @@ class TaskDatabase:
     def settle_aside(self) -> bool:
         """Bring what is not in the log to the disk, on a thread of its own; to be asked again until it is True. For one
         thread, whichever."""
-        if self._settling is None:
-            if self.is_logged:
-                return True
-            self._settling = Settling(self.settle)
-            self._settling.start()
-        if self._settling.is_alive():
-            return False
-        settling, self._settling = self._settling, None
-        settling.outcome()
-        return self.is_logged or self._is_closed
+        if self.is_logged and not self._settling.is_under_way:
+            return True
+        return self._settling.is_done(self.settle) and (self.is_logged or self._is_closed)
 
     def settle(self) -> None:
         """Bring what is not in the log to the disk. Any thread may; :meth:`close` waits for it."""
@@ -446,6 +439,14 @@ class TaskDatabase:
     def close(self) -> None:
         """Close everything, open scans included; what waits is dropped. A second call does nothing. An error is raised
         when everything is closed: closing flushes, and what stays open could not be opened again."""
+        self._ending.wait()
+        self._close()
+
+    def close_aside(self) -> bool:
+        """:meth:`close`, while others go on; to be asked again until it is True."""
+        return bool(self._attempt(lambda: self._ending.is_done(self._close)))
+
+    def _close(self) -> None:
         stores = list(self._stores.values())
         for store in stores:  # before somebody else who flushes them is waited for
             store.flush_at_once()

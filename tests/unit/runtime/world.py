@@ -7,6 +7,7 @@ membership are all called by the test, one step at a time, on the test's own thr
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -42,6 +43,7 @@ from streams_py.testing.memory_clients import ManualClock, MemoryProducer, Memor
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.topology import Topology
 from tests.unit.runtime.world_membership import WorldMembership
+from tests.waiting import PATIENCE_S
 
 T = TypeVar("T")
 
@@ -396,6 +398,7 @@ class Steps:
 
     def __init__(self, world: World, topology: Topology, folder: Path, **config: Any) -> None:
         self.world = world
+        self.waits_for_closing = True  # for the files of tasks that were taken away, before each turn
         settings = {
             "application.id": "app",
             "bootstrap.servers": "world:9092",
@@ -433,6 +436,9 @@ class Steps:
         """The state updater's round, then one turn of the loop."""
         for _ in range(times):
             self.restore()
+            for thread in threading.enumerate() if self.waits_for_closing else ():
+                if thread.name == "state-close":
+                    thread.join(PATIENCE_S)
             self.loop.iterate()
 
     def restore(self) -> None:

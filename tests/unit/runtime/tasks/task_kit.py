@@ -127,6 +127,9 @@ class FakeStores:
     def checkpoint(self, *, enforce: bool) -> None:
         self.calls.append(f"checkpoint{' enforced' if enforce else ''}")
 
+    def close_files_aside(self) -> bool:
+        return True
+
     def close(self, *, wipe: bool = False) -> None:
         self.calls.append("close")
         self.is_open = False

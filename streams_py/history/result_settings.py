@@ -21,6 +21,7 @@ _FIELDS: Final = (
     "default_value_serde",
     "default_timestamp_extractor",
     "deserialization_exception_handler",
+    "dsl_store_suppliers_class",  # in which order windows and sessions are listed, and so are final results
     "processing_exception_handler",
     "production_exception_handler",
     "topology_optimization",

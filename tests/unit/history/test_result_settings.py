@@ -28,6 +28,7 @@ BASE = {"application.id": APP}
         ("deserialization.exception.handler", "log_and_continue"),
         ("processing.exception.handler", "log_and_continue"),
         ("topology.optimization", "all"),
+        ("dsl.store.suppliers.class", "in_memory"),
         ("app.tax", "0.2"),
     ],
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from streams_py import Materialized, Processor, StreamsBuilder, Topology, Windowed, serdes
+from streams_py import EmitStrategy, Materialized, Processor, SessionWindows, StreamsBuilder, Topology, Windowed, serdes
 from streams_py.topology.stores import key_value_store
 
 pytest.importorskip("pyarrow")
@@ -89,6 +89,26 @@ def test_history_with_stores_in_memory_makes_what_a_live_run_makes() -> None:
     for store in ("counts", "plain"):
         changelog = f"test-{store}-changelog"
         assert run.state[changelog] == folded(live[changelog])
+
+
+def final_sessions() -> Topology:
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    windows = (
+        builder.stream("orders").group_by_key().windowed_by(SessionWindows.of(5), emit=EmitStrategy.ON_WINDOW_CLOSE)
+    )
+    windows.count(store="counts").to_stream().map(lambda at, count: (at.key, str(count))).to("out")
+    return builder.build()
+
+
+def test_order_of_final_sessions_is_that_of_the_stores_that_the_settings_name() -> None:
+    """So a history that is gone on with needs the same ones."""
+    at = [(b"b", 7), (b"a", 10), (b"b", 10), (b"c", 100)]
+    records = numbered([("orders", at_ms, key, b"") for key, at_ms in at])
+    for config, keys in (({}, [b"b", b"a"]), (IN_MEMORY, [b"a", b"b"])):
+        run, live = run_locally(final_sessions, records, 1, config), driven(final_sessions(), records, 1, config)
+        assert [record[3] for record in run.records("out")] == keys
+        if config == IN_MEMORY:  # a test driver keeps all stores in memory
+            assert run.records("out") == live["out"]
 
 
 def task_of(build: Any, folder: Path, config: dict[str, Any]) -> HistoryTask:

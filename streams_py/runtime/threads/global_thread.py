@@ -3,11 +3,13 @@
 One per client, if its topology has global stores. It reads all partitions of their topics, without a group. Starting
 the client waits until every store has reached the end its topics had at that moment: records of global tables are
 written as they are, others go through the user's processor. Until then nobody else reads them. After that it follows
-the topics, also partitions that they are given later. When it fails the client ends in ERROR; nobody replaces it.
+the topics, also partitions that they are given later. When it fails the client ends in ERROR; nobody replaces it. Its
+stores stay open until the client has ended its stream threads: what their tasks do last may join with them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -135,6 +137,8 @@ class GlobalThread:
         self._stopping = threading.Event()
         self._ready = threading.Event()
         self._is_filled = False
+        self._wipes = False
+        self._closing = threading.Lock()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -164,9 +168,12 @@ class GlobalThread:
             self._stopping.set()
 
     def stop(self) -> None:
-        """End the thread, which is left behind when it hangs in the user's code; a second call does nothing."""
+        """End the thread, which is left behind when it hangs in the user's code, and close the stores; a second call
+        does nothing."""
         self._stopping.set()
-        if self._thread.is_alive() and not self.is_current:
+        if self.is_current:  # it has ended the client, which lets go of the directory next
+            self._close_stores()
+        elif self._thread.is_alive():
             self._thread.join(_STOP_MS / 1000)
             if self._thread.is_alive():
                 _log.warning(
@@ -192,12 +199,19 @@ class GlobalThread:
             if was_ready:
                 _log.exception("%s failed; the client cannot go on without its global stores", self.name)
                 self._on_error(cause)
+                self._stopping.wait()  # its tasks read them meanwhile
         finally:
             self._ready.set()
+            self._close_stores()
+
+    def _close_stores(self) -> None:
+        with self._closing, contextlib.suppress(Exception):  # which the log has
+            self._is_filled = False
+            wipes, self._wipes = self._wipes, False
+            self.stores.close(wipe=wipes)
 
     def _work(self) -> None:
         consumer = self._make_consumer()
-        wipe = False
         try:
             described = self._retried(self._described)
             partitions = [TopicPartition(topic, info.partition) for topic, infos in described for info in infos]
@@ -214,18 +228,14 @@ class GlobalThread:
             self._follow(consumer, task, partitions)
             self.stores.checkpoint(enforce=True)
         except OffsetOutOfRangeError as error:
-            wipe = True
+            self._wipes = True
             names = ", ".join(map(str, sorted(error.partitions)))
             raise StreamsError(
                 f"{self.name}: {names} does not reach back to where its global store ends; the store is deleted, and "
                 "filled from the beginning at the next start"
             ) from error
         finally:
-            self._is_filled = False
-            try:
-                consumer.close()
-            finally:
-                self.stores.close(wipe=wipe)
+            consumer.close()
 
     def _task(self, consumer: RecordConsumer, partitions: Sequence[TopicPartition]) -> ActiveTask:
         return ActiveTask(

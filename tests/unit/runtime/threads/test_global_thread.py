@@ -83,8 +83,8 @@ def client(world: World, topology: Topology, path: Path, **more: Any) -> KafkaSt
         "task.timeout.ms": 1000,
         "dsl.store.suppliers.class": "rocksdb",
     }
-    listener = more.pop("restore_listener", None)
-    return KafkaStreams(topology, config | more, restore_listener=listener, clients=world)
+    listeners = {name: more.pop(name, None) for name in ("restore_listener", "on_state")}
+    return KafkaStreams(topology, config | more, clients=world, **listeners)
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ import pytest
 from streams_py.runtime.states import State, ThreadState
 from streams_py.serdes import STRING
 from streams_py.topology.dsl.builder import StreamsBuilder
+from streams_py.topology.processor import Record
 from streams_py.topology.stores import key_value_store
-from tests.unit.runtime.threads.test_global_thread import Waiting, client, custom, table
+from tests.unit.runtime.threads.test_global_thread import Upper, Waiting, client, custom, table
 from tests.unit.runtime.world import World
 from tests.waiting import PATIENCE_S, until
 
@@ -68,3 +69,40 @@ def test_global_store_follows_its_topic_until_the_tasks_that_read_it_have_ended(
         until(lambda: streams.store("names").get("a") == "three", "the new value")
         world.write("g", b"four", key=b"a")  # the thread has turned since, and would have seen that it is to end
         until(lambda: streams.store("names").get("a") == "four", "the newest value")
+
+
+class Poisoned(Upper):
+    """Fails at one record."""
+
+    def process(self, record: Record[str, str]) -> None:
+        if record.value == "poison":
+            raise ValueError("cannot stand it")
+        super().process(record)
+
+
+@pytest.mark.parametrize("has_tasks", [True, False])
+def test_global_store_is_open_until_the_tasks_that_read_it_have_ended_when_its_thread_fails(
+    world: World, tmp_path: Path, has_tasks: bool
+) -> None:
+    """Else they fail, too, and say something else."""
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    builder.add_global_store(key_value_store("names", logging=False), "g", Poisoned)
+    if has_tasks:
+        builder.stream("g2").to("out")
+        world.topics.update({"g2": 1, "out": 1})
+    found = []
+
+    def read(new: State, old: State) -> None:
+        if new is State.PENDING_ERROR:
+            found.append(everywhere.stores.stores["names"].get("a"))
+
+    streams = client(world, builder.build(), tmp_path, on_state=read)
+    streams.start()
+    everywhere = streams._instance.global_thread
+    assert everywhere is not None
+    world.write("g", b"poison", key=b"b")
+    until(lambda: streams.state is State.ERROR, "the client to end")
+    assert found == ["ONE"]
+    assert "cannot stand it" in str(streams.error)
+    until(lambda: not everywhere._thread.is_alive(), "its thread to end")
+    assert not everywhere.stores.is_open

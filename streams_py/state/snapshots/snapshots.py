@@ -16,7 +16,6 @@ import os
 import shutil
 import threading
 import time
-import uuid
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -25,6 +24,7 @@ from streams_py.errors import BrokerUnavailableError, LockError, SnapshotError
 from streams_py.state.checkpoint import DATABASE_DIRECTORY, force_to_disk, has_database
 from streams_py.state.snapshots.manifest import Manifest, SnapshotFile, SnapshotOf
 from streams_py.state.snapshots.storage import TaskSnapshots, hash_of, time_of
+from streams_py.state.snapshots.transfers import Download, Upload
 
 if TYPE_CHECKING:
     from streams_py.state.disk.database import TaskDatabase
@@ -49,8 +49,11 @@ _SHARE_TO_REPLAY: Final = 10
 _SILENCE_MAX_MS: Final = 120_000
 """A store that brings nothing for so long is given up. Clients of object stores have time-outs of about a minute, and
 try again."""
-_ASKED_EACH_MS: Final = 2_000
-"""A waiting task asks at least so often, unless its process is frozen: that is no silence of the store."""
+_UPLOAD_SILENCE_MAX_MS: Final = 600_000
+"""The same of uploads, for which nobody waits: their clients tell of parts of 50 MB, and some only of whole files."""
+_LOOK_S: Final = 2.0
+_HANGING_MAX: Final = 8
+"""Threads that wait for a store which may never answer. With so many, nothing more is uploaded."""
 
 
 class ChangelogNow(NamedTuple):
@@ -75,39 +78,6 @@ class _Open(NamedTuple):
     layout: Mapping[str, str]
     written: frozenset[str]
     hashes: dict[tuple[str, int], SnapshotFile]
-
-
-class _Fetch:
-    """One download under way. The thread that does it cannot be ended while it waits for the store, and perhaps goes on
-    one day: so it has a folder of its own, and asks in :meth:`begin` whether it is still wanted."""
-
-    def __init__(self, task_folder: str, now_ms: int) -> None:
-        self.into = os.path.join(task_folder, f"{_FETCH}-{uuid.uuid4().hex[:8]}")
-        self.done = threading.Event()
-        self.folder: str | None = None
-        """What came, ready to be moved into place."""
-        self.ended_ms = 0
-        self.given_up = False
-        self.what = ""
-        """What is being fetched."""
-        self._file = ""
-        self._seen: tuple[str, int] = ("", 0)
-        self._silent_ms = 0
-        self._asked_ms = now_ms
-
-    def begin(self, what: str, file: str = "") -> None:
-        """What comes next, and the local file that grows meanwhile. SnapshotError when nobody waits for it."""
-        self.what, self._file = what, file
-        if self.given_up:
-            raise SnapshotError("nobody waits for it any more")
-
-    def is_silent(self, now_ms: int) -> bool:
-        """Whether nothing has come for too long. Asked again and again."""
-        seen = (self.what, _size(self._file))
-        waited_ms = min(max(now_ms - self._asked_ms, 0), _ASKED_EACH_MS)
-        self._silent_ms = self._silent_ms + waited_ms if seen == self._seen else 0
-        self._seen, self._asked_ms = seen, now_ms
-        return self._silent_ms >= _SILENCE_MAX_MS
 
 
 class Snapshots:
@@ -139,7 +109,8 @@ class Snapshots:
         self._now_ms = now_ms
         self._lock = threading.Lock()
         self._open: dict[TaskId, _Open] = {}
-        self._fetches: dict[TaskId, _Fetch] = {}
+        self._fetches: dict[TaskId, Download] = {}
+        self._hanging: list[Upload] = []  # that were given up
         self._uploaded: dict[TaskId, Mapping[TopicPartition, int]] = {}
         self._stop = threading.Event()
         if interval_s > 0:
@@ -168,7 +139,8 @@ class Snapshots:
                 fetch = None
             if fetch is None:
                 _remove_left(folder)
-                fetch = self._fetches[task] = _Fetch(folder, now_ms)
+                fetch = Download(folder, _FETCH, now_ms, silence_max_ms=_SILENCE_MAX_MS)
+                self._fetches[task] = fetch
                 arguments = (fetch, task, layout)
                 threading.Thread(target=self._fetch, args=arguments, name=f"snapshot-{task}", daemon=True).start()
             is_late = not fetch.done.is_set()
@@ -183,10 +155,10 @@ class Snapshots:
                 fetch.what,
                 _SILENCE_MAX_MS // 1_000,
             )
-        elif fetch.folder is not None and os.path.isdir(fetch.folder):
+        elif fetch.result is not None and os.path.isdir(fetch.result):
             database = os.path.join(folder, DATABASE_DIRECTORY)
             shutil.rmtree(database, ignore_errors=True)  # there is none in it
-            os.replace(fetch.folder, database)
+            os.replace(fetch.result, database)
             _force_names(folder)
 
     def opened(
@@ -220,50 +192,80 @@ class Snapshots:
         return sum(self._upload(task, opened, taken_ms) for task, opened in tasks)
 
     def _upload(self, task: TaskId, opened: _Open, taken_ms: int) -> bool:
+        """On a thread of its own, which is left alone when it hangs in the store."""
+        self._hanging = [one for one in self._hanging if not one.done.is_set()]
         if self._stop.is_set():
             return False
-        folder = os.path.join(os.path.dirname(opened.database.path), _MAKE)
-        try:
-            shutil.rmtree(folder, ignore_errors=True)
-            copied = opened.database.checkpoint(folder)
-            if copied is None or not copied[0] or copied[0] == self._uploaded.get(task):
-                return False  # without positions all would be replayed, whatever is in it
-            self._upload_folder(task, folder, *copied, opened, taken_ms)
-        except Exception as error:
-            _log.warning("task %s: no snapshot was made, trying again later: %s", task, error)
+        if len(self._hanging) >= _HANGING_MAX:
+            _log.warning("task %s: no snapshot is made while %d uploads hang", task, len(self._hanging))
             return False
+        folder = os.path.dirname(opened.database.path)
+        upload = Upload(folder, _MAKE, self._now_ms(), silence_max_ms=_UPLOAD_SILENCE_MAX_MS)
+        arguments = (upload, task, opened, taken_ms)
+        threading.Thread(target=self._make, args=arguments, name=f"snapshot-upload-{task}", daemon=True).start()
+        while not upload.done.wait(_LOOK_S):
+            if self._stop.is_set():
+                upload.given_up = True
+                break
+            if upload.is_silent(self._now_ms()):
+                upload.given_up = True
+                self._hanging.append(upload)
+                shutil.rmtree(upload.folder, ignore_errors=True)
+                _log.warning(
+                    "task %s: nothing went of %s for %d s, its snapshot is given up, trying again later",
+                    task,
+                    upload.what,
+                    _UPLOAD_SILENCE_MAX_MS // 1_000,
+                )
+                break
+        return upload.is_made
+
+    def _make(self, upload: Upload, task: TaskId, opened: _Open, taken_ms: int) -> None:
+        try:
+            upload.begin("the copy of its stores")
+            copied = opened.database.checkpoint(upload.folder)
+            if copied is None or not copied[0] or copied[0] == self._uploaded.get(task):
+                return  # without positions all would be replayed, whatever is in it
+            self._upload_folder(upload, task, *copied, opened, taken_ms)
+            upload.is_made = True
+        except Exception as error:
+            if not upload.given_up:
+                _log.warning("task %s: no snapshot was made, trying again later: %s", task, error)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        return True
+            shutil.rmtree(upload.folder, ignore_errors=True)
+            upload.done.set()
 
     def _upload_folder(
         self,
+        upload: Upload,
         task: TaskId,
-        folder: str,
         positions: Mapping[TopicPartition, int],
         topic_ids: Mapping[str, str],
         opened: _Open,
         taken_ms: int,
     ) -> None:
+        upload.begin("the list of its snapshots")
         place = TaskSnapshots(self._storage, self._application, str(task))
         files: dict[str, SnapshotFile] = {}
-        for name in sorted(os.listdir(folder)):
-            path = os.path.join(folder, name)
+        for name in sorted(os.listdir(upload.folder)):
+            path = os.path.join(upload.folder, name)
+            upload.begin(f"the hash of {name}")
             files[name] = _hashed(path, name, opened.hashes)
-            place.put_file(path, files[name])
-            if self._stop.is_set():
-                return
+            upload.begin_file(name)
+            place.put_file(path, files[name], upload.note_part)
+        upload.begin("the manifest")
         for gone in [at for at in opened.hashes if at[0] not in files]:
             del opened.hashes[gone]
         of = SnapshotOf(self._application, self._cluster(), str(task), opened.layout)
         in_transactions = opened.written if self._transactional else frozenset()
         place.put_manifest(Manifest(of, positions, files, topic_ids, taken_ms, in_transactions))
+        upload.begin("what older snapshots needed")
         self._uploaded[task] = positions
-        place.prune(of, self._keep)
+        place.prune(of, self._keep, upload.begin)
 
     # -- fetching --------------------------------------------------------------------------------------------
 
-    def _fetch(self, fetch: _Fetch, task: TaskId, layout: Mapping[str, str]) -> None:
+    def _fetch(self, fetch: Download, task: TaskId, layout: Mapping[str, str]) -> None:
         folder: str | None = None
         try:
             fetch.begin("the list of its snapshots")
@@ -278,7 +280,7 @@ class Snapshots:
                         raise
                     _log.warning("task %s: snapshot %s is not used: %s", task, name, error)
                     continue
-                folder = fetch.into
+                folder = fetch.folder
                 _log.info("task %s starts from snapshot %s", task, name)
                 break
         except Exception as error:
@@ -286,28 +288,28 @@ class Snapshots:
                 _log.warning("task %s: no snapshot can be fetched, its changelogs are replayed: %s", task, error)
         finally:
             if folder is None:  # before its task goes on
-                shutil.rmtree(fetch.into, ignore_errors=True)
+                shutil.rmtree(fetch.folder, ignore_errors=True)
             with self._lock:
-                fetch.folder = None if fetch.given_up else folder
+                fetch.result = None if fetch.given_up else folder
                 fetch.ended_ms = self._now_ms()
                 fetch.done.set()
-            if fetch.folder != folder:  # given up meanwhile
-                shutil.rmtree(fetch.into, ignore_errors=True)
+            if fetch.result != folder:  # given up meanwhile
+                shutil.rmtree(fetch.folder, ignore_errors=True)
 
-    def _fetch_files(self, fetch: _Fetch, place: TaskSnapshots, name: str, wanted: SnapshotOf) -> None:
+    def _fetch_files(self, fetch: Download, place: TaskSnapshots, name: str, wanted: SnapshotOf) -> None:
         manifest = place.manifest(name)
         manifest.check(wanted)
         if not manifest.positions:
             raise SnapshotError("it has no positions: all would be replayed")
         self._check_positions(manifest, time_of(name) if manifest.taken_ms is None else manifest.taken_ms)
-        shutil.rmtree(fetch.into, ignore_errors=True)
-        os.makedirs(fetch.into, mode=0o750)
+        shutil.rmtree(fetch.folder, ignore_errors=True)
+        os.makedirs(fetch.folder, mode=0o750)
         for file_name, file in manifest.files.items():
-            path = os.path.join(fetch.into, file_name)
-            fetch.begin(f"{file_name} of snapshot {name}", path)
+            path = os.path.join(fetch.folder, file_name)
+            fetch.begin_file(f"{file_name} of snapshot {name}", path)
             place.get_file(file, path)
         fetch.begin(f"snapshot {name}")
-        _force_names(fetch.into)
+        _force_names(fetch.folder)
 
     def _check_positions(self, manifest: Manifest, taken_ms: int) -> None:
         known: Mapping[TopicPartition, ChangelogNow] = {}
@@ -347,15 +349,8 @@ def _remove_left(folder: str) -> None:
     """What downloads and uploads have left in a task's folder."""
     with os.scandir(folder) as found:
         for entry in found:
-            if entry.name == _MAKE or entry.name.startswith(_FETCH):
+            if entry.name.startswith((_MAKE, _FETCH)):
                 shutil.rmtree(entry.path, ignore_errors=True)
-
-
-def _size(path: str) -> int:
-    try:
-        return os.path.getsize(path)
-    except OSError:  # not begun
-        return 0
 
 
 def _force_names(folder: str) -> None:

@@ -14,7 +14,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from streams_py.errors import ConfigError, SnapshotError
@@ -61,12 +61,15 @@ class TaskSnapshots:
             raise SnapshotError("its manifest is too large")
         return Manifest.decode(self._fs.cat_file(path))
 
-    def put_file(self, local: str, file: SnapshotFile) -> None:
-        """Upload, unless it is there. One that an upload broke off in is shorter, and replaced."""
+    def put_file(self, local: str, file: SnapshotFile, note_part: Callable[[], object]) -> None:
+        """Upload, unless it is there. One that an upload broke off in is shorter, and replaced. ``note_part`` is called
+        when something of it has gone, as far as the file system tells."""
+        from fsspec.callbacks import Callback
+
         remote = f"{self._files}/{file.sha256}"
         if not (self._fs.exists(remote) and self._fs.size(remote) == file.size):
             self._fs.makedirs(self._files, exist_ok=True)
-            self._fs.put_file(local, remote)
+            self._fs.put_file(local, remote, callback=Callback(hooks={"part": lambda *_, **__: note_part()}))
 
     def put_manifest(self, manifest: Manifest) -> None:
         """Make it a snapshot: all of its files must be there."""
@@ -87,12 +90,13 @@ class TaskSnapshots:
             raise SnapshotError(f"its file {file.sha256[:12]} is not what was uploaded")
         force_to_disk(local)
 
-    def prune(self, of: SnapshotOf, keep: int) -> None:
+    def prune(self, of: SnapshotOf, keep: int, begin: Callable[[str], object]) -> None:
         """Delete all but the newest of ``of``, and the files that no snapshot left needs. Those of something else, such
-        as another cluster or topology, are left alone."""
+        as another cluster or topology, are left alone. ``begin`` is told what is next, and may raise instead."""
         unwanted: list[str] = []
         needed: set[str] = set()
         for name in self.names():
+            begin(f"snapshot {name}")
             try:
                 manifest = self.manifest(name)
             except SnapshotError:  # what a killed process left; or one that is being written, which is newer
@@ -105,8 +109,8 @@ class TaskSnapshots:
                     unwanted.append(name)
                     continue
             needed.update(file.sha256 for file in manifest.files.values())
-        self._remove(self._manifests, unwanted)
-        self._remove(self._files, set(self._list(self._files, "")) - needed)
+        self._remove(self._manifests, unwanted, begin)
+        self._remove(self._files, set(self._list(self._files, "")) - needed, begin)
 
     def _list(self, folder: str, ending: str) -> list[str]:
         try:
@@ -115,8 +119,9 @@ class TaskSnapshots:
             return []
         return [name for name in (path.rstrip("/").rsplit("/", 1)[-1] for path in found) if name.endswith(ending)]
 
-    def _remove(self, folder: str, names: Collection[str]) -> None:
+    def _remove(self, folder: str, names: Collection[str], begin: Callable[[str], object]) -> None:
         for name in names:
+            begin(f"the deletion of {name}")
             self._fs.rm_file(f"{folder}/{name}")
 
 

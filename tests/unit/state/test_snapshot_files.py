@@ -64,11 +64,11 @@ class _Remembers(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
 def test_file_that_another_owner_has_deleted_is_uploaded_again(tmp_path: Path) -> None:
     (tmp_path / "local").write_bytes(b"data")
     file, storage = hash_of(str(tmp_path / "local")), (_Remembers(), str(tmp_path / "place"))
-    TaskSnapshots(storage, "app", "0_1").put_file(str(tmp_path / "local"), file)
+    TaskSnapshots(storage, "app", "0_1").put_file(str(tmp_path / "local"), file, int)
     uploaded = tmp_path / "place" / "app" / "0_1" / "files" / file.sha256
     assert storage[0].exists(str(uploaded))
     uploaded.unlink()
-    TaskSnapshots(storage, "app", "0_1").put_file(str(tmp_path / "local"), file)
+    TaskSnapshots(storage, "app", "0_1").put_file(str(tmp_path / "local"), file, int)
     assert uploaded.read_bytes() == b"data"
 
 

@@ -395,8 +395,8 @@ from tests.unit.state.test_snapshots import Machine
 one = Machine(Path(sys.argv[1]), end=1 << 40).open().restore(0, 9).upload().restore(10, 19)
 storage, root = one.snapshots._storage
 put = storage.put_file
-def slow(local, remote):
-    put(local, remote)
+def slow(local, remote, **options):
+    put(local, remote, **options)
     print("uploading", flush=True)
     sys.stdin.read()
 storage.put_file = slow

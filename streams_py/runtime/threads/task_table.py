@@ -82,7 +82,7 @@ class TaskTable:
         self._restored: dict[TaskId, ActiveTask] = {}
         self._active: dict[TaskId, ActiveTask] = {}
         self._growing: dict[TaskId, Partitions] = {}
-        self._leaving: dict[TaskId, tuple[StreamTask, int]] = {}  # and when it began, in us
+        self._leaving: dict[StreamTask, int] = {}  # and when it began, in us
         self.created_tasks = self.closed_tasks = 0
         self.shown: tuple[StreamTask, ...] = ()
         """Every task, for threads that read stores: another object whenever one came or went, so that they need no
@@ -107,7 +107,7 @@ class TaskTable:
 
     def holding(self) -> set[TaskId]:
         """Tasks whose directories are in use here."""
-        return {*self._leaving, *(task.id for task in self.all())}
+        return {task.id for task in (*self._leaving, *self.all())}
 
     def all_ready(self) -> bool:
         """True when no task is pending and no active is restoring."""
@@ -235,7 +235,7 @@ class TaskTable:
         with self._closing(task):
             task.suspend()
             task.checkpoint(enforce=True)
-        self._leaving[task.id] = task, began_us
+        self._leaving[task] = began_us  # perhaps beside an earlier one, which this one has waited for
         self._end_closing(task, began_us, wait=False)
 
     def _end_closing(self, task: StreamTask, began_us: int, *, wait: bool) -> None:
@@ -243,7 +243,7 @@ class TaskTable:
             if not (task.close_files_aside() or wait):
                 return
             task.close_clean()
-        del self._leaving[task.id]
+        del self._leaving[task]
         self._events.ended("closed", task.id, is_active=task.is_active, began_us=began_us)
 
     @contextmanager
@@ -252,7 +252,7 @@ class TaskTable:
             yield
         except Exception:
             _log.exception("closing task %s failed; its local state is given up", task.id)
-            self._leaving.pop(task.id, None)
+            self._leaving.pop(task, None)
             task.close_dirty()
             raise
 
@@ -263,7 +263,7 @@ class TaskTable:
 
     def _end_all_closing(self, *, wait: bool) -> list[Exception]:
         errors: list[Exception] = []
-        for task, began_us in list(self._leaving.values()):
+        for task, began_us in list(self._leaving.items()):
             try:
                 self._end_closing(task, began_us, wait=wait)
             except Exception as error:
@@ -276,9 +276,9 @@ class TaskTable:
         """Open the stores of pending tasks whose directory is free, and hand them to the updater; those of many with
         several calls, while others run."""
         now = self._clock.monotonic_ms()
-        others_wait = bool(self.running())
+        others_wait, leaving = bool(self.running()), {task.id for task in self._leaving}
         for task_id, entry in sorted(self._pending.items()):
-            if entry.not_before_ms > now or task_id in self._leaving:
+            if entry.not_before_ms > now or task_id in leaving:
                 continue
             if others_wait and self._clock.monotonic_ms() - now >= _OPENING_MS:
                 return

@@ -116,6 +116,30 @@ def test_task_that_comes_back_waits_until_it_is_closed(steps: Steps, held: Held,
     steps.close()
 
 
+@pytest.mark.parametrize("ends", [False, True])
+def test_task_that_comes_back_and_goes_again_meanwhile_forgets_nothing(steps: Steps, held: Held, ends: bool) -> None:
+    steps.membership.round(ONE)
+    steps.turn(2)
+    assert held.begun.wait(PATIENCE_S)
+    steps.membership.round(BOTH)
+    steps.turn(2)
+    steps.membership.round(ONE)
+    steps.turn(2)
+    assert steps.tasks == {"0_1": "RUNNING"}
+    assert owner(steps) == steps.thread.name, "its files are still open"
+    if ends:
+        held.released.set()
+        until(lambda: (steps.turn(), owner(steps) is None)[1], "it is closed")
+    else:
+        steps.membership.round(BOTH)
+        steps.turn(2)
+        assert steps.tasks == {"0_0": "CREATED", "0_1": "RUNNING"}
+        held.released.set()
+        until(lambda: (steps.turn(), steps.tasks["0_0"] == "RUNNING")[1], "it is back")
+    assert not steps.errors
+    steps.close()
+
+
 def test_task_that_is_being_closed_is_reported_as_far_as_it_was(steps: Steps, held: Held) -> None:
     steps.membership.round(ONE)
     steps.turn(2)

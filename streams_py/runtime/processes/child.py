@@ -1,7 +1,7 @@
 """What a process knows that a supervisor started: its number, and how to say how it is.
 
 The supervisor runs the program that it is itself once more, with a variable in its environment and two pipes: one ends
-when the supervisor does, on the other the process writes how it is, a line whenever that changes.
+when the supervisor does, on the other the process writes how it is, a line whenever that changes, and every second.
 """
 
 from __future__ import annotations

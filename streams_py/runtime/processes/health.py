@@ -21,7 +21,8 @@ _REQUEST_S: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class ProcessHealth:
-    """``state`` is the client's, or ``RESTARTING`` while its process has died; ``restarts`` counts those."""
+    """``state`` is the client's, or ``RESTARTING`` while its process has died, or ``SILENT`` when it is there and has
+    not told for a session's time-out how it is; ``restarts`` counts deaths."""
 
     process: int
     pid: int | None

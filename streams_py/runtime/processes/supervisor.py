@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,6 +33,10 @@ _DEATHS: Final = 5
 """Who died so often in a row, each time soon, is not helped by another start."""
 _FIRST_WORD_S: Final = 10.0
 _RESTARTING: Final = "RESTARTING"
+_SILENT: Final = "SILENT"
+_COUNTED_MAX_S: Final = 1.0
+"""Of one step of the supervisor: when it was frozen itself, with all of its processes perhaps, that was no silence of
+theirs."""
 _LINE_BYTES: Final = 4096
 _WORDS: Final = 3
 """Of a line: the state, whether it is live, whether it is ready."""
@@ -49,6 +53,10 @@ class _Slot:
     state: str = State.CREATED.value
     live: bool = True
     ready: bool = False
+    told: bytes | None = None
+    """The end of what it told, a line that is not whole; None while it has not told anything since its start."""
+    silent_s: float = 0.0
+    """So long it has told nothing."""
     restarts: int = 0
     deaths: int = 0
     """In a row, each soon after a start."""
@@ -62,11 +70,13 @@ class Supervisor:
 
     A process that ends with status 0 has ended; any other is started again, after a second, and ever later (up to half
     a minute) while it dies soon. They are in process groups of their own: Ctrl-C reaches the supervisor, which asks
-    them to close; they end when the supervisor is killed.
+    them to close; they end when the supervisor is killed. One that has told nothing for ``silence_max_s`` after it had
+    (it is stopped, or hangs as a whole) is not ready: its group has given its tasks to others.
     """
 
-    def __init__(self, processes: int, command: Sequence[str]) -> None:
+    def __init__(self, processes: int, command: Sequence[str], *, silence_max_s: float) -> None:
         self._command = tuple(command)
+        self._silence_max_s = silence_max_s
         self._slots = [_Slot(number) for number in range(1, processes + 1)]
         self._selector = selectors.DefaultSelector()
 
@@ -91,9 +101,9 @@ class Supervisor:
             ProcessHealth(
                 slot.number,
                 process.pid if (process := slot.process) else None,
-                slot.state,
+                _SILENT if (silent := self._is_silent(slot)) else slot.state,
                 slot.live,
-                slot.ready,
+                slot.ready and not silent,
                 slot.restarts,
             )
             for slot in self._slots
@@ -104,6 +114,9 @@ class Supervisor:
             ready=bool(processes) and all(one.ready for one in processes),
             processes=processes,
         )
+
+    def _is_silent(self, slot: _Slot) -> bool:
+        return slot.silent_s > self._silence_max_s
 
     # -- one process ---------------------------------------------------------------------------------------------------
 
@@ -158,9 +171,11 @@ class Supervisor:
         os.close(slot.states)
         os.close(slot.lives)
         slot.process, slot.lives, slot.states = None, -1, -1
+        slot.told, slot.silent_s = None, 0.0
 
     def _listen(self) -> None:
         """Read what processes say of themselves, for a moment."""
+        began = time.monotonic()
         ready = self._selector.select(_STEP_S)
         for key, _ in ready:
             with contextlib.suppress(OSError):
@@ -168,10 +183,32 @@ class Supervisor:
                 if not told:  # it ends
                     time.sleep(_STEP_S)
                     continue
-                words = told.rpartition(b"\n")[0].rpartition(b"\n")[2].decode("ascii").split()
-                if len(words) == _WORDS:  # else it is a part of what was told while nobody listened
-                    key.data.state = words[0]
-                    key.data.live, key.data.ready = words[1] == "1", words[2] == "1"
+                self._note_told(key.data, told)
+        self._note_silence({key.data.number for key, _ in ready}, min(time.monotonic() - began, _COUNTED_MAX_S))
+
+    def _note_told(self, slot: _Slot, told: bytes) -> None:
+        if self._is_silent(slot) and slot.process is not None:
+            _log.info("process %d (%d) tells again how it is", slot.number, slot.process.pid)
+        lines, _, slot.told = ((slot.told or b"") + told).rpartition(b"\n")
+        slot.silent_s = 0.0
+        words = lines.rpartition(b"\n")[2].decode("ascii").split()
+        if len(words) == _WORDS:  # else no line is whole
+            slot.state, slot.live, slot.ready = words[0], words[1] == "1", words[2] == "1"
+
+    def _note_silence(self, told: Collection[int], passed_s: float) -> None:
+        for slot in self._slots:
+            if slot.number in told or slot.process is None or slot.told is None:
+                continue
+            was_silent = self._is_silent(slot)
+            slot.silent_s += passed_s
+            if self._is_silent(slot) and not was_silent:
+                _log.warning(
+                    "process %d (%d) has not told for %.0f s how it is, so it is not ready: it is stopped, or hangs as "
+                    "a whole; the group gives its tasks to others",
+                    slot.number,
+                    slot.process.pid,
+                    self._silence_max_s,
+                )
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

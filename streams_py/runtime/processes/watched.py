@@ -18,6 +18,11 @@ from streams_py.runtime.states import State
 __all__ = ["Client", "watched"]
 
 _LOOK_S: Final = 0.25
+_TOLD_EACH: Final = 4
+"""So many looks, of which none has shown anything new: a supervisor hears every second that a process is not frozen."""
+_SESSION: Final = "session.timeout.ms"
+_SESSION_MS: Final = 45_000
+"""Kafka's default."""
 
 
 class Client(Protocol):
@@ -46,7 +51,9 @@ def watched(
             stack.enter_context(_telling(client, child))
             yield None
             return
-        supervisor = Supervisor(processes, same_program()) if processes > 1 else None
+        supervisor = None
+        if processes > 1:
+            supervisor = Supervisor(processes, same_program(), silence_max_s=_session_s(client.config))
         if supervisor is not None:
             stack.callback(client.close)  # it never starts
         if health is not None:
@@ -70,16 +77,18 @@ def _check(config: StreamsConfig, processes: int, drain: float | None) -> None:
 
 @contextlib.contextmanager
 def _telling(client: Client, child: ChildProcess) -> Iterator[None]:
-    """A thread that looks at the client and tells the supervisor what has changed."""
+    """A thread that looks at the client and tells the supervisor how it is: what has changed at once."""
     ended = threading.Event()
 
     def tell() -> None:
         told = None
+        looks = 0
         while not ended.wait(_LOOK_S):
             now = (client.state.value, client.is_alive(), client.is_ready())
-            if now != told:
+            looks += 1
+            if now != told or looks >= _TOLD_EACH:
                 child.tell(*now)
-                told = now
+                told, looks = now, 0
 
     thread = threading.Thread(target=tell, name="supervisor-teller", daemon=True)
     thread.start()
@@ -88,6 +97,12 @@ def _telling(client: Client, child: ChildProcess) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
+
+
+def _session_s(config: StreamsConfig) -> float:
+    """After so long without a sign of life a group takes a member for dead."""
+    own = config.client_setting(_SESSION, "consumer.", "main.consumer.") or ""
+    return (int(own) if own.isdecimal() else _SESSION_MS) / 1_000  # who joins says what is wrong with another one
 
 
 def _health_of(client: Client) -> Health:

@@ -33,8 +33,8 @@ signal.signal(signal.SIGTERM, lambda *_: ended.set())
 child.end_with_supervisor()
 child.tell("REBALANCING", True, False)
 child.tell("RUNNING", True, True)
-if kind != "ends":
-    ended.wait()
+while kind != "ends" and not ended.wait(0.1):
+    child.tell("RUNNING", True, True)
 sys.exit(5 if kind == "fails" else 0)
 """
 
@@ -42,9 +42,10 @@ sys.exit(5 if kind == "fails" else 0)
 class Run:
     """A supervisor on a thread."""
 
-    def __init__(self, folder: Path, kind: str) -> None:
+    def __init__(self, folder: Path, kind: str, *, silence_max_s: float = 3_600) -> None:
         self._folder = folder
-        self.supervisor = Supervisor(2, [sys.executable, "-c", _PROGRAM, str(folder), kind])
+        command = [sys.executable, "-c", _PROGRAM, str(folder), kind]
+        self.supervisor = Supervisor(2, command, silence_max_s=silence_max_s)
         self.asked = threading.Event()
         self.error: Exception | None = None
         self._thread = threading.Thread(target=self._run)
@@ -70,11 +71,11 @@ class Run:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[Callable[[str], Run]]:
+def run(tmp_path: Path) -> Iterator[Callable[..., Run]]:
     made: list[Run] = []
 
-    def start(kind: str) -> Run:
-        made.append(Run(tmp_path, kind))
+    def start(kind: str, **options: float) -> Run:
+        made.append(Run(tmp_path, kind, **options))
         return made[-1]
 
     yield start
@@ -104,6 +105,69 @@ def test_a_process_that_is_killed_is_started_again_and_the_other_one_stays(run: 
     until(lambda: len(running.starts(2)) == 2 and running.supervisor.health().ready, "it is there again")
     assert running.starts(1) == [first]
     assert [one.restarts for one in running.supervisor.health().processes] == [0, 1]
+
+
+def test_one_that_is_frozen_is_not_ready_and_named_until_it_goes_on(
+    run: Callable[..., Run], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="streams_py")
+    running = run("works", silence_max_s=2)
+
+    def states() -> list[str]:
+        return [one.state for one in running.supervisor.health().processes]
+
+    until(lambda: running.supervisor.health().ready, "both say that they run")
+    (second,) = running.starts(2)
+    os.kill(second, signal.SIGSTOP)
+    try:
+        until(lambda: states() == ["RUNNING", "SILENT"], "one has not told for long how it is")
+        health = running.supervisor.health()
+        assert [one.ready for one in health.processes][1] is False
+        assert not health.ready
+        assert health.live
+        assert f"process 2 ({second}) has not told for 2 s how it is, so it is not ready" in caplog.text
+    finally:
+        os.kill(second, signal.SIGCONT)
+    until(lambda: running.supervisor.health().ready, "it goes on")
+    assert f"process 2 ({second}) tells again how it is" in caplog.text
+    assert len(running.starts(2)) == 1
+
+
+def test_one_that_is_killed_while_it_is_frozen_is_started_again(run: Callable[..., Run]) -> None:
+    running = run("works", silence_max_s=2)
+    until(lambda: running.supervisor.health().ready, "both say that they run")
+    (second,) = running.starts(2)
+    os.kill(second, signal.SIGSTOP)
+    until(lambda: running.supervisor.health().processes[1].state == "SILENT", "it has not told for long how it is")
+    os.kill(second, signal.SIGKILL)
+    until(lambda: running.supervisor.health().processes[1].state == "RESTARTING", "its end is seen")
+    until(lambda: running.supervisor.health().ready, "it is there again")
+
+
+def test_silence_while_the_supervisor_itself_is_frozen_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Process:
+        pid = 77
+
+    supervisor = Supervisor(1, [], silence_max_s=45)
+    (slot,) = supervisor._slots
+    slot.process = Process()  # type: ignore[assignment]
+    slot.states, theirs = os.pipe()
+    supervisor._selector.register(slot.states, selectors.EVENT_READ, slot)
+    os.write(theirs, b"RUNNING 1 1\n")
+    hours = iter(range(1_000))
+    monkeypatch.setattr(module, "_STEP_S", 0)
+    monkeypatch.setattr(module.time, "monotonic", lambda: 3_600.0 * next(hours))
+    for _ in range(40):
+        supervisor._listen()
+    ready = [supervisor.health().ready]
+    for _ in range(20):
+        supervisor._listen()
+    ready.append(supervisor.health().ready)
+    monkeypatch.undo()
+    supervisor._selector.close()
+    os.close(slot.states)
+    os.close(theirs)
+    assert ready == [True, False]
 
 
 def test_one_that_dies_again_and_again_makes_the_whole_neither_live_nor_ready(
@@ -158,15 +222,16 @@ def test_processes_go_on_while_there_is_no_room_to_start_another_one_again(
 
 
 def test_what_was_told_while_the_supervisor_stood_still_may_be_cut() -> None:
-    slot, listening = module._Slot(1), Supervisor(0, [])
+    slot, listening = module._Slot(1), Supervisor(0, [], silence_max_s=1)
     slot.states, theirs = os.pipe()
     listening._selector.register(slot.states, selectors.EVENT_READ, slot)
     states = []
-    for told in (b"REBALANCING 1 0\nRUNN", b"ING 1 1\nPENDING_SHUTDOWN 1 0\n", b"RUNN"):
+    for told in (b"REBALANCING 1 0\nRUNN", b"ING 1 1\nPENDING_SHUTDOWN 1 0\n", b"RUNN", b"ING 1 1\n"):
         os.write(theirs, told)
         listening._listen()
         states.append((slot.state, slot.live, slot.ready))
-    assert states == [("REBALANCING", True, False), *[("PENDING_SHUTDOWN", True, False)] * 2]
+    closing = ("PENDING_SHUTDOWN", True, False)
+    assert states == [("REBALANCING", True, False), closing, closing, ("RUNNING", True, True)]
     listening._selector.close()
     os.close(slot.states)
     os.close(theirs)

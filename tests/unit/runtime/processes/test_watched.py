@@ -110,4 +110,20 @@ def test_a_process_of_several_tells_what_changes(pipes: tuple[int, int], monkeyp
         until(lambda: has_told(b"RUNNING 1 1"), "it says that it is ready")
         client.ready = False
         until(lambda: has_told(b"RUNNING 1 0"), "it says that it is not")
-    assert lines == [b"RUNNING 1 1", b"RUNNING 1 0"]
+        lines.clear()
+        until(lambda: has_told(b"RUNNING 1 0"), "it says so once more, because it is not frozen")
+    assert set(lines) == {b"RUNNING 1 0"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "seconds"),
+    [
+        ({}, 45),
+        ({"session.timeout.ms": "10000"}, 10),
+        ({"session.timeout.ms": "10000", "main.consumer.session.timeout.ms": "6000"}, 6),
+    ],
+)
+def test_who_is_silent_for_a_session_counts_as_frozen(settings: dict[str, str], seconds: float) -> None:
+    with watched(Client(**settings), None, 2, None) as supervisor:
+        assert supervisor is not None
+        assert supervisor._silence_max_s == seconds

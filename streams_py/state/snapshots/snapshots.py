@@ -303,7 +303,7 @@ class Snapshots:
             raise SnapshotError("it has no positions: all would be replayed")
         self._check_positions(manifest, time_of(name) if manifest.taken_ms is None else manifest.taken_ms)
         shutil.rmtree(fetch.folder, ignore_errors=True)
-        os.makedirs(fetch.folder, mode=0o750)
+        os.mkdir(fetch.folder, 0o750)  # not what is above it: the task may be gone
         for file_name, file in manifest.files.items():
             path = os.path.join(fetch.folder, file_name)
             fetch.begin_file(f"{file_name} of snapshot {name}", path)

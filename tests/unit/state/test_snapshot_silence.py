@@ -178,6 +178,24 @@ def test_download_that_was_given_up_has_no_part_in_the_next_one(machine: Callabl
     one.close()
 
 
+def test_directory_of_a_task_that_went_away_stays_deleted_although_something_is_still_downloaded_for_it(
+    machine: Callable[..., Machine],
+) -> None:
+    """Who cleans up deletes it. Without the mark of this library it would pass for somebody else's, the next time."""
+    Machine(machine().folder.parent / "another").open().restore(0, 19).upload().close()
+    store = _Hangs("get_file")
+    one = begun(machine(), store)
+    downloads = thread()
+    one.directory.wipe_task(TASK)
+    store.released.set()
+    downloads.join(PATIENCE_S)
+    assert not downloads.is_alive()
+    assert not Path(one.directory.task_path(TASK)).exists()
+    assert one.open().position < 0
+    assert not list(one.folder.rglob("of-another-library"))
+    one.close()
+
+
 def test_downloads_end_with_their_file_when_the_client_closes(
     machine: Callable[..., Machine], caplog: pytest.LogCaptureFixture
 ) -> None:

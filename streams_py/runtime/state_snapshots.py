@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Final
 
 from streams_protocol.types import TopicPartition
 from streams_py.config import StreamsConfig
-from streams_py.ports import Admin, AdminError
+from streams_py.errors import BrokerUnavailableError
+from streams_py.ports import Admin, AdminError, AdminErrorKind
 from streams_py.state.snapshots.snapshots import DELETE_RETENTION_MS, ChangelogNow, Snapshots
 from streams_py.state.snapshots.storage import open_storage
 
 __all__ = ["open_snapshots", "snapshot_storage"]
 
 _log = logging.getLogger("streams_py")
+
+_PASSING: Final = (AdminErrorKind.TIMED_OUT, AdminErrorKind.LEADER_NOT_AVAILABLE)
 
 
 def snapshot_storage(config: StreamsConfig, *, persistent: bool) -> tuple[Any, str] | None:
@@ -36,7 +39,9 @@ def open_snapshots(storage: tuple[Any, str] | None, config: StreamsConfig, admin
     def offsets(changelogs: Collection[TopicPartition]) -> Mapping[TopicPartition, ChangelogNow]:
         described = admin.describe_topics({changelog.topic for changelog in changelogs})
         first, end = admin.list_offsets(changelogs, earliest=True), admin.list_offsets(changelogs)
-        retentions = _delete_retentions(admin, {changelog.topic for changelog in changelogs})
+        asked = admin.delete_retention_ms({changelog.topic for changelog in changelogs})
+        _check_answered(*described.values(), *first.values(), *end.values(), *asked.values())
+        retentions = _delete_retentions(asked)
         known: dict[TopicPartition, ChangelogNow] = {}
         for changelog in changelogs:
             begins, ends, infos = first.get(changelog), end.get(changelog), described.get(changelog.topic)
@@ -55,7 +60,13 @@ def open_snapshots(storage: tuple[Any, str] | None, config: StreamsConfig, admin
     )
 
 
-def _delete_retentions(admin: Admin, topics: Collection[str]) -> dict[str, int | None]:
+def _check_answered(*answers: object) -> None:
+    """BrokerUnavailableError when one of them may be another one soon."""
+    for answer in answers:
+        if isinstance(answer, AdminError) and answer.kind in _PASSING:
+            raise BrokerUnavailableError(f"its changelogs cannot be looked at now: {answer.message}")
+
+
+def _delete_retentions(found: Mapping[str, int | AdminError | None]) -> dict[str, int | None]:
     """Kafka's default for topics whose configuration cannot be read: that needs a right which nothing else needs."""
-    found = admin.delete_retention_ms(topics).items()
-    return {topic: DELETE_RETENTION_MS if isinstance(answer, AdminError) else answer for topic, answer in found}
+    return {topic: DELETE_RETENTION_MS if isinstance(answer, AdminError) else answer for topic, answer in found.items()}

@@ -51,6 +51,9 @@ _SILENCE_MAX_MS: Final = 120_000
 try again."""
 _UPLOAD_SILENCE_MAX_MS: Final = 600_000
 """The same of uploads, for which nobody waits: their clients tell of parts of 50 MB, and some only of whole files."""
+_ASK_AGAIN_S: Final = 0.5
+_WARNING_MS: Final = 10_000
+"""So often it is said that the cluster does not answer, while that lasts."""
 _LOOK_S: Final = 2.0
 _HANGING_MAX: Final = 8
 """Threads that wait for a store which may never answer. With so many, nothing more is uploaded."""
@@ -274,7 +277,7 @@ class Snapshots:
             for name in place.names():
                 fetch.begin(f"snapshot {name}")
                 try:
-                    self._fetch_files(fetch, place, name, wanted)
+                    self._fetch_files(fetch, task, place, name, wanted)
                 except (SnapshotError, FileNotFoundError) as error:  # also one that its owner deletes meanwhile
                     if fetch.given_up:  # and its folder is gone
                         raise
@@ -296,12 +299,13 @@ class Snapshots:
             if fetch.result != folder:  # given up meanwhile
                 shutil.rmtree(fetch.folder, ignore_errors=True)
 
-    def _fetch_files(self, fetch: Download, place: TaskSnapshots, name: str, wanted: SnapshotOf) -> None:
+    def _fetch_files(self, fetch: Download, task: TaskId, place: TaskSnapshots, name: str, wanted: SnapshotOf) -> None:
         manifest = place.manifest(name)
         manifest.check(wanted)
         if not manifest.positions:
             raise SnapshotError("it has no positions: all would be replayed")
-        self._check_positions(manifest, time_of(name) if manifest.taken_ms is None else manifest.taken_ms)
+        known = self._known(fetch, task, name, manifest.positions.keys())
+        self._check_positions(manifest, known, time_of(name) if manifest.taken_ms is None else manifest.taken_ms)
         shutil.rmtree(fetch.folder, ignore_errors=True)
         os.mkdir(fetch.folder, 0o750)  # not what is above it: the task may be gone
         for file_name, file in manifest.files.items():
@@ -311,10 +315,24 @@ class Snapshots:
         fetch.begin(f"snapshot {name}")
         _force_names(fetch.folder)
 
-    def _check_positions(self, manifest: Manifest, taken_ms: int) -> None:
-        known: Mapping[TopicPartition, ChangelogNow] = {}
-        with contextlib.suppress(BrokerUnavailableError):  # then whoever replays the rest finds out
-            known = self._offsets(manifest.positions.keys())
+    def _known(
+        self, fetch: Download, task: TaskId, name: str, changelogs: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, ChangelogNow]:
+        """However long that takes: nobody else finds out that it is too old, and without the cluster nothing could be
+        replayed, either."""
+        warned_ms: int | None = None
+        while True:
+            fetch.begin(f"what the cluster says of snapshot {name}", self._now_ms)
+            try:
+                return self._offsets(changelogs)
+            except BrokerUnavailableError as error:
+                now_ms = self._now_ms()
+                if warned_ms is None or now_ms - warned_ms >= _WARNING_MS:
+                    warned_ms = now_ms
+                    _log.warning("task %s: snapshot %s is not used yet: %s; asking again", task, name, error)
+            self._stop.wait(_ASK_AGAIN_S)
+
+    def _check_positions(self, manifest: Manifest, known: Mapping[TopicPartition, ChangelogNow], taken_ms: int) -> None:
         for changelog in sorted(manifest.positions):
             # A record in a transaction has a marker behind it. So one offset more than there was is that of the last
             # record then, and not both of a new one.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from streams_py.config import StreamsConfig
 from streams_py.errors import BrokerUnavailableError, LockError
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo
 from streams_py.runtime.state_snapshots import open_snapshots
+from streams_py.state.snapshots import snapshots
 from streams_py.state.snapshots.manifest import Manifest
 from streams_py.state.snapshots.snapshots import ChangelogNow
 from streams_py.state.snapshots.storage import open_storage
@@ -104,18 +106,68 @@ def test_single_record_since_may_be_a_deletion_when_the_guarantee_was_another(
     two.close()
 
 
-def test_old_snapshot_is_refused_too_while_the_cluster_does_not_answer(
+@pytest.mark.parametrize(("kept_ms", "position"), [(24 * HOUR_MS, 10), (2 * HOUR_MS, -2)])
+def test_snapshot_waits_until_the_cluster_says_how_old_it_may_be(
+    machine: Callable[..., Machine], monkeypatch: pytest.MonkeyPatch, kept_ms: int, position: int
+) -> None:
+    """However long: nobody else would find out, and without the cluster nothing can be restored anyway."""
+    machine().at(0).open().restore(0, 9).upload().close()
+    two = machine().at(5)
+    answers = threading.Event()
+    asked = threading.Semaphore(0)
+
+    def offsets(_: object) -> Any:
+        asked.release()
+        if not answers.is_set():
+            raise BrokerUnavailableError("away")
+        return {CHANGELOG: ChangelogNow(0, 1 << 40, None, kept_ms)}
+
+    monkeypatch.setattr(two.snapshots, "_offsets", offsets)
+    monkeypatch.setattr(snapshots, "_ASK_AGAIN_S", 0.001)
+    for _ in range(200):
+        with pytest.raises(LockError, match="waits for its snapshot"):
+            two.at(two.hour + 2_000 / HOUR_MS).state.open()
+        assert asked.acquire(timeout=PATIENCE_S)
+    answers.set()
+    assert two.open().position == position
+    two.close()
+
+
+def test_download_ends_when_the_client_closes_although_the_cluster_does_not_answer(
     machine: Callable[..., Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(_: object) -> Any:
         raise BrokerUnavailableError("away")
 
     machine().at(0).open().restore(0, 9).upload().close()
-    for hour, position in ((20, 10), (24, -2)):
-        two = machine().at(hour)
-        monkeypatch.setattr(two.snapshots, "_offsets", away)
-        assert two.open().position == position
-        two.close()
+    two = machine().at(5)
+    monkeypatch.setattr(two.snapshots, "_offsets", away)
+    with pytest.raises(LockError):
+        two.state.open()
+    fetch = two.snapshots._fetches[TASK]
+    two.snapshots.stop()
+    assert fetch.done.wait(PATIENCE_S)
+    assert fetch.result is None
+
+
+@pytest.mark.parametrize("kind", [AdminErrorKind.TIMED_OUT, AdminErrorKind.LEADER_NOT_AVAILABLE])
+@pytest.mark.parametrize("what", ["describe_topics", "list_offsets", "delete_retention_ms"])
+def test_changelog_of_which_a_part_is_not_known_now_is_asked_for_again(
+    tmp_path: Path, what: str, kind: AdminErrorKind
+) -> None:
+    admin: Any = SimpleNamespace(
+        describe_topics=lambda topics: {name: (PartitionInfo(name, 1, 1, (1,), frozenset(), "id"),) for name in topics},
+        list_offsets=lambda changelogs, earliest=False: dict.fromkeys(changelogs, 0 if earliest else 9),
+        delete_retention_ms=lambda topics: dict.fromkeys(topics, 5),
+        cluster_id=lambda: "c",
+    )
+    setattr(admin, what, lambda asked, **_: dict.fromkeys(asked, AdminError(kind, "not now")))
+    config = StreamsConfig.of({"application.id": "app", "bootstrap.servers": "broker:9092"})
+    made = open_snapshots(open_storage(tmp_path.as_uri()), config, admin)
+    assert made is not None
+    with pytest.raises(BrokerUnavailableError, match="not now"):
+        made._offsets([CHANGELOG])
+    made.stop()
 
 
 @pytest.mark.parametrize(
@@ -133,10 +185,10 @@ def test_deletions_are_kept_as_long_as_the_topic_says_or_as_kafkas_default_if_no
         cluster_id=lambda: "c",
     )
     config = StreamsConfig.of({"application.id": "app", "bootstrap.servers": "broker:9092"})
-    snapshots = open_snapshots(open_storage(tmp_path.as_uri()), config, admin)
-    assert snapshots is not None
-    assert snapshots._offsets([CHANGELOG]) == {CHANGELOG: ChangelogNow(0, 9, "id", kept_ms)}
-    snapshots.stop()
+    made = open_snapshots(open_storage(tmp_path.as_uri()), config, admin)
+    assert made is not None
+    assert made._offsets([CHANGELOG]) == {CHANGELOG: ChangelogNow(0, 9, "id", kept_ms)}
+    made.stop()
 
 
 def test_what_was_fetched_for_a_task_that_went_away_is_not_used_when_it_comes_back_much_later(

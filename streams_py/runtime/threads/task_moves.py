@@ -94,10 +94,13 @@ class TaskMoves:
         except BrokerUnavailableError as error:
             self._note_wait(error)
             return False
+        except TaskCorruptedError as error:  # the client library does not even say that nobody answers
+            self._note_wait(error)
+            raise
         self._waits_since_ms = None
         return True
 
-    def _note_wait(self, error: BrokerUnavailableError) -> None:
+    def _note_wait(self, error: BrokerUnavailableError | TaskCorruptedError) -> None:
         now_ms = self._parts.clock.monotonic_ms()
         if self._waits_since_ms is None:
             self._waits_since_ms = self._next_warning_ms = now_ms

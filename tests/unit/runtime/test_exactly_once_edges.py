@@ -260,3 +260,21 @@ def test_thread_that_cannot_begin_transactions_says_so_now_and_again_and_ends_af
     world.clock.sleep_ms(60_001)
     with pytest.raises(TimeoutExceededError, match=r"task\.timeout\.ms is 60000.*the coordinator is not there"):
         steps.turn()
+
+
+def test_thread_whose_producer_is_given_up_again_and_again_before_it_can_write_ends_after_the_task_time_out(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client library does not keep to a time-out, so it is not even said that nobody answers."""
+    steps = steps_of(world, starting(), tmp_path, task_timeout_ms=60_000)
+
+    def overdue(timeout_ms: int) -> None:
+        raise TaskCorruptedError("librdkafka has not answered within 3.0 s", {})
+
+    monkeypatch.setattr(steps.producer, "initialize", overdue)
+    steps.membership.round({A: [tp("in-0")]})
+    for _ in range(7):
+        steps.turn()
+        world.clock.sleep_ms(10_000)
+    with pytest.raises(TimeoutExceededError, match=r"task\.timeout\.ms is 60000.*librdkafka has not answered"):
+        steps.turn()

@@ -288,7 +288,7 @@ class GlobalStores:
             return
         positions = self._positions
         moved = sum(offset - self._checkpointed.get(partition, 0) for partition, offset in positions.items())
-        if not enforce and moved <= _CHECKPOINT_EVERY_RECORDS:
+        if (not enforce and moved <= _CHECKPOINT_EVERY_RECORDS) or self._database.place.is_gone:
             return
         try:
             write_checkpoint(self._directory.global_path, positions)

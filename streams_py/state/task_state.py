@@ -490,7 +490,7 @@ class TaskState:
         nothing is restored from it."""
         if not self._is_open or self._database is None:
             return
-        if not (enforce or self._checkpoint.is_due(self._committed)):
+        if not (enforce or self._checkpoint.is_due(self._committed)) or self._database.place.is_gone:
             return
         known = self._committed if self._database.is_logged else self._logged
         offsets = {changelog: known.get(changelog, OFFSET_UNKNOWN) for changelog in self._persistent_changelogs()}

@@ -15,9 +15,9 @@ import os
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import takewhile
 from threading import RLock
-from time import sleep
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ from streams_py.errors import StateError
 from streams_py.state.checkpoint import DATABASE_DIRECTORY
 from streams_py.state.disk.aside import Aside
 from streams_py.state.disk.bundles import BUNDLE, name_of, unpacked
+from streams_py.state.disk.opening import Place, open_database
 from streams_py.state.disk.options import (
     LEVEL_0_FILES_MERGED,
     LEVEL_0_FILES_MERGED_LATE,
@@ -49,10 +50,6 @@ _LOGGED_RECORDS: Final = 20_000
 needed without."""
 _LOOK_BYTES: Final = 256 << 10
 """So much is loaded between two looks whether the disk takes it."""
-_HELD_HERE: Final = "lock hold by current process"
-"""So RocksDB says that it is still open in this process."""
-_OPEN_TRIES: Final = 50
-_OPEN_PAUSE_S: Final = 0.01
 
 
 class TaskDatabase:
@@ -110,14 +107,8 @@ class TaskDatabase:
             raise FileNotFoundError("they were deleted")
         found = set(rocksdict.Rdict.list_cf(self.path, options)) if exists else set()
         families = dict.fromkeys(sorted(found.union(wanted)), options)
-        for tries_left in reversed(range(_OPEN_TRIES)):
-            try:
-                self._database = rocksdict.Rdict(self.path, options, families)
-                break
-            except Exception as error:
-                if _HELD_HERE not in str(error) or not tries_left:
-                    raise
-            sleep(_OPEN_PAUSE_S)  # a query is within a step of a scan, and lets go of the files after it
+        self._database = open_database(self.path, options, families)
+        self.place = Place(self.path)
         self._positions: Any = self._database.get_column_family(_POSITIONS)
         return found
 
@@ -296,6 +287,7 @@ class TaskDatabase:
         with self.closing:
             if self._is_closed:
                 return
+            self.place.check()
             self._settle()
             for store in self._stores.values():
                 store.let_go()
@@ -332,10 +324,12 @@ class TaskDatabase:
         self._loaded_bytes = 0
 
     def _flush_stores(self) -> None:
+        self.place.check()
         for store in list(self._stores.values()):
             self._attempt(store.flush)
 
     def _write(self, batch: Any, positions: Mapping[TopicPartition, int], options: Any = None) -> None:
+        self.place.check()
         logs = options is None
         if logs:
             self._leave_loading()
@@ -456,7 +450,8 @@ class TaskDatabase:
             closing = [store.close for store in stores]
             if not self._is_closed:
                 self._is_closed = True
-                closing += [self._positions.close, self._database.close]
+                closing += [partial(self.place.close, self._positions), partial(self.place.close, self._database)]
+                closing.append(self.place.check_closed)
             errors = []
             for close in closing:
                 try:

@@ -259,7 +259,7 @@ class RocksBytes:
             for scan in list(self._scans):
                 scan.end()
             with suppress(rocksdict.DbClosedError):  # no other one could be opened after it
-                self._family.close()
+                self._database.place.close(self._family)
 
     def properties(self) -> Mapping[str, float]:
         """What RocksDB says of the store (:data:`PROPERTIES`). Any thread may ask; empty when it is closed."""

@@ -19,7 +19,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -192,16 +191,11 @@ class TaskState:
 
     def _open_stores(self, path: str | None) -> None:
         if path is not None:
-            from streams_py.state.disk.database import TaskDatabase  # not loaded without persistent stores
+            from streams_py.state.disk.beginning import database_of  # not loaded without persistent stores
             from streams_py.state.disk.layouts import empty_changed
-            from streams_py.state.disk.sorted_files import sorted_folder
 
-            on_disk = self._kept_as
-            if self._snapshots is not None:
-                self._snapshots.before_open(self.task_id, path, on_disk)
-            shutil.rmtree(sorted_folder(path), ignore_errors=True)  # of a former owner
-            self._database = TaskDatabase(path, on_disk)
-            empty_changed(self._database, [self._builders[name] for name in on_disk], self._changelogs_of)
+            self._database = database_of(self.task_id, path, self._kept_as, self._snapshots)
+            empty_changed(self._database, [self._builders[name] for name in self._kept_as], self._changelogs_of)
         nobody = RecordContext()
         for name, builder in self._builders.items():
             self._stores[name] = open_store(

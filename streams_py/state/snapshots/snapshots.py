@@ -129,12 +129,12 @@ class Snapshots:
 
     # -- of tasks --------------------------------------------------------------------------------------------
 
-    def before_open(self, task: TaskId, folder: str, layout: Mapping[str, str]) -> None:
-        """Fill a task's folder, if it has no database and there is a snapshot. LockError while that takes time: the
-        caller comes again. A store that brings nothing for two minutes is given up."""
+    def before_open(self, task: TaskId, folder: str, layout: Mapping[str, str]) -> bool:
+        """Fill a task's folder, if it has no database and there is a snapshot; True when that is there now. LockError
+        while it takes time: the caller comes again. A store that brings nothing for two minutes is given up."""
         if has_database(folder):
             _remove_left(folder)  # by a process that was killed
-            return
+            return False
         now_ms = self._now_ms()
         with self._lock:
             fetch = self._fetches.get(task)
@@ -163,6 +163,8 @@ class Snapshots:
             shutil.rmtree(database, ignore_errors=True)  # there is none in it
             os.replace(fetch.result, database)
             _force_names(folder)
+            return True
+        return False
 
     def opened(
         self, task: TaskId, database: TaskDatabase, layout: Mapping[str, str], logs: Collection[TopicPartition]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +19,7 @@ from fsspec.implementations.local import LocalFileSystem
 from streams_py.errors import LockError, StateError
 from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.snapshots import storage as storage_module
+from streams_py.state.snapshots.manifest import Manifest
 from streams_py.state.snapshots.storage import TaskSnapshots, hash_of
 from tests.unit.state.test_snapshots import TASK, Machine
 from tests.waiting import until
@@ -112,3 +115,28 @@ def _is_there(machine: Machine) -> bool:
     except StateError:
         return True
     return False
+
+
+def test_snapshot_that_is_whole_and_cannot_be_opened_is_dropped_and_the_changelog_replayed(
+    machine: Callable[..., Machine], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of an instance with a later RocksDB, say. Whoever deleted the directory would only get it once more."""
+    one = machine().open().restore(0, 9).upload()
+    one.close()
+    (path,) = one.manifests()
+    snapshot = Manifest.decode(path.read_bytes())
+    strange = one.folder / "strange"
+    strange.write_bytes(b"of a later version")
+    name = next(name for name in snapshot.files if name.startswith("MANIFEST-"))
+    made = hash_of(str(strange))
+    strange.rename(one.files()[0].with_name(made.sha256))
+    path.write_bytes(replace(snapshot, files={**snapshot.files, name: made}).encode())
+    two = machine().open()
+    assert two.position < 0
+    (said,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert said.startswith("task 0_1: its snapshot cannot be used, and its changelogs are replayed: cannot open")
+    assert two.restore(0, 19).position == 20
+    two.state.commit()
+    two.state.close()
+    assert two.open().position == 20
+    two.close()

@@ -1,0 +1,41 @@
+"""The database of a task: what is in its directory, what a snapshot brings, or an empty one."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from streams_protocol.types import TaskId
+from streams_py.errors import StateError
+from streams_py.state.checkpoint import DATABASE_DIRECTORY
+from streams_py.state.disk.database import TaskDatabase
+from streams_py.state.disk.options import remedy_for
+from streams_py.state.disk.sorted_files import sorted_folder
+
+if TYPE_CHECKING:
+    from streams_py.state.snapshots.snapshots import Snapshots
+
+__all__ = ["database_of"]
+
+_log = logging.getLogger("streams_py")
+
+
+def database_of(
+    task: TaskId, task_directory: str, layout: Mapping[str, str], snapshots: Snapshots | None
+) -> TaskDatabase:
+    """With the stores that ``layout`` names. LockError while a snapshot is fetched. StateError when what is there
+    cannot be opened; a snapshot that cannot, say of a later version of RocksDB, is dropped: whoever deleted the
+    directory, as that error tells, would only get it once more."""
+    is_fetched = snapshots is not None and snapshots.before_open(task, task_directory, layout)
+    shutil.rmtree(sorted_folder(task_directory), ignore_errors=True)  # of a former owner
+    try:
+        return TaskDatabase(task_directory, layout)
+    except StateError as error:
+        if not is_fetched or remedy_for(error) is not None:  # the machine is to blame
+            raise
+        _log.warning("task %s: its snapshot cannot be used, and its changelogs are replayed: %s", task, error)
+    shutil.rmtree(os.path.join(task_directory, DATABASE_DIRECTORY))
+    return TaskDatabase(task_directory, layout)

@@ -17,7 +17,8 @@ from collections.abc import Callable, Sequence
 from streams_protocol.types import TaskId
 from streams_py.ports import Clock
 from streams_py.state.checkpoint import DATABASE_DIRECTORY
-from streams_py.state.directory import FORMAT_MARKER, StateDirectory
+from streams_py.state.directory import StateDirectory
+from streams_py.state.task_files import FORMAT_MARKER
 
 __all__ = ["StateCleaner", "delete_outdated"]
 

@@ -46,6 +46,7 @@ from streams_py.state.instances import (
     LOCK_FILE,
     InstanceMetadata,
     instance_directories,
+    is_held,
     is_instance_directory,
     lock_directory,
     not_usable,
@@ -55,11 +56,10 @@ from streams_py.state.instances import (
     usable_directories,
     write_metadata,
 )
+from streams_py.state.task_files import FORMAT, FORMAT_MARKER, delete, delete_ours, has_content, is_ours, task_id_of
 
-__all__ = ["FORMAT_MARKER", "StateDirectory"]
+__all__ = ["StateDirectory"]
 
-FORMAT_MARKER: Final = ".py-store-format"
-_FORMAT: Final = b"1\n"
 _GLOBAL_DIRECTORY: Final = "global"
 _DIRECTORY_MODE: Final = 0o750
 _ASIDE: Final = "of-cluster-"
@@ -134,6 +134,34 @@ class StateDirectory:
                     _logger.info("other instances use %s and more; this one has %s", self._application, path)
                 return path, lock
         raise AssertionError("there is always another number")
+
+    def _hold(self) -> None:
+        """Take a directory once more when somebody has deleted the one that this instance had: others may have it now.
+        The group knows the process id, so that stays."""
+        with self._guard:
+            known, lock = self._metadata, self._lock_file
+            if known is None or not self._persistent or (lock and is_held(self._path, lock, known.process_id)):
+                return
+            lost = self._path
+            if lock is not None:
+                self._lock_file = None
+                unlock_directory(lost, lock)
+            self._make(self._base)
+            self._make(self._application)
+            self._path, self._lock_file = self._take()
+            found = None
+            with contextlib.suppress(OSError, ValueError):
+                found = read_metadata(self._path)
+            self._metadata = replace(known, cluster_id=known.cluster_id if found is None else found.cluster_id)
+            write_metadata(self._path, self._metadata)
+            _logger.warning(
+                "the state directory %s was deleted, at least in part, while it was in use; going on in %s, where what "
+                "is needed is restored",
+                lost,
+                self._path,
+            )
+            if known.cluster_id is not None:
+                self._belong_to(known.cluster_id)
 
     def close(self) -> None:
         """Unlock. A second call does nothing."""
@@ -215,7 +243,7 @@ class StateDirectory:
         # State that does not say where it comes from is an older version's; an embedded cluster cannot be that old.
         is_foreign = metadata.cluster_id is not None or cluster_id.startswith(EMBEDDED_CLUSTER_ID)
         folders = (*map(str, self._task_directories()), _GLOBAL_DIRECTORY)
-        filled = [name for name in folders if _is_ours(os.path.join(self.path, name))]
+        filled = [name for name in folders if is_ours(os.path.join(self.path, name))]
         try:
             if is_foreign and filled:
                 self._set_aside(filled, metadata.cluster_id or "unknown", cluster_id)
@@ -292,7 +320,7 @@ class StateDirectory:
         while the cluster has not said who it is."""
         if not self.check_cluster():
             raise LockError(f"task {task_id} waits for an answer of the cluster", task_id=task_id)
-        return self._prepare(self.task_path(task_id))
+        return self._prepare(str(task_id))
 
     @property
     def global_path(self) -> str:
@@ -303,25 +331,27 @@ class StateDirectory:
         """Make the directory of the global stores ready; as :meth:`prepare_task`."""
         if not self.check_cluster():
             raise LockError("global stores wait for an answer of the cluster")
-        return self._prepare(self.global_path)
+        return self._prepare(_GLOBAL_DIRECTORY)
 
     def wipe_global(self) -> None:
         """Delete everything of the global stores. StateError when that fails."""
         try:
-            _delete_ours(self.global_path)
+            delete_ours(self.global_path)
         except FileNotFoundError:
             pass
         except OSError as error:
             raise StateError(f"cannot delete {self.global_path}: {error}; delete it by hand") from error
 
-    def _prepare(self, path: str) -> str:
-        if os.path.isdir(path) and not _is_ours(path) and set(os.listdir(path)) - {FORMAT_MARKER}:
+    def _prepare(self, name: str) -> str:
+        self._hold()
+        path = os.path.join(self.path, name)
+        if os.path.isdir(path) and not is_ours(path) and set(os.listdir(path)) - {FORMAT_MARKER}:
             self._set_foreign_aside(path)  # a marker alone, and empty, is what a full disk leaves
         self._make(path)
-        if not _is_ours(path):
+        if not is_ours(path):
             try:
                 with open(os.path.join(path, FORMAT_MARKER), "wb", opener=private) as file:
-                    file.write(_FORMAT)
+                    file.write(FORMAT)
             except OSError as error:
                 raise not_usable(path, error) from error
         return path
@@ -356,19 +386,19 @@ class StateDirectory:
                 os.unlink(os.path.join(path, CHECKPOINT_FILE))
             while os.path.isdir(path):
                 with contextlib.suppress(FileNotFoundError):  # somebody else deletes here, too: go on with the rest
-                    _delete_ours(path)
+                    delete_ours(path)
         except OSError as error:
             raise StateError(f"cannot delete {path}: {error}; delete it by hand", task_id=task_id) from error
 
     def stored_tasks(self) -> list[TaskId]:
         """Tasks that have store files of ours on disk, in order."""
-        return [task_id for task_id in self._task_directories() if _has_content(self.task_path(task_id))]
+        return [task_id for task_id in self._task_directories() if has_content(self.task_path(task_id))]
 
     def stored_offset_sum(self, task_id: TaskId) -> int | None:
         """Sum of the offsets in the task's checkpoint, as it is reported for a task that is not open here. None when
         there is no checkpoint, or none that can be read (with a warning): then the task is not reported."""
         path = self.task_path(task_id)
-        if not self._persistent or not _is_ours(path):
+        if not self._persistent or not is_ours(path):
             return None
         try:
             offsets = stored_offsets(path)
@@ -382,13 +412,14 @@ class StateDirectory:
     def _task_directories(self) -> list[TaskId]:
         if not self._persistent:
             return []
+        self._hold()  # what is there may be another instance's
         try:
             names = os.listdir(self.path)
         except FileNotFoundError:
             return []
         except OSError as error:
             raise StateError(f"cannot list {self.path}: {error}") from error
-        return sorted(task_id for name in names if (task_id := _task_id_of(name)) is not None)
+        return sorted(task_id for name in names if (task_id := task_id_of(name)) is not None)
 
     # -- cleaning ----------------------------------------------------------------------------------------------
 
@@ -398,7 +429,7 @@ class StateDirectory:
         for task_id in self._task_directories():
             path = self.task_path(task_id)
             owner = f"cleaner of {self.path}"
-            if self.owner_of(task_id) is not None or not _is_ours(path):
+            if self.owner_of(task_id) is not None or not is_ours(path):
                 continue
             if not self.lock(task_id, owner):
                 continue
@@ -432,7 +463,7 @@ class StateDirectory:
             try:
                 for name in os.listdir(path):
                     if name != LOCK_FILE and not is_instance_directory(name):
-                        _delete(os.path.join(path, name))
+                        delete(os.path.join(path, name))
             except OSError as error:
                 raise StateError(f"cannot delete the local state in {path}: {error}") from error
             finally:
@@ -449,52 +480,3 @@ def _mention_temporary(base: str) -> None:
             "restored from the changelog topics",
             base,
         )
-
-
-def _task_id_of(name: str) -> TaskId | None:
-    try:
-        task_id = TaskId.parse(name)
-    except ValueError:
-        return None
-    return task_id if str(task_id) == name else None
-
-
-def _is_ours(task_directory: str) -> bool:
-    try:
-        with open(os.path.join(task_directory, FORMAT_MARKER), "rb") as file:
-            return file.read(16) == _FORMAT
-    except OSError:
-        return False
-
-
-def _has_content(task_directory: str) -> bool:
-    """More than our own marker, a checkpoint, and left-over lock files (which are removed)."""
-    if not _is_ours(task_directory):
-        return False
-    found = False
-    try:
-        names = os.listdir(task_directory)
-    except FileNotFoundError:  # deleted at this moment
-        return False
-    for name in names:
-        if name.endswith(".lock"):
-            with contextlib.suppress(FileNotFoundError):
-                _delete(os.path.join(task_directory, name))
-        elif name not in (FORMAT_MARKER, CHECKPOINT_FILE, CHECKPOINT_FILE + ".tmp"):
-            found = True
-    return found
-
-
-def _delete_ours(directory: str) -> None:
-    """The marker goes last: what is left when the process is killed in between is still known to be ours."""
-    for name in os.listdir(directory):
-        if name != FORMAT_MARKER:
-            _delete(os.path.join(directory, name))
-    shutil.rmtree(directory)
-
-
-def _delete(path: str) -> None:
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)
-    else:
-        os.unlink(path)

@@ -30,6 +30,7 @@ __all__ = [
     "LOCK_FILE",
     "InstanceMetadata",
     "instance_directories",
+    "is_held",
     "is_instance_directory",
     "lock_directory",
     "not_usable",
@@ -159,6 +160,19 @@ def lock_directory(directory: str) -> IO[bytes] | None:
             raise not_usable(directory, error) from error
         _locked_here.add(directory)
         return file
+
+
+def is_held(directory: str, lock: IO[bytes], process_id: ProcessId) -> bool:
+    """Whether the directory still is as the instance that locked it has left it: with its lock file and its process
+    file. Else somebody has deleted it, and another instance may have one of that name."""
+    try:
+        is_same = os.path.samestat(os.fstat(lock.fileno()), os.stat(os.path.join(directory, LOCK_FILE)))
+        metadata = read_metadata(directory)
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError):  # that tells nothing
+        return True
+    return is_same and metadata is not None and metadata.process_id == process_id
 
 
 def unlock_directory(directory: str, lock: IO[bytes]) -> None:

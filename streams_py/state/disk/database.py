@@ -426,6 +426,8 @@ class TaskDatabase:
     def _attempt(self, action: Callable[[], Any]) -> Any:
         try:
             return action()
+        except StateError:
+            raise
         except Exception as error:
             remedy = remedy_for(error) or "What was committed before is safe in the changelog topics"
             raise StateError(f"the state store files in {self.path} failed: {error}. {remedy}") from error

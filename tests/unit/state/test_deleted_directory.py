@@ -3,6 +3,7 @@ there."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -149,3 +150,103 @@ def test_files_that_another_process_has_made_in_its_place_are_left_alone(tmp_pat
     assert second.positions() == {TopicPartition("log", 0): 1}
     assert second.store("disk").read(b"7") == b"b" * 100
     second.close()
+
+
+# -- the directory of the instance -------------------------------------------------------------------------------------
+
+_INSTANCE = """
+import os, sys
+from pathlib import Path
+from streams_protocol.types import TaskId
+from streams_py.state.directory import StateDirectory
+directory = StateDirectory(sys.argv[1], "app", cluster_id=lambda: sys.argv[2])
+directory.open()
+path = Path(directory.prepare_task(TaskId(0, 1)))
+(path / "rocksdb").mkdir()
+os.utime(path, (0, 0))
+print(directory.path, flush=True)
+sys.stdin.read()
+"""
+
+
+class Other:
+    """An instance in another process, which has a store of task 0_1."""
+
+    def __init__(self, state_dir: Path, cluster: str = "one") -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _INSTANCE, str(state_dir), cluster],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.path = self.process.stdout.readline().strip()
+
+    def end(self) -> None:
+        self.process.communicate("")
+
+
+def instance(state_dir: Path) -> StateDirectory:
+    directory = StateDirectory(str(state_dir), "app", cluster_id=lambda: "one")
+    directory.open()
+    return directory
+
+
+def told(path: str) -> dict[str, str]:
+    return json.loads(Path(path, "kafka-streams-process-metadata").read_text())  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("gone", ["", "app", "app/.lock", "app/kafka-streams-process-metadata"])
+def test_instance_whose_directory_was_deleted_takes_it_once_more(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, gone: str
+) -> None:
+    folder = tmp_path / "state"
+    directory = instance(folder)
+    process_id = directory.process_id
+    assert directory.check_cluster()
+    if (folder / gone).is_dir():
+        shutil.rmtree(folder / gone)
+    else:
+        (folder / gone).unlink()
+    assert directory.prepare_task(TASK) == str(folder / "app" / "0_1")
+    assert caplog.text.count(f"the state directory {folder / 'app'} was deleted, at least in part") == 1
+    assert told(directory.path) == {"processId": str(process_id), "clusterId": "one"}
+    assert directory.process_id == process_id
+    other = Other(folder)
+    assert other.path == str(folder / "app" / "instance-2")
+    other.end()
+    directory.prepare_task(TaskId(0, 2))
+    assert caplog.text.count("was deleted") == 1
+    directory.close()
+
+
+def test_instance_whose_directory_another_one_has_now_takes_none_of_its_state(tmp_path: Path) -> None:
+    directory = instance(tmp_path)
+    directory.prepare_task(TASK)
+    shutil.rmtree(tmp_path / "app")
+    other = Other(tmp_path)
+    assert other.path == str(tmp_path / "app")
+    assert directory.lock_stored_tasks("thread") == []
+    assert directory.path == str(tmp_path / "app" / "instance-2")
+    assert directory.delete_unused(now_ms=1 << 50, delay_ms=0) == []
+    assert (tmp_path / "app" / "0_1" / "rocksdb").is_dir()
+    assert directory.prepare_task(TASK) == str(tmp_path / "app" / "instance-2" / "0_1")
+    assert told(directory.path)["processId"] == str(directory.process_id) != told(other.path)["processId"]
+    other.end()
+    directory.close()
+
+
+def test_state_of_another_cluster_in_the_directory_that_is_taken_then_is_set_aside(tmp_path: Path) -> None:
+    directory = instance(tmp_path)
+    assert directory.check_cluster()
+    earlier = Other(tmp_path, "two")
+    assert earlier.path == str(tmp_path / "app" / "instance-2")
+    earlier.end()
+    (tmp_path / "app" / ".lock").unlink()
+    other = Other(tmp_path)
+    assert other.path == str(tmp_path / "app")
+    assert directory.stored_tasks() == []
+    assert directory.path == earlier.path
+    assert (Path(earlier.path) / "of-cluster-two" / "0_1" / "rocksdb").is_dir()
+    other.end()
+    directory.close()

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from streams_py.errors import BrokerUnavailableError, LockError, StateError
-from streams_py.state.directory import FORMAT_MARKER, StateDirectory
+from streams_py.state.directory import StateDirectory
+from streams_py.state.task_files import FORMAT_MARKER
 from tests.unit.state.directories import T0, T1, opened, store_something
 
 

@@ -339,7 +339,7 @@ class Admin(Protocol):
         """How long topics keep a deletion at least after compaction has seen it (``delete.retention.ms``): who has read
         up to before it must read on by then. None for a topic that is not compacted."""
 
-    def remove_member(self, group: str, instance_id: str) -> None: ...
+    def remove_member(self, group: str, instance_id: str, member_id: str) -> None: ...  # only this one, unless it is ""
     def close(self) -> None: ...
 
 
@@ -471,9 +471,9 @@ class Membership(Protocol):
         dropped it: no heartbeat that was sent within the last ``session.timeout.ms`` has been answered, or no
         :meth:`check` within ``max.poll.interval.ms``. May become True again without a loss, when an answer comes."""
 
-    def check(self) -> None:
-        """Raise what the polling thread failed with."""
-
+    @property
+    def member_id(self) -> str: ...  # the last that it was given; "" before that, and when the group has dropped it
+    def check(self) -> None: ...  # raises what the polling thread failed with
     def leave_and_close(self, *, leave_group: bool, timeout_ms: int) -> None:
         """Stop. By default members do not leave: the broker notices after the session time-out."""
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from streams_py.adapters import kafka_answers  # noqa: F401  # isort: skip  # loads the library, before there are threads
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import MemberToRemove
-from kafka.errors import KafkaError
+from kafka.errors import FencedInstanceIdError, KafkaError, UnknownMemberIdError
 from kafka.partitioner import murmur2
 from kafka.structs import TopicPartition
 
@@ -26,6 +26,8 @@ from streams_py.errors import BrokerUnavailableError, ProductionError
 __all__ = ["KafkaPythonEpochSender", "kafka_python_connection", "remove_static_member"]
 
 _REQUEST_TIMEOUT_MS: Final = 30_000
+_GONE: Final = (UnknownMemberIdError.errno, FencedInstanceIdError.errno)
+"""The latter: another member has its place."""
 _PINNED_FOR_EMBEDDED: Final = (2, 3)
 """librdkafka's mock cluster offers single versions that kafka-python's own negotiation trips over."""
 
@@ -119,8 +121,11 @@ class KafkaPythonEpochSender:
         self._producer.close(timeout=1)
 
 
-def remove_static_member(connection: Mapping[str, object], group: str, instance_id: str, *, timeout_ms: int) -> None:
-    """Make the group's coordinator forget a static member at once.
+def remove_static_member(
+    connection: Mapping[str, object], group: str, instance_id: str, member_id: str, *, timeout_ms: int
+) -> None:
+    """Make the group's coordinator forget a static member at once. A namesake that has its place by now stays, unless
+    ``member_id`` is empty: then it is whoever has it.
 
     BrokerUnavailableError when nobody says that it did: ``timeout_ms`` bounds reaching a broker, and each request.
     """
@@ -129,7 +134,7 @@ def remove_static_member(connection: Mapping[str, object], group: str, instance_
     try:
         admin: Any = KafkaAdminClient(**connection, **limits)
         try:
-            answers = admin.remove_group_members(group, [MemberToRemove(group_instance_id=instance_id)])
+            answers = admin.remove_group_members(group, [MemberToRemove(member_id or None, instance_id)])
         finally:
             admin.close()
     except KafkaError as failed:
@@ -137,5 +142,5 @@ def remove_static_member(connection: Mapping[str, object], group: str, instance_
     if not answers:
         raise BrokerUnavailableError(f"{doing}: the answer names no member")
     for error in answers.values():
-        if getattr(error, "errno", 0) not in (0, 25):  # 25, UNKNOWN_MEMBER_ID: gone already
+        if getattr(error, "errno", 0) not in (0, *_GONE):
             raise BrokerUnavailableError(f"{doing}: {error()}")

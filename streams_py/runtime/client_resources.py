@@ -293,15 +293,15 @@ class ClientResources:
             on_state=on_state,
             on_error=on_error,
             on_end=on_end,
-            remove_member=lambda: self._remove_static_member(index),
+            remove_member=lambda member_id: self._remove_static_member(index, member_id),
         )
 
-    def _remove_static_member(self, index: int) -> None:
+    def _remove_static_member(self, index: int, member_id: str) -> None:
         """Make the group forget the member of a thread. Only a static one needs that (KIP-345): it does not leave by
         itself, and the group would keep its tasks for it until the session is over."""
         instance_id = self.config.client_setting("group.instance.id", *_CONSUMER)
         if instance_id and self.admin is not None:
-            self.admin.remove_member(self.config.application_id, f"{instance_id}-{index}")
+            self.admin.remove_member(self.config.application_id, f"{instance_id}-{index}", member_id)
 
     def share_cache(self, threads: int) -> None:
         """Split ``statestore.cache.max.bytes`` over this many threads; a thread for global stores counts, too."""

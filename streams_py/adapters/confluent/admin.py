@@ -89,7 +89,11 @@ class ConfluentAdmin:
     :mod:`streams_py.adapters.librdkafka_gaps`."""
 
     def __init__(
-        self, settings: Settings, *, timeout_ms: int = 60_000, remove_member: Callable[[str, str], None] | None = None
+        self,
+        settings: Settings,
+        *,
+        timeout_ms: int = 60_000,
+        remove_member: Callable[[str, str, str], None] | None = None,
     ) -> None:
         self._settings = settings
         self._bootstrap = str(settings["bootstrap.servers"])
@@ -318,11 +322,11 @@ class ConfluentAdmin:
 
     # -- groups ----------------------------------------
 
-    def remove_member(self, group: str, instance_id: str) -> None:
-        """Make the group forget a static member."""
+    def remove_member(self, group: str, instance_id: str, member_id: str) -> None:
+        """Make the group forget a static member, unless another one has its place by now; "": whoever has it."""
         if self._remove_member is None:
             raise StreamsError("this cluster has no static members to remove")
-        self._remove_member(group, instance_id)
+        self._remove_member(group, instance_id, member_id)
 
     def close(self) -> None:
         """Drop the connections. Requests under way may go unanswered."""

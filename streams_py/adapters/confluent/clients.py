@@ -141,11 +141,11 @@ class ConfluentClients:
             return EmbeddedAdmin(settings, self.embedded, timeout_ms=timeout_ms)
         security = parse_security(self._config.client_settings("admin."))
 
-        def remove_member(group: str, instance_id: str) -> None:
+        def remove_member(group: str, instance_id: str, member_id: str) -> None:
             from streams_py.adapters.librdkafka_gaps import kafka_python_connection, remove_static_member
 
             connection = kafka_python_connection(self.bootstrap, client_id, security, embedded=False)
-            remove_static_member(connection, group, instance_id, timeout_ms=timeout_ms)
+            remove_static_member(connection, group, instance_id, member_id, timeout_ms=timeout_ms)
 
         return ConfluentAdmin(settings, timeout_ms=timeout_ms, remove_member=remove_member)
 

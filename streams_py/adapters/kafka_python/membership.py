@@ -203,6 +203,12 @@ class KafkaPythonMembership:
         coordinator = self._coordinator
         return None if coordinator is None else coordinator.forming()
 
+    @property
+    def member_id(self) -> str:
+        """As the port says; "" when this is closed."""
+        coordinator = self._coordinator
+        return "" if coordinator is None else coordinator.member_id
+
     def is_member(self) -> bool:
         """True while nobody else can own what this member owns, as far as this process's clock can tell."""
         coordinator = self._coordinator

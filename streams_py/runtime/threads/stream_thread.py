@@ -29,7 +29,7 @@ _NOT_TURNING = (ThreadState.CREATED, ThreadState.PENDING_SHUTDOWN, ThreadState.D
 class StreamThread:
     """One stream thread. ``open_loop`` is called on it first; ``on_state`` hears every change of state, ``on_error``
     is asked on this thread when it fails, ``on_end`` is called last. ``remove_member`` makes the group forget its
-    member when that is static and its thread ends for good."""
+    member, of this id, when that is static and its thread ends for good."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class StreamThread:
         on_state: Callable[[StreamThread, ThreadState], None],
         on_error: Callable[[StreamThread, Exception], None],
         on_end: Callable[[StreamThread], None],
-        remove_member: Callable[[], None],
+        remove_member: Callable[[str], None],
     ) -> None:
         self.name = name
         self.index = index
@@ -192,20 +192,21 @@ class StreamThread:
 
     def _close(self, *, clean: bool) -> None:
         self.control.go(ThreadState.PENDING_SHUTDOWN)
+        member_id = "" if self.loop is None else self.loop.parts.membership.member_id
         try:
             if self.loop is not None:
                 self.loop.close(clean=clean)
         except BaseException:  # the client waits for the end of this thread
             _log.exception("%s: something is left open", self.name)
         if self.loop is not None and self.control.is_for_good:
-            self._leave_for_good()
+            self._leave_for_good(member_id)
         self.control.go(ThreadState.DEAD)
         self._on_end(self)
 
-    def _leave_for_good(self) -> None:
+    def _leave_for_good(self, member_id: str) -> None:
         """Before the thread is dead: its number, and with it the member's name, is not used again until then."""
         try:
-            self._remove_member()
+            self._remove_member(member_id)
         except Exception as error:  # whatever it is, the thread ends
             _log.warning(
                 "%s: its static member is not removed from the group, which keeps its tasks for it until its session "

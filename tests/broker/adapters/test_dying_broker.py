@@ -198,7 +198,7 @@ def test_static_member_is_gone_when_its_removal_returns_though_the_broker_died_u
 
 def _assert_removed_or_passing(world: World) -> bool:
     try:
-        world.through.remove_member(world.group.id, "static")
+        world.through.remove_member(world.group.id, "static", "")
     except StreamsError as error:
         _expect_passing(error)
         return False

@@ -7,6 +7,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from streams_protocol.types import TopicPartition
+from streams_py.adapters.librdkafka_gaps import kafka_python_connection, remove_static_member
+from streams_py.adapters.security import SecuritySettings
 from streams_py.errors import StreamsError
 
 pytestmark = pytest.mark.broker
@@ -63,6 +65,26 @@ def test_static_member_whose_tasks_have_migrated_to_nobody_gets_them_back(group,
     until(lambda: thread.rounds == 2, "its place")
     assert "on_lost" in thread.names()
     group.wait_settled(thread)
+
+
+def test_static_member_that_leaves_for_good_does_not_remove_the_namesake_that_has_its_place(group, until, problem_of):
+    first, thread = group.join(name="a", instance_id="same", session_timeout_ms=60_000)
+    group.wait_settled(thread)
+    second, successor = group.join(name="b", instance_id="same", session_timeout_ms=60_000)
+    until(lambda: successor.owned, "the successor takes over")
+    until(lambda: problem_of(first) is not None, "the first learns it")
+    connection = kafka_python_connection(group.broker.bootstrap, "admin", SecuritySettings(), embedded=False)
+    has_it = second.member_id
+    assert first.member_id not in ("", has_it)
+    remove_static_member(connection, group.id, "same", first.member_id, timeout_ms=30_000)
+    assert members(group) == {has_it}
+    remove_static_member(connection, group.id, "same", has_it, timeout_ms=30_000)
+    assert has_it not in members(group)
+
+
+def members(group):
+    admin = AdminClient({"bootstrap.servers": group.broker.bootstrap})
+    return {member.member_id for member in admin.describe_consumer_groups([group.id])[group.id].result(10).members}
 
 
 def test_static_leader_watches_its_topics_again_when_it_has_come_back(group, until):

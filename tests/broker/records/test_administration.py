@@ -93,7 +93,7 @@ def test_unknown_static_member_is_no_error_when_it_is_to_be_removed(
     member.subscribe([topic])
     until(lambda: (member.poll(0.05), member.assignment())[1], "the member's assignment")
     admin = clients().admin()
-    admin.remove_member(f"static-{topic}", "one")
-    admin.remove_member(f"static-{topic}", "one")  # gone already
+    admin.remove_member(f"static-{topic}", "one", "")
+    admin.remove_member(f"static-{topic}", "one", "")  # gone already
     member.close()
     admin.close()

@@ -374,8 +374,8 @@ class WorldAdmin:
         self._world.check_there()
         return "world"
 
-    def remove_member(self, group: str, instance_id: str) -> None:
-        self._world.diary.append(("remove member", group, instance_id))
+    def remove_member(self, group: str, instance_id: str, member_id: str) -> None:
+        self._world.diary.append(("remove member", group, instance_id, member_id))
 
     def close(self) -> None:
         self._world.open_clients.discard(self)

@@ -161,6 +161,10 @@ class WorldMembership:
         known = self.group_metadata()
         return None if known is None else known._replace(generation=self.generation + self.joins)
 
+    @property
+    def member_id(self) -> str:
+        return "me" if self.generation else ""
+
     def check(self) -> None:
         if self.problem is not None:
             problem, self.problem = self.problem, None

@@ -12,6 +12,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Uuid
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka import errors as kafka_errors
+from kafka.admin import MemberToRemove
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters import librdkafka_gaps
@@ -323,4 +325,26 @@ def test_removal_of_a_static_member_that_no_answer_names_is_none(monkeypatch: py
 
     monkeypatch.setattr(librdkafka_gaps, "KafkaAdminClient", SilentLibrary)
     with pytest.raises(BrokerUnavailableError, match="static member i-1 of group g could not be removed"):
-        librdkafka_gaps.remove_static_member({}, "g", "i-1", timeout_ms=1_234)
+        librdkafka_gaps.remove_static_member({}, "g", "i-1", "m", timeout_ms=1_234)
+
+
+@pytest.mark.parametrize(
+    "error", [kafka_errors.FencedInstanceIdError, kafka_errors.UnknownMemberIdError, kafka_errors.NoError]
+)
+def test_static_member_is_removed_as_the_one_it_was_and_a_namesake_in_its_place_stays(
+    monkeypatch: pytest.MonkeyPatch, error: type[kafka_errors.KafkaError]
+) -> None:
+    asked: list[MemberToRemove] = []
+
+    class Library:
+        def __init__(self, **settings: object) -> None: ...
+
+        def remove_group_members(self, group: str, members: list[MemberToRemove]) -> dict[str, object]:
+            asked.extend(members)
+            return {"m": error}
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(librdkafka_gaps, "KafkaAdminClient", Library)
+    librdkafka_gaps.remove_static_member({}, "g", "i-1", "m", timeout_ms=1_234)
+    assert asked == [MemberToRemove(member_id="m", group_instance_id="i-1")]

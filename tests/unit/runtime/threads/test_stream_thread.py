@@ -114,7 +114,7 @@ def test_thread_that_is_paused_while_it_opens_restores_nothing(world: World) -> 
         on_state=lambda *_: None,
         on_error=lambda *_: None,
         on_end=lambda _: None,
-        remove_member=lambda: None,
+        remove_member=lambda _: None,
     )
     pausing = threading.Thread(target=thread.pause, args=(True,))
     thread._open()
@@ -133,7 +133,7 @@ def test_thread_that_cannot_be_started_is_dead(world: World) -> None:
         on_state=lambda *_: None,
         on_error=lambda *_: None,
         on_end=ended.append,
-        remove_member=lambda: None,
+        remove_member=lambda _: None,
     )
     thread._thread.start = Mock(side_effect=RuntimeError("can't start new thread"))  # type: ignore[method-assign]
     with pytest.raises(RuntimeError, match="new thread"):

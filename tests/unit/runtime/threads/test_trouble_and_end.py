@@ -237,9 +237,9 @@ def test_static_member_is_removed_from_the_group_when_its_thread_ends_for_good(
         world.clock.advance(100)  # also when that takes longer than somebody wanted to wait
     steps.end()
     assert steps.ended
-    assert world.diary.count(("remove member", "app", "me-1")) == (how == "removed")
+    assert world.diary.count(("remove member", "app", "me-1", "me")) == (how == "removed")
     if how == "removed":
-        assert world.diary[-2:] == [("leave",), ("remove member", "app", "me-1")]
+        assert world.diary[-2:] == [("leave",), ("remove member", "app", "me-1", "me")]
         assert was == [ThreadState.PENDING_SHUTDOWN], "nobody else has its number yet"
 
 
@@ -249,7 +249,7 @@ def test_thread_ends_though_its_static_member_cannot_be_removed(
     steps = Steps(world, counting(), tmp_path, group_instance_id="me")
     steps.run(BOTH)
 
-    def away(group: str, instance_id: str) -> None:
+    def away(group: str, instance_id: str, member_id: str) -> None:
         raise BrokerUnavailableError("nobody answers")
 
     steps.instance.admin.remove_member = away  # type: ignore[union-attr,method-assign]

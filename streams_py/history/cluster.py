@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent.answers import TopicRetention
 from streams_py.adapters.confluent.bulk.bulk_settings import bulk_admin_settings
 from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
 from streams_py.adapters.security import is_security_key
@@ -96,9 +97,9 @@ class HistoryCluster:
         sizes = self._groups.log_bytes({at.topic for at in partitions}) if partitions else {}
         return sum(sizes[at] for at in partitions) if sizes.keys() >= set(partitions) else None
 
-    def retention_ms(self, topics: Collection[str]) -> dict[str, int]:
-        """How long topics keep records, of those that delete old ones and may be asked."""
-        return self._admin.retention_ms(topics)
+    def retentions(self, topics: Collection[str]) -> Mapping[str, TopicRetention]:
+        """What topics keep, of those that delete the rest and may be asked."""
+        return self._admin.retentions(topics)
 
     def create(self, specs: Sequence[TopicSpec]) -> None:
         """Create topics; those that are being deleted are waited for."""

@@ -1,51 +1,112 @@
-"""Whether topics would delete what a history writes to them: its records have their old timestamps."""
+"""Whether topics would delete what a history writes to them.
+
+They delete by age, and what is written has its old timestamps. Where those are made by functions, they are taken to be
+about those of the input. They delete by size, too: how large outputs and state will be nobody knows before, so they are
+taken to be as large as what they are made of. Both are estimates, so the user may overrule them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
-from typing import Protocol
+from typing import Final, Protocol
 
 from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent.answers import TopicRetention
 from streams_py.errors import ConfigError
+from streams_py.history.bootstrap import BootstrapPlan
+from streams_py.rights import CLUSTER, missing_right
 
-__all__ = ["RetentionCluster", "check_retention", "check_retention_of"]
+__all__ = ["RetentionCluster", "check_retention", "check_retention_of", "check_state_retention"]
+
+_ACCEPT: Final = "or pass --accept-retention"
 
 
 class RetentionCluster(Protocol):
     """What is asked of the cluster."""
 
-    def retention_ms(self, topics: Collection[str]) -> Mapping[str, int]: ...
+    def partition_counts(self) -> Mapping[str, int]: ...
+    def retentions(self, topics: Collection[str]) -> Mapping[str, TopicRetention]: ...
     def first_at(self, partitions: Sequence[TopicPartition], timestamp_ms: int) -> Mapping[TopicPartition, int]: ...
+    def bytes_of(self, partitions: Collection[TopicPartition]) -> int | None: ...
 
 
 def check_retention(
-    cluster: RetentionCluster, sinks: Collection[str], ranges: Collection[tuple[str, int, int, int]], now_ms: int
+    cluster: RetentionCluster, sinks: Mapping[str, int], ranges: Collection[tuple[str, int, int, int]], now_ms: int
 ) -> None:
-    """ConfigError when a topic of ``sinks`` deletes records that are as old as the oldest of ``ranges`` (topic,
-    partition, first offset, end)."""
+    """ConfigError when a topic of ``sinks`` (topic -> partitions) deletes records that are as old as the oldest of
+    ``ranges`` (topic, partition, first offset, end), or keeps less than the partitions that are read take."""
+    kept = cluster.retentions(sinks)
     read = {TopicPartition(topic, p): start for topic, p, start, end in ranges if start < end}
-    for topic, retention_ms in _shortest_first(cluster.retention_ms(sinks)):
+    for topic, retention_ms in _shortest_first(kept):
         kept_from = cluster.first_at(list(read), now_ms - retention_ms) if now_ms > retention_ms else {}
         old = [at for at, offset in sorted(kept_from.items()) if offset < 0 or offset > read[at]]
         if old:
             raise _deleted_soon(topic, retention_ms, f"{old[0]} has older ones")
+    _check_sizes(cluster, {topic: (kept[topic].bytes, sinks[topic]) for topic in kept}, read)
 
 
-def check_retention_of(retentions_ms: Mapping[str, int], oldest_ms: Mapping[str, int], now_ms: int) -> None:
-    """The same for archives, whose oldest timestamps are known. ``retentions_ms``: of topics that are written."""
-    for topic, retention_ms in _shortest_first(retentions_ms):
+def check_state_retention(cluster: RetentionCluster, plan: BootstrapPlan, now_ms: int) -> None:
+    """The same for the changelogs of a warm start. One that is to delete, for windows, does so by age as windows do;
+    one that is there already, and deletes although it should not, loses state."""
+    planned = {topic: config for topic, _, config in plan.topics if topic in plan.changelogs}
+    deleting = {topic for topic, config in planned.items() if "delete" in config.get("cleanup.policy", "")}
+    limits = {topic: (int(planned[topic].get("retention.bytes", -1)), plan.changelogs[topic]) for topic in deleting}
+    if not plan.replace:  # else they are made again
+        present = cluster.retentions(planned.keys() & cluster.partition_counts().keys())
+        limits |= {topic: (present[topic].bytes, plan.changelogs[topic]) for topic in deleting & present.keys()}
+        others = {topic: plan.changelogs[topic] for topic in present.keys() - deleting}
+        check_retention(cluster, others, plan.ranges, now_ms)
+    _check_sizes(cluster, limits, [TopicPartition(topic, p) for topic, p, start, end in plan.ranges if start < end])
+
+
+def check_retention_of(
+    kept: Mapping[str, TopicRetention], counts: Mapping[str, int], oldest_ms: Mapping[str, int], size: int, now_ms: int
+) -> None:
+    """The same for archives, whose oldest timestamps and ``size`` (bytes of all keys and values) are known. ``kept``
+    and ``counts``: of topics that are written."""
+    for topic, retention_ms in _shortest_first(kept):
         old = sorted(name for name, oldest in oldest_ms.items() if oldest < now_ms - retention_ms)
         if old:
             raise _deleted_soon(topic, retention_ms, f"the archive of {old[0]} has older ones")
+    for topic, (most, count) in _limited({topic: (kept[topic].bytes, counts[topic]) for topic in kept}).items():
+        if size > most * count:
+            raise _too_large(topic, most, count, f"the archives have {size:,} bytes of keys and values")
 
 
-def _shortest_first(retentions_ms: Mapping[str, int]) -> list[tuple[str, int]]:
-    return sorted(retentions_ms.items(), key=lambda found: (found[1], found[0]))
+def _check_sizes(
+    cluster: RetentionCluster, limits: Mapping[str, tuple[int, int]], read: Collection[TopicPartition]
+) -> None:
+    """``limits``: topic -> bytes that it keeps of a partition, and partitions."""
+    limited = _limited(limits)
+    size = cluster.bytes_of(read) if limited else 0
+    for topic, (most, count) in limited.items():
+        if size is None:
+            unknown = f"how much the partitions that are read take is not told: {missing_right('DESCRIBE', CLUSTER)}"
+            raise _too_large(topic, most, count, unknown)
+        if size > most * count:
+            raise _too_large(topic, most, count, f"the partitions that are read take {size:,} bytes")
+
+
+def _limited(limits: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    return {topic: limit for topic, limit in sorted(limits.items()) if limit[0] >= 0}
+
+
+def _shortest_first(kept: Mapping[str, TopicRetention]) -> list[tuple[str, int]]:
+    found = [(topic, retention.ms) for topic, retention in kept.items() if retention.ms >= 0]
+    return sorted(found, key=lambda found: (found[1], found[0]))
 
 
 def _deleted_soon(topic: str, retention_ms: int, where: str) -> ConfigError:
     return ConfigError(
-        f"topic {topic} keeps records for {timedelta(milliseconds=retention_ms)} (its retention.ms), and {where}: what "
-        "is written for them is deleted soon; raise retention.ms until readers have it, or pass --accept-retention"
+        f"topic {topic} keeps records for {timedelta(milliseconds=retention_ms)} (its retention.ms = {retention_ms}), "
+        f"and {where}: what is written for them is deleted soon; raise retention.ms until readers have it, {_ACCEPT}"
+    )
+
+
+def _too_large(topic: str, most: int, count: int, size: str) -> ConfigError:
+    return ConfigError(
+        f"topic {topic} keeps {most:,} bytes of each of its {count} partitions (its retention.bytes = {most}), and "
+        f"{size}: when as much is written, its beginning is deleted soon; raise retention.bytes (-1 = no limit), "
+        + _ACCEPT
     )

@@ -91,12 +91,20 @@ def test_topics_that_would_delete_old_outputs_are_refused(cluster: Cluster, aske
     assert producer.flush(30) == 0
     kept, compacted = cluster.topic(1), cluster.topic(1, retention_ms="1000", cleanup_policy="compact")
     days = [cluster.topic(1, retention_ms=str(days * day_ms)) for days in (2, 4)]
-    assert asked.retention_ms([kept, compacted, *days]) == {days[0]: 2 * day_ms, days[1]: 4 * day_ms}
+    small, enough = (cluster.topic(1, retention_ms="-1", retention_bytes=str(most)) for most in (10, 10_000))
+    assert asked.retentions([kept, compacted, *days, small, enough]) == {
+        days[0]: (2 * day_ms, -1),
+        days[1]: (4 * day_ms, -1),
+        small: (-1, 10),
+        enough: (-1, 10_000),
+    }
     ranges = [(lines, 0, 0, 2)]
-    check_retention(asked, [kept, compacted, days[1]], ranges, now_ms)
-    check_retention(asked, [days[0]], [(lines, 0, 1, 2)], now_ms)
+    check_retention(asked, dict.fromkeys([kept, compacted, days[1], enough], 1), ranges, now_ms)
+    check_retention(asked, {days[0]: 1}, [(lines, 0, 1, 2)], now_ms)
     with pytest.raises(ConfigError, match=f"{days[0]} keeps records for 2 days.*{lines}-0 has older ones"):
-        check_retention(asked, [kept, compacted, *days], ranges, now_ms)
+        check_retention(asked, dict.fromkeys([kept, compacted, *days], 1), ranges, now_ms)
+    with pytest.raises(ConfigError, match=f"{small} keeps 10 bytes .*the partitions that are read take [0-9]+ bytes"):
+        check_retention(asked, {small: 1, enough: 1}, ranges, now_ms)
 
 
 _SHOP = """

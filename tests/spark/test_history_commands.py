@@ -200,6 +200,12 @@ def test_archive_that_topics_would_not_keep_is_refused_and_leaves_no_plan(files:
     assert refused.exit_code == 2, refused.output
     assert f"the archive of {files.lines} has older ones" in refused.output
     assert not (files.folder / "plan.json").exists()
+    files.cluster.set_config(files.out, retention_ms="-1", retention_bytes="9")
+    refused = files.backfill(*given)
+    assert refused.exit_code == 2, refused.output
+    assert f"topic {files.out} keeps 9 bytes of each of its " in refused.output
+    assert f"the archives have {sum(len(text) + 2 for text in TEXTS)} bytes of keys and values" in refused.output
+    assert not (files.folder / "plan.json").exists()
     assert files.backfill(*given, "--accept-retention").exit_code == 0
 
 

@@ -9,15 +9,17 @@ becomes an AdminError of the kind "timed out": ask again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo
 
 __all__ = [
     "NO_ANSWER",
+    "TopicRetention",
     "delete_retention_of",
     "offset_of",
     "partitions_of",
+    "retention_of",
     "time_offset_of",
     "topic_id_of",
     "topics_of",
@@ -62,6 +64,25 @@ def delete_retention_of(entries: Any) -> int | AdminError | None:
     if ("compact" not in policy and "delete" not in policy) or not text.isdecimal():
         return _unanswered(f"cleanup.policy {policy!r} and delete.retention.ms {text!r}")
     return int(text) if "compact" in policy else None
+
+
+class TopicRetention(NamedTuple):
+    """What a topic keeps: records so old (``retention.ms``), and so many bytes of each partition (``retention.bytes``);
+    -1 = no limit."""
+
+    ms: int
+    bytes: int
+
+
+def retention_of(entries: Any) -> TopicRetention | AdminError | None:
+    """What a topic's configuration says that it keeps; None when it deletes nothing."""
+    found = dict(entries or {})
+    keys = ("cleanup.policy", "retention.ms", "retention.bytes")
+    policy, *texts = (str(getattr(found.get(key), "value", None)) for key in keys)
+    if not all(text.removeprefix("-").isdecimal() for text in texts):
+        return _unanswered(f"cleanup.policy {policy!r}, retention.ms {texts[0]!r} and retention.bytes {texts[1]!r}")
+    kept = TopicRetention(*map(int, texts))
+    return kept if "delete" in policy and max(kept) >= 0 else None
 
 
 def topics_of(metadata: Any) -> Mapping[str, Any] | None:

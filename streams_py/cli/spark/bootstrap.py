@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from streams_py.history.bootstrap import BootstrapPlan
     from streams_py.history.cluster import HistoryCluster
+    from streams_py.topology.topology import Topology
 
 __all__ = ["bootstrap_app"]
 
@@ -109,11 +110,30 @@ def plan(
             out.print("stages: " + ", ".join(f"{stage.id} ({stage.tasks} tasks)" for stage in stages.stages))
             for name, count, _ in made.topics:
                 out.print(f"internal topic {name}, {count} partitions")
+            for refused in _refusals_of_run(made, topology, cluster):
+                out.print(refused, soft_wrap=True)
             out.print(
                 f"plan: {file}\nAfter `run` has begun and until `commit`, do not start the application: "
                 "it would count on top of what is written. `abort` takes it back.\n"
                 f"{_wiped('before', made.application_id)}"
             )
+
+
+def _refusals_of_run(made: BootstrapPlan, topology: Topology, cluster: HistoryCluster) -> Iterator[str]:
+    """What may be allowed only when it is run, and would be refused then."""
+    from streams_py.history.plan import sink_counts
+    from streams_py.history.retention import check_retention, check_state_retention
+
+    def check_outputs() -> None:
+        counts = sink_counts(topology, made.application_id, cluster.partition_counts(), made.outputs)
+        check_retention(cluster, counts, made.ranges, now_ms())
+
+    checks = {"run": lambda: check_state_retention(cluster, made, now_ms()), "run --sinks": check_outputs}
+    for command, check in checks.items():
+        try:
+            check()
+        except ConfigError as error:
+            yield f"`{command}` will be refused: {error}"
 
 
 @bootstrap_app.command()
@@ -140,13 +160,15 @@ def run(
         from streams_py.history.bootstrap import Step
         from streams_py.history.plan import sink_counts
         from streams_py.history.result_settings import check_settings
-        from streams_py.history.retention import check_retention
+        from streams_py.history.retention import check_retention, check_state_retention
 
         options = kafka_options(settings, option, is_planned=True)
         topology = built_topology(planned.topology, settings)
         planned.check(topology, Step.PLANNED, Step.ABORTED)
         planned.check_outputs(sinks=sinks)
         check_settings(planned.settings, settings, str(file))
+        if not accept_retention:
+            check_state_retention(cluster, planned, now_ms())
         if sinks and not accept_retention:
             counts = sink_counts(topology, planned.application_id, cluster.partition_counts(), planned.outputs)
             check_retention(cluster, counts, planned.ranges, now_ms())

@@ -182,7 +182,7 @@ def backfill(
                 counts = {**_sink_counts(cluster, what, settings, outputs or ()), **planned.outputs}
                 if not file.exists():
                     if not accept_retention:
-                        _check_archives(spark, cluster, what, settings, planned, outputs or ())
+                        _check_archives(spark, cluster, what, settings, planned)
                     planned.save(file)
             with run_history(
                 what,
@@ -358,26 +358,19 @@ def _backfill_plan(
 
 
 def _check_archives(
-    spark: SparkSession,
-    cluster: HistoryCluster,
-    what: str,
-    settings: Mapping[str, Any],
-    planned: BackfillPlan,
-    more: Sequence[str],
+    spark: SparkSession, cluster: HistoryCluster, what: str, settings: Mapping[str, Any], planned: BackfillPlan
 ) -> None:
     """ConfigError when topics would delete what is made from archives. Only Spark can read those wherever they are."""
-    from streams_py.history.plan import sinks_of
     from streams_py.history.retention import check_retention_of
-    from streams_py.spark.history.inputs import oldest_in
+    from streams_py.spark.history.inputs import bytes_in, oldest_in
 
     tables = built_topology(what, settings).global_topics
-    oldest_ms = {
-        topic: oldest
-        for topic, given in planned.inputs.items()
-        if topic not in tables and isinstance(given, str) and (oldest := oldest_in(spark, topic, given)) is not None
-    }
-    sinks = sinks_of(built_topology(what, settings), planned.application_id)
-    check_retention_of(cluster.retention_ms({*sinks, *more}), oldest_ms, now_ms())
+    read = {topic: given for topic, given in planned.inputs.items() if topic not in tables and isinstance(given, str)}
+    oldest_ms = {topic: ms for topic, given in read.items() if (ms := oldest_in(spark, topic, given)) is not None}
+    kept = cluster.retentions(planned.outputs)
+    is_limited = any(retention.bytes >= 0 for retention in kept.values())
+    size = sum(bytes_in(spark, topic, given) for topic, given in read.items()) if is_limited else 0
+    check_retention_of(kept, planned.outputs, oldest_ms, size, now_ms())
 
 
 def _planned(given: Any, kafka: Mapping[str, str]) -> str | dict[str, str]:

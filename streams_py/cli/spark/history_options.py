@@ -87,7 +87,10 @@ GlobalTables = Annotated[
     ),
 ]
 Retention = Annotated[
-    bool, typer.Option("--accept-retention", help="Topics may delete outputs that are as old as their retention.ms.")
+    bool,
+    typer.Option(
+        "--accept-retention", help="Topics may delete what is written (their retention.ms and retention.bytes)."
+    ),
 ]
 
 

@@ -23,7 +23,17 @@ from streams_py.spark.history.progress import StageReports
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["GivenInputs", "Inputs", "StageInput", "archive", "fixed_inputs", "newest_of", "oldest_in", "stage_input"]
+__all__ = [
+    "GivenInputs",
+    "Inputs",
+    "StageInput",
+    "archive",
+    "bytes_in",
+    "fixed_inputs",
+    "newest_of",
+    "oldest_in",
+    "stage_input",
+]
 
 GivenInputs: TypeAlias = "Mapping[str, DataFrame | str | Mapping[str, str]] | Mapping[str, str]"
 """Topic -> a DataFrame, the path of a Parquet folder or a Delta table, or options of ``streams-kafka``; or such options
@@ -270,6 +280,16 @@ def oldest_in(spark: SparkSession, topic: str, path: str) -> int | None:
     timestamps = _rows_of(spark, topic, path).where("timestamp_ms >= 0")
     row = timestamps.agg(f.min("timestamp_ms")).first()
     return None if row is None or row[0] is None else int(row[0])
+
+
+def bytes_in(spark: SparkSession, topic: str, path: str) -> int:
+    """How many bytes the keys and values of a topic's archive have."""
+    from pyspark.sql import functions as f
+
+    sizes = [f.coalesce(f.sum(f.octet_length(name)), f.lit(0)) for name in ("key", "value")]
+    row = _rows_of(spark, topic, path).agg((sizes[0] + sizes[1]).alias("size")).first()
+    assert row is not None
+    return int(row["size"])
 
 
 def _all_rows(spark: SparkSession, topic: str, given: Any) -> DataFrame:

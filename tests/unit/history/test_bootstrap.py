@@ -12,6 +12,7 @@ import pytest
 
 from streams_protocol.types import TopicPartition
 from streams_py import StreamsBuilder, Topology, serdes
+from streams_py.adapters.confluent.answers import TopicRetention
 from streams_py.described_groups import DescribedMember
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 from streams_py.history.bootstrap import (
@@ -27,7 +28,6 @@ from streams_py.history.bootstrap import (
 from streams_py.history.bootstrap_ends import abort, check_not_started, commit
 from streams_py.history.bootstrap_state import check_written, written
 from streams_py.history.refuse import RefusedTopologyError
-from streams_py.history.retention import check_retention, check_retention_of
 from streams_py.history.task import TaskSummary
 from streams_py.ports import OffsetAndMetadata, TopicSpec
 
@@ -52,7 +52,8 @@ class Cluster:
         self.offsets: dict[TopicPartition, int] = {}
         self.running: list[DescribedMember] = []
         self.done: list[str] = []
-        self.kept_ms: dict[str, int] = {}
+        self.kept: dict[str, TopicRetention] = {}
+        self.size: int | None = 1_000
         self.name: str | None = "one"
         self.forbidden: set[str] = set()
         self.is_cut_off = False
@@ -107,8 +108,11 @@ class Cluster:
         if self.is_cut_off:
             raise BrokerUnavailableError("no answer came")
 
-    def retention_ms(self, topics: Collection[str]) -> Mapping[str, int]:
-        return {topic: self.kept_ms[topic] for topic in topics if topic in self.kept_ms}
+    def retentions(self, topics: Collection[str]) -> Mapping[str, TopicRetention]:
+        return {topic: self.kept[topic] for topic in topics if topic in self.kept}
+
+    def bytes_of(self, partitions: Collection[TopicPartition]) -> int | None:
+        return self.size
 
     def first_at(self, partitions: Sequence[TopicPartition], timestamp_ms: int) -> Mapping[TopicPartition, int]:
         """Each record's time is a thousand times its offset."""
@@ -446,21 +450,6 @@ def test_plan_file_says_how_far_it_got_and_what_is_wrong_with_it(tmp_path: Path)
     replace(plan, format=7).save(file)
     with pytest.raises(ConfigError, match="has format 7"):
         BootstrapPlan.load(file)
-
-
-def test_topics_that_would_delete_the_outputs_are_named() -> None:
-    cluster = Cluster()
-    ranges = [("lines", 0, 2, 5), ("lines", 1, 0, 0)]
-    cluster.kept_ms = {"totals": 3_000}
-    check_retention(cluster, ["totals", "others"], ranges, now_ms=5_000)
-    with pytest.raises(ConfigError, match=r"totals keeps records for 0:00:03 .*lines-0 has older.*--accept-retention"):
-        check_retention(cluster, ["totals", "others"], ranges, now_ms=5_001)
-    check_retention(cluster, ["others"], ranges, now_ms=1_000_000)
-    with pytest.raises(ConfigError, match="older"):
-        check_retention(cluster, ["totals"], ranges, now_ms=1_000_000)
-    check_retention_of(cluster.kept_ms, {"lines": 2_000}, now_ms=5_000)
-    with pytest.raises(ConfigError, match=r"totals keeps .*and the archive of lines has older.*--accept-retention"):
-        check_retention_of(cluster.kept_ms, {"others": 9_000, "lines": 1_999}, now_ms=5_000)
 
 
 def joined() -> Topology:

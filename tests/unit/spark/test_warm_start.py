@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 pytest.importorskip("pyspark")
 
 from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent.answers import TopicRetention
 from streams_py.cli.spark import bootstrap
 from streams_py.cli.spark.bootstrap import bootstrap_app
 from streams_py.errors import BrokerUnavailableError, StreamsError
@@ -187,6 +188,24 @@ def test_plan_over_an_aborted_one_knows_what_that_has_written(file: Path, monkey
     assert done.exit_code == 2
     assert f"topic out: the warm start that was aborted ({left.id}) has written outputs there" in done.stderr
     assert BootstrapPlan.load(file) == left
+
+
+def test_plan_says_what_topics_would_delete(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Connected()
+    cluster.topics |= {"out": 1, CHANGELOG: 2}
+    cluster.kept = {"out": TopicRetention(-1, 999), CHANGELOG: TopicRetention(60_000, -1)}
+    monkeypatch.setattr(bootstrap, "connected", lambda settings: closing(cluster))
+    again = str(BootstrapPlan.load(file).topology)
+    asked = ["plan", again, "--application-id", APP, "--plan", str(file), "--allow-side-effects"]
+    done = CliRunner(env={"COLUMNS": "400"}).invoke(bootstrap_app, asked)
+    assert done.exit_code == 0, done.output
+    for said in (
+        f"`run` will be refused: topic {CHANGELOG} keeps records for 0:01:00 (its retention.ms = 60000), and",
+        "`run --sinks` will be refused: topic out keeps 999 bytes of each of its 1 partitions (its retention.bytes = ",
+    ):
+        assert said in done.stdout
+    cluster.kept = {}
+    assert "will be refused" not in CliRunner().invoke(bootstrap_app, asked).stdout
 
 
 def test_changelog_that_was_filled_since_is_named_before_anything_is_changed(file: Path) -> None:

@@ -12,7 +12,15 @@ from confluent_kafka.admin import ConfigResource, OffsetSpec  # type: ignore[att
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.admin import ConfluentAdmin
-from streams_py.adapters.confluent.answers import offset_of, time_of, time_offset_of, topic_id_of, whole_partitions
+from streams_py.adapters.confluent.answers import (
+    TopicRetention,
+    offset_of,
+    retention_of,
+    time_of,
+    time_offset_of,
+    topic_id_of,
+    whole_partitions,
+)
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import AdminError, AdminErrorKind, OffsetAndMetadata
 
@@ -88,22 +96,19 @@ class LogAdmin(ConfluentAdmin):
         spec = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]  # stubs
         return self._offsets(partitions, spec, read_committed=False, read=time_of)
 
-    def retention_ms(self, topics: Collection[str]) -> dict[str, int]:
-        """How long topics keep records; without those that keep them for ever, and those that may not be described."""
+    def retentions(self, topics: Collection[str]) -> dict[str, TopicRetention]:
+        """What topics keep, of those that delete the rest; without those that delete nothing, and those that may not be
+        described."""
         if not topics:
             return {}
         asked = {ConfigResource(ConfigResource.Type.TOPIC, topic): topic for topic in sorted(topics)}
         found = self._ask(
             "describing topics",
             lambda client: client.describe_configs(list(asked), request_timeout=self._timeout_s),
-            lambda entries: (str(entries["cleanup.policy"].value), int(entries["retention.ms"].value)),
+            retention_of,
             list(asked),
         )
-        return {
-            asked[resource]: answer[1]
-            for resource, answer in found.items()
-            if not isinstance(answer, AdminError) and "delete" in answer[0] and answer[1] >= 0
-        }
+        return {asked[resource]: answer for resource, answer in found.items() if isinstance(answer, TopicRetention)}
 
     def _offsets(
         self,

@@ -251,6 +251,27 @@ def test_retention_of_deletions_is_what_a_broker_says_or_an_error(said: object, 
         assert "no right DESCRIBE_CONFIGS on topic t" in answer.message
 
 
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        (configured(cleanup_policy="delete", retention_ms="5", retention_bytes="-1"), {"t": (5, -1)}),
+        (configured(cleanup_policy="compact,delete", retention_ms="-1", retention_bytes="0"), {"t": (-1, 0)}),
+        (configured(cleanup_policy="compact", retention_ms="5", retention_bytes="5"), {}),
+        (configured(cleanup_policy="delete", retention_ms="-1", retention_bytes="-1"), {}),
+        (configured(cleanup_policy="delete", retention_ms="soon", retention_bytes="5"), {}),
+        (configured(cleanup_policy="delete", retention_ms="5"), {}),
+        (None, {}),
+        (KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)), {}),
+    ],
+)
+def test_what_a_topic_keeps_is_known_of_those_that_delete_and_say_so(
+    said: object, kept: dict[str, tuple[int, int]]
+) -> None:
+    good = configured(cleanup_policy="delete", retention_ms="7", retention_bytes="8")
+    found = lied_to(Library({"t": said, "good": good}), LogAdmin).retentions(["t", "good"])
+    assert found == {**kept, "good": (7, 8)}
+
+
 def cluster(*topics: str, brokers: int = 1, **odd: object) -> object:
     found = {name: SimpleNamespace(error=None, partitions={0: None}) for name in topics}
     return SimpleNamespace(topics={**found, **odd}, brokers=dict.fromkeys(range(brokers)))

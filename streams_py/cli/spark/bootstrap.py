@@ -250,6 +250,12 @@ def abort(bootstrap: BOOTSTRAP = None, config: Config = None, file: _Plan = _PLA
         gone = bootstrap_ends.abort(planned, cluster)
         planned.aborted().save(file)
         console().print(f"deleted: {', '.join(gone) or 'nothing'}")
+        if planned.written_to:
+            console().print(
+                f"outputs in {', '.join(planned.written_to)} stay: `run --sinks` of this plan leaves out those that "
+                "are written, and a new plan is refused while they are there",
+                soft_wrap=True,
+            )
         if gone:
             console().print(_wiped("meanwhile", planned.application_id))
 

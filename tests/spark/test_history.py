@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streams_py import StreamsBuilder, Topology, serdes
+from streams_py import Materialized, StreamsBuilder, Topology, serdes
 from streams_py.errors import ConfigError, StreamsError
 from streams_py.spark import files
 from streams_py.spark.columns import with_headers_for_python
@@ -51,6 +51,27 @@ def test_word_count_over_parquet_leaves_the_changelog_of_a_live_run(spark: Spark
         assert results.sinks["totals"].count() == len(live["totals"])
         (first,) = [done for done in results.summaries()[0] if done.task == 0]
         assert first.positions["lines"][0] == max(record.offset for record in records if record.partition == 0) + 1
+
+
+def test_state_of_every_store_is_had_by_name_whatever_its_changelog_is(spark: SparkSession) -> None:
+    def table_and_count() -> StreamsBuilder:
+        builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+        builder.table("prices", store="table").to_stream().to("out")
+        orders = builder.stream("orders").group_by_key()
+        orders.count(materialized=Materialized("counts", value=serdes.INT64, logging=False))
+        return builder
+
+    prices = numbered([("prices", 100 + at, b"k%d" % (at % 5), b"%d" % at) for at in range(20)], 2)
+    orders = numbered([("orders", 100 + at, b"k%d" % (at % 3), b"") for at in range(9)], 2)
+    given = {"prices": frame(spark, prices), "orders": frame(spark, orders)}
+    with run(table_and_count, given, config={"topology.optimization": "all"}, spark=spark) as results:
+        assert (set(results.changelogs), set(results.stores)) == (set(), {"table", "counts"})
+        found = {
+            store: {(bytes(row.key), row.timestamp_ms, bytes(row.value)) for row in rows.collect()}
+            for store, rows in results.stores.items()
+        }
+    assert found["table"] == {(b"k%d" % (at % 5), 100 + at, b"%d" % at) for at in range(15, 20)}
+    assert found["counts"] == {(b"k%d" % at, 106 + at, (3).to_bytes(8)) for at in range(3)}
 
 
 def test_progress_says_what_each_stage_reads_and_what_it_has_taken(spark: SparkSession) -> None:

@@ -152,6 +152,9 @@ def test_outputs_of_a_killed_process_are_written_once_by_the_next_run(app: App, 
         refused = app.do("run")
         assert refused.exit_code == 2
         assert "give --sinks, which writes what is missing" in refused.output
+        anew = app.plan()
+        assert anew.exit_code == 2
+        assert f"topic {app.out}: the warm start that was aborted" in anew.output
         app.produce(10, first=20)  # not of this plan
         app.ok("run", "--sinks", "--commit")
         until(lambda: written().total() >= wanted.total(), "all outputs")

@@ -16,6 +16,7 @@ from benchmarks.assignors.rows import assignor_rows
 from benchmarks.chain import chain_rows
 from benchmarks.cluster import BenchmarkError
 from benchmarks.connect import connect_rows
+from benchmarks.gaps import gap_rows
 from benchmarks.inspecting import inspect_rows
 from benchmarks.join_growth import growth_rows
 from benchmarks.reading import reading_rows
@@ -135,7 +136,7 @@ def memory(runs: int, tick: Tick) -> Iterator[Row]:
 def local_rows(name: str, runs: int, tick: Tick, *, beside_jvm: bool = True) -> Iterator[Row]:
     """The rows of one of LOCAL, as they are measured; what failed becomes a row that says so."""
     measure: Callable[[int, Tick], Iterator[Row]] = LOCAL[name]
-    if measure in (assignor_rows, restore_rows) and not beside_jvm:
+    if measure in (assignor_rows, gap_rows, restore_rows) and not beside_jvm:
         measure = partial(measure, beside_jvm=False)
     try:
         yield from measure(runs, tick)
@@ -168,6 +169,7 @@ LOCAL: dict[str, Callable[[int, Tick], Iterator[Row]]] = {
     "inspect": inspect_rows,
     "snapshots": snapshot_rows,
     "recovery": recovery_rows,
+    "gaps": gap_rows,
     "restore": restore_rows,
     "assignors": assignor_rows,
     "simulator": simulator_rows,

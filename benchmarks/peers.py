@@ -101,6 +101,21 @@ class Running:
             self._log.seek(0)
             raise BenchmarkError(f"{self._peer.title} ended early:\n{self._log.read()[-2000:]}")
 
+    def tell(self, line: str) -> None:
+        """A line on its standard input."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+
+    def let_end(self) -> None:
+        """Its standard input ends: it closes, while the caller goes on."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._process.kill()
+
     def __enter__(self) -> Running:
         return self
 

@@ -5,7 +5,9 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
+import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.streams.CloseOptions;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
@@ -23,8 +25,8 @@ import org.apache.kafka.streams.kstream.WindowedSerdes;
 
 /** The same jobs as the Python side of the benchmark, on Kafka Streams for the JVM.
  *
- *  Peer map|count|window|table-join|stream-join BOOTSTRAP APPLICATION_ID INPUT[,INPUT] OUTPUT CACHE_BYTES COMMIT_MS
- *  STATE_DIR; runs until standard input ends. */
+ *  Peer map|count|member|window|table-join|stream-join BOOTSTRAP APPLICATION_ID INPUT[,INPUT] OUTPUT CACHE_BYTES
+ *  COMMIT_MS STATE_DIR; runs until standard input ends. A member counts, keeps copies, and leaves its group then. */
 public final class Peer {
     private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -36,6 +38,11 @@ public final class Peer {
         config.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, args[6]);
         config.put(StreamsConfig.STATE_DIR_CONFIG, args[7]);
         config.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, 1);
+        if (args[0].equals("member")) {
+            config.put(StreamsConfig.NUM_STANDBY_REPLICAS_CONFIG, 1);
+            config.put(ConsumerConfig.SESSION_TIMEOUT_MS_CONFIG, 6_000);
+            config.put(ConsumerConfig.HEARTBEAT_INTERVAL_MS_CONFIG, 1_200);
+        }
         StreamsBuilder builder = new StreamsBuilder();
         if (args[0].equals("map")) {
             builder.stream(args[3], Consumed.with(Serdes.String(), Serdes.ByteArray()))
@@ -86,6 +93,10 @@ public final class Peer {
             waiter.setDaemon(true);
             waiter.start();
             ended.await();
+            if (args[0].equals("member")) {
+                streams.close(CloseOptions.groupMembershipOperation(CloseOptions.GroupMembershipOperation.LEAVE_GROUP)
+                    .withTimeout(Duration.ofSeconds(30)));
+            }
         }
     }
 

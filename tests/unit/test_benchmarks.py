@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import benchmarks.__main__ as command
 from benchmarks.assignors.rows import _Ours
 from benchmarks.cluster import BenchmarkError, Output, measure
+from benchmarks.gaps import longest_silence, moved_between
 from benchmarks.local import LOCAL, local_rows
 from benchmarks.peers import PEERS
 from benchmarks.records import JOBS, _rotated
@@ -149,3 +150,23 @@ def test_run_that_is_stopped_shows_the_rows_it_has(monkeypatch: pytest.MonkeyPat
     assert result.exit_code == 130
     assert result.output.count("first work") == 2  # when it was measured, and in the table
     assert "stopped" in result.output
+
+
+def test_longest_silence_is_looked_for_from_the_last_stamp_before_on() -> None:
+    stamps = [1.0, 2.0, 2.5, 4.0, 4.1, 9.0]
+    assert longest_silence(stamps, 2.2, 4.05) == 1.5
+    assert longest_silence(stamps, 4.05, 6.0) == pytest.approx(1.9)  # it is not over at the end
+    assert longest_silence([], 1.0, 3.0) == 2.0
+
+
+def test_partitions_with_more_than_one_member_have_moved() -> None:
+    history = [
+        (1.0, {0: "a", 1: "a"}),
+        (2.0, {0: "a", 1: "b"}),
+        (3.0, {0: "a"}),
+        (4.0, {0: "a", 1: "b"}),
+        (9.0, {0: "c"}),
+    ]
+    assert moved_between(history, 1.5, 5.0, 2) == {1}
+    assert moved_between(history, 2.5, 5.0, 2) == set()
+    assert moved_between(history, 2.5, 9.5, 2) == {0}

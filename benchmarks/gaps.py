@@ -1,0 +1,303 @@
+"""How long partitions are silent while members of a group join, leave, drain and are killed, beside Kafka Streams.
+
+    python -m benchmarks.gaps member BOOTSTRAP APPLICATION_ID INPUT OUTPUT CACHE_BYTES COMMIT_MS STATE_DIR
+
+Processes of one thread that count, keep copies for each other and get records at an even rate. The clock is the
+broker's: the output topic has it stamp its records (LogAppendTime), and the partition of an output is that of its
+input. A gap is the longest silence of a partition that touches the time after an event, less what is normal: the median
+over the partitions of the longest silence while nothing happens. Which partitions have moved is what the group's
+coordinator says: those with more than one member during that time.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Self
+
+from confluent_kafka import OFFSET_END, Consumer, ConsumerGroupState, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from benchmarks.cluster import BenchmarkError, delete_topics, make_topic, numbered_key, put
+from benchmarks.jobs import Order
+from benchmarks.peers import JAVA, Peer, Running, command_of
+from benchmarks.table import Goal, Row
+from streams_py.testing.broker import JvmBroker, NoBrokerError
+
+__all__ = ["Gap", "gap_rows", "longest_silence", "moved_between"]
+
+_PARTITIONS = 12
+_RATE = 2_000
+_KEYS = 1_200
+_COMMIT_MS = 100
+_SESSION_MS = 6_000
+_HEARTBEAT_MS = 1_200
+_WARM_S = 15.0
+"""From the time at which two members have the partitions: copies are complete, and code is warm."""
+_WINDOW_S = 18.0
+_DRAIN_S = 30.0
+_LOOK_S = 0.2
+_LIMIT_S = 90.0
+_RUNS_MAX = 2
+_MEMBERS = Peer(
+    "members", "streams_py", lambda _: [sys.executable, "-m", "benchmarks.gaps"]
+)  # each with the order of a Peer
+_PLANNED = ("join", "leave")
+_EVENTS = ("join", "leave", "join", "kill")
+_OUR_EVENTS = ("join", "leave", "join", "drain", "join", "kill")
+
+
+def gap_rows(runs: int, tick: Callable[[str], None], *, beside_jvm: bool = True) -> Iterator[Row]:
+    """Seconds of silence beyond what is normal."""
+    peers = ((_MEMBERS, _OUR_EVENTS), *([(JAVA, _EVENTS)] if beside_jvm else ()))
+    found: dict[str, list[list[Gap]]] = {peer.name: [] for peer, _ in peers}
+    note = ""
+    try:
+        broker = JvmBroker(heap="1g")
+    except NoBrokerError as error:
+        yield Row("gaps", "", "s", (), note=f"no broker: {str(error).splitlines()[0]}")
+        return
+    with closing(broker), tempfile.TemporaryDirectory(prefix="streams-py-bench-") as folder:
+        for run in range(min(runs, _RUNS_MAX)):
+            for peer, events in peers:
+                tick(f"gaps of {peer.title}: {', '.join(events)}, run {run + 1}")
+                try:
+                    with _Scene(broker.bootstrap, Path(folder), peer) as scene:
+                        found[peer.name].append(scene.gaps(events))
+                except BenchmarkError as error:
+                    note = str(error).splitlines()[0]
+    ours, java = found[_MEMBERS.name], found.get(JAVA.name, [])
+    title = JAVA.title if beside_jvm else ""
+
+    def row(work: str, figure: Callable[[list[Gap]], float], goal: Goal, *, beside: bool = True) -> Row:
+        peer = tuple(map(figure, java)) if beside else ()
+        return Row(work, title if beside else "", "s", tuple(map(figure, ours)), peer, goal, note if beside else "")
+
+    yield row(
+        "gap of partitions that stay, while a member joins, leaves, is killed: longest",
+        lambda gaps: max(gap.longest_untouched for gap in gaps),
+        Goal("<= 0.02", ours_max=0.0201),
+    )
+    yield row(
+        "gap of partitions that move as a member joins or leaves: median",
+        lambda gaps: median(each for gap in gaps if gap.event in _PLANNED for each in gap.moved),
+        Goal("<= 1/2", ratio_max=0.5),
+    )
+    yield row(
+        "gap of partitions whose member drains: longest",
+        lambda gaps: max(each for gap in gaps if gap.event == "drain" for each in gap.moved),
+        Goal("<= 0.5", ours_max=0.501),
+        beside=False,
+    )
+    yield row(
+        f"gap of partitions whose member is killed, session {_SESSION_MS / 1000:g} s: longest",
+        lambda gaps: max(each for gap in gaps if gap.event == "kill" for each in gap.moved),
+        Goal(""),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """What one event did, in seconds beyond the normal silence, one for each partition that moved."""
+
+    event: str
+    moved: tuple[float, ...]
+    longest_untouched: float
+
+
+def longest_silence(stamps: Sequence[float], begin: float, end: float) -> float:
+    """Seconds of the longest time without a stamp that touches the time from ``begin`` to ``end``. It is looked at from
+    the last stamp before ``begin`` on, and no further than ``end``. ``stamps`` are in order."""
+    first, last = bisect_left(stamps, begin), bisect_left(stamps, end)
+    points = [stamps[first - 1] if first else begin, *stamps[first:last], end]
+    return max(after - before for before, after in pairwise(points))
+
+
+def moved_between(
+    history: Sequence[tuple[float, dict[int, str]]], begin: float, end: float, partitions: int
+) -> set[int]:
+    """Partitions that had more than one member. ``history`` has the time of each change, and members by partition."""
+    seen = [owners for at, owners in history if at <= begin][-1:]
+    seen += [owners for at, owners in history if begin < at <= end]
+    return {number for number in range(partitions) if len({had[number] for had in seen if number in had}) > 1}
+
+
+class _Scene:
+    """An application of one peer with records coming in, watched."""
+
+    def __init__(self, bootstrap: str, folder: Path, peer: Peer) -> None:
+        self._peer, self._bootstrap, self._folder = peer, bootstrap, folder
+        self._command = command_of(peer, folder)
+        self._application = f"gaps-{peer.name}-{uuid.uuid4().hex[:6]}"
+        self._source, self._sink = f"{self._application}-in", f"{self._application}-out"
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        self._stamps: list[list[float]] = [[] for _ in range(_PARTITIONS)]
+        self._owners: list[tuple[float, dict[int, str]]] = []
+        self._done = threading.Event()
+        self._failed: list[Exception] = []
+        self._threads: list[threading.Thread] = []
+        self._processes = ExitStack()
+        self._started = 0
+        make_topic(bootstrap, self._source, _PARTITIONS)
+        make_topic(bootstrap, self._sink, _PARTITIONS, append_time=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        for thread in self._threads:
+            thread.join()
+        self._processes.close()
+        delete_topics(self._bootstrap, containing=self._application)
+
+    def gaps(self, events: Sequence[str]) -> list[Gap]:
+        """Let the events happen, one after the other, to two members."""
+        members = [self._start(), self._start()]
+        for work in (self._read, self._feed, self._look):
+            thread = threading.Thread(target=self._aloud, args=(work,), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self._wait_for_two_members()
+        time.sleep(_WARM_S)
+        windows: list[tuple[str, float, float]] = []
+        for event in ("nothing", *events):
+            begin = time.time()
+            match event:
+                case "join":
+                    members.append(self._start())
+                case "leave":
+                    members.pop(0).let_end()
+                case "drain":
+                    draining = members.pop(0)
+                    draining.tell("drain")
+                    draining.let_end()
+                case "kill":
+                    members.pop(0).kill()
+            time.sleep(_WINDOW_S)
+            for member in members:
+                member.check()
+            windows.append((event, begin, time.time()))
+        if self._failed:
+            raise BenchmarkError(f"{self._peer.title}: {self._failed[0]}")
+        return self._measured(windows)
+
+    def _measured(self, windows: Sequence[tuple[str, float, float]]) -> list[Gap]:
+        (_, *quiet), *others = windows
+        normal = median(longest_silence(stamps, *quiet) for stamps in self._stamps)
+        gaps = []
+        for event, begin, end in others:
+            moved = moved_between(self._owners, begin, end, _PARTITIONS)
+            silences = [max(0.0, longest_silence(stamps, begin, end) - normal) for stamps in self._stamps]
+            if not moved or max(silences) > _WINDOW_S - 1:
+                raise BenchmarkError(f"{self._peer.title}: no end of the event {event} within {_WINDOW_S:.0f} s")
+            untouched = [silence for number, silence in enumerate(silences) if number not in moved]
+            gaps.append(Gap(event, tuple(silences[number] for number in sorted(moved)), max(untouched, default=0.0)))
+        return gaps
+
+    def _start(self) -> Running:
+        self._started += 1
+        state_dir = str(self._folder / f"{self._application}-{self._started}")
+        order = Order(
+            "member", self._bootstrap, self._application, self._source, self._sink, "0", str(_COMMIT_MS), state_dir
+        )
+        return self._processes.enter_context(Running(self._peer, self._command, order))
+
+    def _wait_for_two_members(self) -> None:
+        limit = time.monotonic() + _LIMIT_S
+        while not (
+            self._owners and len(self._owners[-1][1]) == _PARTITIONS and len(set(self._owners[-1][1].values())) > 1
+        ):
+            if time.monotonic() > limit or self._failed:
+                raise BenchmarkError(f"{self._peer.title}: two members do not share the partitions {self._failed}")
+            time.sleep(_LOOK_S)
+
+    # -- watching, each in a thread of its own --------------------------------------------------------------------
+
+    def _aloud(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:
+            self._failed.append(error)
+
+    def _feed(self) -> None:
+        producer = Producer({"bootstrap.servers": self._bootstrap, "linger.ms": 0, "partitioner": "murmur2_random"})
+        chosen = random.Random(7)
+        began, written = time.monotonic(), 0
+        while not self._done.wait(0.002):
+            while written < (time.monotonic() - began) * _RATE:
+                put(producer, self._source, b"v", numbered_key(chosen.randrange(_KEYS)))
+                written += 1
+            producer.poll(0)
+        producer.flush(10)
+
+    def _read(self) -> None:
+        watcher = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": f"{self._application}-watch",
+                "enable.auto.commit": False,
+                "fetch.queue.backoff.ms": 1,
+            }
+        )
+        watcher.assign([TopicPartition(self._sink, number, OFFSET_END) for number in range(_PARTITIONS)])
+        while not self._done.is_set():
+            for message in watcher.consume(1000, 0.1):
+                partition = message.partition()
+                if message.error() is None and partition is not None:
+                    self._stamps[partition].append(message.timestamp()[1] / 1000)
+        watcher.close()
+
+    def _look(self) -> None:
+        while not self._done.wait(_LOOK_S):
+            try:
+                group = self._admin.describe_consumer_groups([self._application])[self._application].result(10)
+            except KafkaException:
+                continue
+            owners = {
+                partition.partition: member.member_id
+                for member in group.members
+                for partition in member.assignment.topic_partitions
+                if partition.topic == self._source
+            }
+            if group.state is ConsumerGroupState.STABLE and (not self._owners or self._owners[-1][1] != owners):
+                self._owners.append((time.time(), owners))
+
+
+def member(order: Order) -> None:
+    """Count until standard input ends, then leave the group; after the line ``drain``, hand the tasks over first."""
+    from streams_py import KafkaStreams, StreamsBuilder, serdes
+
+    builder = StreamsBuilder()
+    counts = builder.stream(order.source, key=serdes.STRING, value=serdes.BYTES).group_by_key().count(store="counts")
+    counts.to_stream().to(order.sink, key=serdes.STRING, value=serdes.INT64)
+    config = {
+        "application.id": order.application,
+        "bootstrap.servers": order.bootstrap,
+        "state.dir": order.state_dir,
+        "statestore.cache.max.bytes": order.cache_bytes,
+        "commit.interval.ms": order.commit_ms,
+        "num.standby.replicas": 1,
+        "consumer.session.timeout.ms": _SESSION_MS,
+        "consumer.heartbeat.interval.ms": _HEARTBEAT_MS,
+    }
+    streams = KafkaStreams(builder.build(), config)
+    streams.start()
+    if "drain" in sys.stdin.read():
+        streams.drain(_DRAIN_S)
+    streams.close(30, leave_group=True)
+
+
+if __name__ == "__main__":
+    member(Order(*sys.argv[1:]))

@@ -36,6 +36,7 @@ __all__ = [
     "OffsetOutOfRangeError",
     "ProcessingError",
     "ProductionError",
+    "RecordsExpiredError",
     "RegistryError",
     "RegistryUnavailableError",
     "SerializationError",
@@ -255,6 +256,21 @@ class BatchRefusedError(ProductionError):
     production handler about them, because nothing is wrong with them.
 
     What to do: nothing; a larger ``max.message.bytes`` of the topic lets records travel together again.
+    """
+
+    def __init__(self, message: str, *, topic: str, partition: int | None) -> None:
+        super().__init__(message, topic=topic, partition=partition, retriable=True)
+
+
+class RecordsExpiredError(ProductionError):
+    """Records waited for their broker for so long that other members may have their task meanwhile, and were not sent.
+
+    They are to be made again, by whoever has the task then; nobody asks the production handler about them, because
+    nothing is wrong with them. What a process that was frozen or cut off had on its way would be written behind what
+    others have written since, and a store restored from its changelog would have the older value.
+
+    What to do: nothing, unless it comes often: then the brokers take records too slowly. ``session.timeout.ms`` bounds
+    the time, unless ``producer.delivery.timeout.ms`` is set.
     """
 
     def __init__(self, message: str, *, topic: str, partition: int | None) -> None:

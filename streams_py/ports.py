@@ -175,6 +175,10 @@ class RecordProducer(Protocol):
     def flush(self, timeout_ms: int) -> int:
         """Wait until everything is acknowledged; number of records still waiting after ``timeout_ms``."""
 
+    def overdue(self, timeout_ms: int) -> int:
+        """Records not written after ``timeout_ms`` that must not be, now that others may have their tasks. 0 where that
+        is no matter: in a transaction, or when the user says how long they wait."""
+
     def check(self) -> None:
         """Raise the first send error that was not raised before (by ``produce`` or here): each failed record is told
         once, in the order of its partition. BatchRefusedError stands for all records of a batch."""
@@ -487,14 +491,10 @@ class Clients(Protocol):
     def changelog_sorter(self, thread_name: str) -> ChangelogSorter | None: ...  # None: there can be none now
     def global_consumer(self, client_id: str) -> RecordConsumer: ...
     def producer(self, thread_name: str) -> RecordProducer: ...
+    def global_producer(self, thread_name: str) -> RecordProducer: ...
     def transactional_producer(self, thread_name: str, transactional_id: str) -> TransactionalProducer: ...
     def admin(self) -> Admin: ...
-
-    def transaction_admin(self) -> TransactionAdmin:
-        """Asked for under exactly-once only; connects when it is used."""
-
+    def transaction_admin(self) -> TransactionAdmin: ...  # under exactly-once only; connects when it is used
     def group_admin(self) -> GroupAdmin: ...
     def membership(self, thread_name: str, thread_index: int, listener: MembershipListener) -> Membership: ...
-
-    def close(self) -> None:
-        """Free what the clients share; they themselves are closed by whoever asked for them."""
+    def close(self) -> None: ...  # frees what they share; each is closed by whoever asked for it

@@ -157,6 +157,10 @@ class HistoryProducer:
         """Nothing ever waits."""
         return 0
 
+    def overdue(self, timeout_ms: int) -> int:
+        """Nothing ever waits."""
+        return 0
+
     def check(self) -> None:
         """Nothing is ever refused."""
 

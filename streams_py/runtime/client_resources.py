@@ -258,7 +258,7 @@ class ClientResources:
             filling=Filling(name, topics, self.restore_listener),
             settings=replace(self._task_settings, max_task_idle_ms=-1, exactly_once=False),  # no transaction is near
             consumer=lambda: self._clients.global_consumer(self.client_id),
-            producer=ProducerOnDemand(lambda: self._clients.producer(name)),
+            producer=ProducerOnDemand(lambda: self._clients.global_producer(name)),
             admin=self.admin,
             clock=self._clock,
             poll_ms=config.poll_ms,

@@ -82,6 +82,7 @@ def test_every_error_that_users_see_is_public() -> None:
     control = {
         "BatchRefusedError",
         "OffsetOutOfRangeError",
+        "RecordsExpiredError",
         "TaskCorruptedError",
         "TaskMigratedError",
     }  # how the runtime talks to itself

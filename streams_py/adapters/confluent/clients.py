@@ -21,6 +21,8 @@ from streams_py.adapters.confluent.settings import (
     RESTORE_CONSUMER_PREFIXES,
     Settings,
     admin_settings,
+    at_least_once_settings,
+    chooses_delivery_timeout,
     consumer_settings,
     producer_settings,
     transactional_settings,
@@ -89,6 +91,15 @@ class ConfluentClients:
     def producer(self, thread_name: str) -> ConfluentProducer:
         """Writes for all tasks of a stream thread."""
         client_id = f"{thread_name}-producer"
+        if self.embedded is not None:  # its sessions are shorter than a busy machine takes to write a record
+            return self.global_producer(thread_name)
+        settings = at_least_once_settings(self._config, bootstrap=self.bootstrap, client_id=client_id)
+        makes_again = chooses_delivery_timeout(self._config)
+        return self._producer(ConfluentProducer, client_id, settings, makes_expired_again=makes_again)
+
+    def global_producer(self, thread_name: str) -> ConfluentProducer:
+        """Writes for the thread of the global stores, whose tasks nobody else ever has."""
+        client_id = f"{thread_name}-producer"
         settings = producer_settings(self._config, bootstrap=self.bootstrap, client_id=client_id)
         return self._producer(ConfluentProducer, client_id, settings)
 
@@ -98,7 +109,7 @@ class ConfluentClients:
         settings = transactional_settings(self._config, transactional_id, bootstrap=self.bootstrap, client_id=client_id)
         return self._producer(ConfluentTransactionalProducer, client_id, settings)
 
-    def _producer(self, kind: type[_P], client_id: str, settings: Settings) -> _P:
+    def _producer(self, kind: type[_P], client_id: str, settings: Settings, *, makes_expired_again: bool = False) -> _P:
         max_block_ms = self._number("max.block.ms", _MAX_BLOCK_MS, "producer.")
         security = parse_security(self._config.client_settings("producer."))
         embedded = self.embedded is not None
@@ -116,6 +127,7 @@ class ConfluentClients:
             max_block_ms=max_block_ms,
             lists_all_topics=embedded,
             batch_bytes_max=self._batch_bytes_max,
+            makes_expired_again=makes_expired_again,
         )
 
     def _batch_bytes_max(self, topic: str) -> int | None:
@@ -163,7 +175,7 @@ class ConfluentClients:
             for prefixes in (CONSUMER_PREFIXES, RESTORE_CONSUMER_PREFIXES, GLOBAL_CONSUMER_PREFIXES):
                 read = consumer_settings(self._config, *prefixes, bootstrap="", client_id="check")
                 ConfluentConsumer(self._quiet(read)).close()
-            written = producer_settings(self._config, bootstrap="", client_id="check")
+            written = at_least_once_settings(self._config, bootstrap="", client_id="check")
             ConfluentProducer(self._quiet(written), epoch_sender=_never).close()
             ConfluentAdmin(self._quiet(admin_settings(self._config, bootstrap="", client_id="check"))).close()
 

@@ -16,6 +16,10 @@ fit (:mod:`.topic_limits`). If a batch is refused all the same, because the limi
 read, that is a BatchRefusedError, and records of that topic go one by one from then on. The library does not keep
 what it takes to send them again from here in their order; who made them makes them again.
 
+*Records that wait for too long* are given up by librdkafka (``delivery.timeout.ms``), also before it sends anything
+when the process goes on after it was frozen. Where that time was chosen by us, because others may have the tasks by
+then, it is a RecordsExpiredError (and see :mod:`.send_queue`).
+
 *Back-pressure.* A full queue is no error: ``produce`` waits, serving reports, until there is room.
 
 *Timestamp 0.* librdkafka writes the wall clock for it, but 1970-01-01T00:00Z is a legal time of a record (KIP-32).
@@ -29,16 +33,24 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.answers import whole_partitions
 from streams_py.adapters.confluent.broker_log import BrokerLog
+from streams_py.adapters.confluent.delivery_reports import Failure, Report, Reports
 from streams_py.adapters.confluent.failures import FATAL, broker_away, error_of, send_error
+from streams_py.adapters.confluent.send_queue import SendQueue
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
-from streams_py.errors import BatchRefusedError, BrokerUnavailableError, StreamsError, TaskMigratedError
+from streams_py.errors import (
+    BatchRefusedError,
+    BrokerUnavailableError,
+    RecordsExpiredError,
+    StreamsError,
+    TaskMigratedError,
+)
 from streams_py.ports import DirectSend
 
 __all__ = ["ConfluentProducer", "EpochRecordSender"]
@@ -46,8 +58,6 @@ __all__ = ["ConfluentProducer", "EpochRecordSender"]
 _log = logging.getLogger(__name__)
 
 _Headers = list[tuple[str, bytes | None]] | None
-_Report = Callable[[KafkaError | None, Message], Any]
-
 _NOW: Final = -1  # the port's timestamp for "the producer's clock"; librdkafka says 0
 _CLOSE_TIMEOUT_S: Final = 5.0
 _PARTITION_COUNT_AGE_MAX_S: Final = 300.0
@@ -69,45 +79,12 @@ class EpochRecordSender(Protocol):
     def close(self) -> None: ...
 
 
-class _Reports(dict[int, _Report]):
-    """Report functions of a tracked topic by partition, made at first use."""
-
-    def __init__(self, topic: str, acked: dict[TopicPartition, Message], failed: _Report) -> None:
-        super().__init__()
-        self._topic = topic
-        self._acked = acked
-        self._failed = failed
-
-    def __missing__(self, partition: int) -> _Report:
-        failed = self._failed
-        if partition < 0:
-            return failed  # the library chooses: nobody can say which partition a report is for
-        acked, place = self._acked, TopicPartition(self._topic, partition)
-
-        def report(error: KafkaError | None, message: Message) -> None:
-            if error is None:
-                acked[place] = message
-            else:
-                failed(error, message)
-
-        self[partition] = report
-        return report
-
-
-class _Failure(NamedTuple):
-    """A record that was not written. Not the record itself: a hundred thousand may fail at once."""
-
-    error: KafkaError
-    topic: str
-    partition: int | None
-    is_batch: bool = False
-
-
 class ConfluentProducer:
     """Not thread-safe: one thread uses it. ``produce`` is an attribute: the hot path calls it without a method lookup.
 
     ``max_block_ms`` (Kafka's ``max.block.ms``) bounds how long a full queue or missing metadata may hold a caller.
-    ``batch_bytes_max`` says how large a batch of a topic may be, None when nobody knows.
+    ``batch_bytes_max`` says how large a batch of a topic may be, None when nobody knows. ``makes_expired_again``: see
+    above.
     """
 
     def __init__(
@@ -118,6 +95,7 @@ class ConfluentProducer:
         max_block_ms: int = 60_000,
         lists_all_topics: bool = False,
         batch_bytes_max: Callable[[str], int | None] = lambda topic: None,
+        makes_expired_again: bool = False,
     ) -> None:
         self._bootstrap, client_id = str(settings["bootstrap.servers"]), str(settings["client.id"])
         self._client_id = client_id
@@ -128,13 +106,14 @@ class ConfluentProducer:
         self._max_block_ms = max_block_ms
         self._lists_all_topics = lists_all_topics
         self._batch_bytes_max = batch_bytes_max
+        self._queue = SendQueue(settings) if makes_expired_again else None
         self._clients: dict[int | None, Producer] = {}  # by the size of their batches; None: as configured
         self._limits: dict[str, int | None] = {}  # of the topics written so far
         self._acked: dict[TopicPartition, Message] = {}
-        self._tracked: dict[str, _Reports] = {}
+        self._tracked: dict[str, Reports] = {}
         self._written_at_epoch: dict[TopicPartition, int] = {}
-        self._failures: deque[_Failure] = deque()  # all that nobody has asked about yet
-        self._refused_batches: dict[str, _Failure] = {}  # by topic, perhaps of records that are small enough
+        self._failures: deque[Failure] = deque()  # all that nobody has asked about yet
+        self._refused_batches: dict[str, Failure] = {}  # by topic, perhaps of records that are small enough
         self._obstacles: list[Exception] = []  # a reason not to send directly, or nothing
         self._barriers: dict[type[StreamsError], str] = {}  # why nothing may be sent: for good, or for now
         self._partition_counts: dict[str, tuple[int, float]] = {}
@@ -159,6 +138,7 @@ class ConfluentProducer:
         settings = {
             "delivery.report.only.error": not self._reports_all,
             **self._settings,
+            **({} if self._queue is None else self._queue.settings),
             "error_cb": self._broker_log.on_error,
         }
         if batch_bytes == _ONE_BY_ONE:
@@ -192,7 +172,7 @@ class ConfluentProducer:
             value: bytes | None,
             key: bytes | None,
             partition: int = -1,
-            on_delivery: _Report | None = None,
+            on_delivery: Report | None = None,
             timestamp_ms: int = _NOW,
             headers: _Headers = None,
         ) -> None:
@@ -253,7 +233,7 @@ class ConfluentProducer:
         error = error_of(refused)
         if error is None:
             raise StreamsError(f"a record for {topic} was not written: {refused}") from refused
-        self._remember(_Failure(error, topic, partition))
+        self._remember(Failure(error, topic, partition))
 
     def _send_at_epoch(
         self, topic: str, value: bytes | None, key: bytes | None, partition: int, timestamp_ms: int, headers: _Headers
@@ -291,10 +271,17 @@ class ConfluentProducer:
     def flush(self, timeout_ms: int) -> int:
         """Wait until everything is acknowledged or failed; how many records still wait after ``timeout_ms``."""
         deadline_s = time.monotonic() + timeout_ms / 1000
+        had_some = self._queue is not None and any(map(len, self._clients.values()))
         left = self._flush(deadline_s)
+        if self._queue is not None and had_some and not (left or self._failures):
+            self._queue.note_flush()
         if self._refused_batches:
             self._go_one_by_one()
         return left
+
+    def overdue(self, timeout_ms: int) -> int:
+        """Records that must not be written any more; see the port."""
+        return 0 if self._queue is None else self.flush(timeout_ms)
 
     def _flush(self, deadline_s: float) -> int:
         left = 0
@@ -314,6 +301,9 @@ class ConfluentProducer:
             error = send_error(failure.error, failure.topic, failure.partition)
             if failure.is_batch:
                 raise BatchRefusedError(str(error), topic=failure.topic, partition=failure.partition) from error
+            if self._queue is not None and failure.error.code() == KafkaError._MSG_TIMED_OUT:
+                self._queue.has_expired = True
+                raise RecordsExpiredError(str(error), topic=failure.topic, partition=failure.partition) from error
             raise self._out_of_step(str(error)) if isinstance(error, TaskMigratedError) else error
 
     def _out_of_step(self, text: str) -> StreamsError:
@@ -323,7 +313,7 @@ class ConfluentProducer:
             return StreamsError(f"{text}; a new producer was made less than a minute ago, and that has not helped")
         return TaskMigratedError(text)
 
-    def _make_report(self) -> _Report:
+    def _make_report(self) -> Report:
         """The report of an untracked record, and of everything that failed, while its clients are in use: one that was
         given up may still serve reports, on another thread."""
         clients = self._clients
@@ -337,10 +327,10 @@ class ConfluentProducer:
     def _on_failure(self, error: KafkaError, message: Message) -> None:
         topic = message.topic() or "?"
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and not self._is_too_large_alone(topic, message):
-            self._refused_batches.setdefault(topic, _Failure(error, topic, message.partition(), is_batch=True))
+            self._refused_batches.setdefault(topic, Failure(error, topic, message.partition(), is_batch=True))
             self._note_obstacles()
         else:
-            self._remember(_Failure(error, topic, message.partition()))
+            self._remember(Failure(error, topic, message.partition()))
 
     def _is_too_large_alone(self, topic: str, message: Message) -> bool:
         limit = self._limits.get(topic)
@@ -348,7 +338,7 @@ class ConfluentProducer:
             return limit is not None
         return len(message.value() or b"") + len(message.key() or b"") > limit
 
-    def _remember(self, failure: _Failure) -> None:
+    def _remember(self, failure: Failure) -> None:
         self._failures.append(failure)
         self._note_obstacles()
 
@@ -390,7 +380,7 @@ class ConfluentProducer:
             self._open(reports_all=True)
         for topic in topics:
             if topic not in self._tracked:
-                self._tracked[topic] = _Reports(topic, self._acked, self._report)
+                self._tracked[topic] = Reports(topic, self._acked, self._report)
 
     def acked_offsets(self) -> Mapping[TopicPartition, int]:
         """Highest acknowledged offset of each partition of a tracked topic that this producer has written to."""
@@ -406,6 +396,8 @@ class ConfluentProducer:
         if self._is_out_of_step:
             self._renewed_at_s = time.monotonic()
             self._is_out_of_step = False
+        if self._queue is not None:
+            self._queue.adapt()
         clients, self._clients = self._clients, {}  # what they still report is no matter
         for client in clients.values():
             with contextlib.suppress(KafkaException, SystemError):  # one that has failed has nothing to lose

@@ -33,6 +33,8 @@ __all__ = [
     "RESTORE_CONSUMER_PREFIXES",
     "Settings",
     "admin_settings",
+    "at_least_once_settings",
+    "chooses_delivery_timeout",
     "consumer_settings",
     "producer_settings",
     "rejected_setting",
@@ -143,17 +145,23 @@ _DEFAULT_CONSUMER: Final[Mapping[str, object]] = {
     "check.crcs": True,  # Kafka's default; librdkafka's is off
 }
 
+_DELIVERY_MS: Final = 120_000
 _DEFAULT_PRODUCER: Final[Mapping[str, object]] = {
     "linger.ms": 100,
     # Kafka's default rule for keys; librdkafka's own is CRC32, and would break every join with Java's output.
     "partitioner": "murmur2_random",
     "acks": "all",
-    "delivery.timeout.ms": 120_000,
+    "delivery.timeout.ms": _DELIVERY_MS,
     "message.max.bytes": 1_048_576,
     # Enough for a second of the fastest stream; beyond it `produce` waits.
     "queue.buffering.max.messages": 500_000,
     "queue.buffering.max.kbytes": 262_144,
 }
+
+_SESSION_MS: Final = 45_000
+_QUEUED_PER_MS: Final = {"queue.buffering.max.messages": 5, "queue.buffering.max.kbytes": 4}
+_QUEUE_MIN: Final = {"queue.buffering.max.messages": 100_000, "queue.buffering.max.kbytes": 65_536}
+"""A quarter of a second of the fastest stream: some of it lingers, and there is enough to go on meanwhile."""
 
 # -- the four kinds of clients -----------------------------------------------------------------------------------------
 
@@ -219,6 +227,47 @@ def producer_settings(config: StreamsConfig, *, bootstrap: str, client_id: str) 
         **_identity(bootstrap, client_id),
         **librdkafka_settings(parse_security(given)),
     }
+
+
+def chooses_delivery_timeout(config: StreamsConfig) -> bool:
+    """Whether the time for which records may wait for their broker is left to us."""
+    return not {"delivery.timeout.ms", "message.timeout.ms"} & config.client_settings("producer.").keys()
+
+
+def at_least_once_settings(config: StreamsConfig, *, bootstrap: str, client_id: str) -> Settings:
+    """Settings of a producer without transactions whose records are worth nothing when others have its tasks.
+
+    Nobody refuses what a process had on its way when it was frozen. So unless the user has chosen a time, no record
+    waits for longer than two thirds of a session: it is made after the last answered heartbeat, which may be a third of
+    a session old. The queue is as long as brokers can be asked to work off in that time.
+    """
+    settings = producer_settings(config, bootstrap=bootstrap, client_id=client_id)
+    if not chooses_delivery_timeout(config):
+        return settings
+    try:
+        session_ms = int(config.client_setting("session.timeout.ms", *CONSUMER_PREFIXES) or _SESSION_MS)
+        lingers_ms = float(str(settings.get("queue.buffering.max.ms", settings["linger.ms"])))
+        sizes = {key: int(str(settings[key])) for key in _QUEUED_PER_MS}
+    except ValueError:
+        return settings  # the library, or the membership, says what is wrong with them
+    timeout_ms = max(2 * session_ms // 3, 1)
+    if lingers_ms >= timeout_ms / 2:
+        # The library wants a record to live for longer than it waits for company.
+        timeout_ms = round(2 * lingers_ms) + 1
+        _log.warning(
+            "linger.ms = %d is long beside session.timeout.ms = %d: what this process has on its way when it is frozen "
+            "may be written behind what others have written since",
+            lingers_ms,
+            session_ms,
+        )
+    timeout_ms = min(timeout_ms, _DELIVERY_MS)
+    given = config.client_settings("producer.").keys()
+    queue = {
+        key: min(size, max(_QUEUE_MIN[key], timeout_ms * _QUEUED_PER_MS[key]))
+        for key, size in sizes.items()
+        if not {key, "buffer.memory"} & given
+    }
+    return {**settings, **queue, "delivery.timeout.ms": timeout_ms}
 
 
 def admin_settings(config: StreamsConfig, *, bootstrap: str, client_id: str) -> Settings:

@@ -178,6 +178,7 @@ class ActiveTask(Task):
     def revive(self, *, corrupted: Collection[TopicPartition] = ()) -> None:
         """As for every task; nothing that was consumed before counts any more."""
         super().revive(corrupted=corrupted)
+        self._collector.started_over()
         self._forget_consumed()
         self._silence.went_on()
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final, TypeAlias
 
 from streams_protocol.types import TaskId
-from streams_py.errors import BatchRefusedError, ProductionError, StreamsError, TaskCorruptedError
+from streams_py.errors import BatchRefusedError, ProductionError, RecordsExpiredError, StreamsError, TaskCorruptedError
 from streams_py.ports import DirectSend, Headers, RecordProducer
 from streams_py.runtime.tasks.error_handling.handlers import Answer, DeadLetter, ErrorContext, Origin, ask
 from streams_py.runtime.tasks.task_settings import TaskSettings
@@ -44,6 +44,7 @@ class RecordCollector:
         self.producer = producer
         self.settings = settings
         self._sharing = sharing or (lambda: (task_id,))
+        self._start_over: TaskCorruptedError | None = None
 
     def changelog_writer(self, topic: str, partition: int) -> ChangelogWriter:
         """The function that writes to one changelog partition (full topic name)."""
@@ -73,6 +74,10 @@ class RecordCollector:
 
         return log
 
+    def started_over(self) -> None:
+        """The task is at its last commit: what was not written is made again."""
+        self._start_over = None
+
     def write(self, letters: Iterable[DeadLetter], context: ErrorContext) -> None:
         """Send records of an exception handler, as every record is sent: ``context`` is where they come from."""
         self._send_all(deque(map(_arguments, letters)), context)
@@ -87,6 +92,8 @@ class RecordCollector:
     def check(self) -> bool:
         """After a flush: raise what went wrong, unless the production handler lets it pass. True when it had records
         written instead, which are to be flushed too."""
+        if self._start_over is not None:  # the code of a processor has caught it
+            raise self._start_over
         wrote = False
         while True:
             try:
@@ -115,11 +122,9 @@ class RecordCollector:
         refusal has come up. Nor does anybody know which of the tasks that share the producer sent it, so a RETRY takes
         all of them back to their last commit; rolling back only one of them could lose the record.
         """
-        if isinstance(error, BatchRefusedError):
+        if isinstance(error, BatchRefusedError | RecordsExpiredError):
             self._forget_refused()
-            raise TaskCorruptedError(
-                f"{error}; processing again from the last commit", dict.fromkeys(self._sharing(), ())
-            )
+            raise self._all_start_over(f"{error}; processing again from the last commit")
         context = ErrorContext(None, -1, -1, -1, (), context.node, self.task_id, Origin.SEND)
         response = ask(self.settings.production_handler, context, None, error)
         if any(letter.topic == error.topic for letter in response.dead_letters):
@@ -137,9 +142,8 @@ class RecordCollector:
             self._write_before_failing(letter)
         if response.answer is Answer.RETRY and error.retriable:
             self._forget_refused()
-            raise TaskCorruptedError(
-                f"a record for {error.topic} was not written ({error}); processing again from the last commit",
-                dict.fromkeys(self._sharing(), ()),
+            raise self._all_start_over(
+                f"a record for {error.topic} was not written ({error}); processing again from the last commit"
             ) from error
         raise ProductionError(
             f"{error}; to pass over such records set production.exception.handler to log_and_continue or to one of "
@@ -149,16 +153,25 @@ class RecordCollector:
             retriable=error.retriable,
         ) from error
 
+    def _all_start_over(self, text: str) -> TaskCorruptedError:
+        """To be raised; nothing is committed until it was heeded."""
+        self._start_over = TaskCorruptedError(text, dict.fromkeys(self._sharing(), ()))
+        return self._start_over
+
     def _forget_refused(self) -> None:
         """All tasks go back to their last commit: what else was refused is made and sent again. Raises what no handler
         may let pass."""
+        count = 0
         while True:
             try:
                 self.producer.check()
             except ProductionError as another:
-                _log.info("%s; processing again from the last commit too", another)
+                count += 1
+                last = another
             else:
-                return
+                break
+        if count:
+            _log.info("%d more records were not written (the last: %s)", count, last)
 
     def _write_before_failing(self, letter: tuple[object, ...]) -> None:
         try:

@@ -35,6 +35,8 @@ _log = logging.getLogger(__name__)
 
 _BUSY_POLL_MS = 10
 """How long to wait for records while something else is expected to happen any moment."""
+_LAST_MOMENT_MS = 200
+"""The group counts the session from when a heartbeat arrives, this process from when it was sent."""
 _TURN_MAX_MS = 100
 """How long records may take before it is looked whether a commit is due. What is quick may have become slow: as many
 records as before could outlast a transaction, again and again."""
@@ -123,6 +125,7 @@ class StreamLoop:
         self._inbox.serve(self.moves)
         self.moves.deferred.raise_worst()
         parts.membership.check()
+        self._give_up_in_doubt()
         parts.rebalance.rejoin_if_due(parts.membership)
         began_ms = self._clock.monotonic_ms()
         records = self._poll()
@@ -147,6 +150,19 @@ class StreamLoop:
                 break
             if self._inbox.serve(self.moves) or control.is_shutting_down:
                 break
+
+    def _give_up_in_doubt(self) -> None:
+        """What was not written while the group was sure of this member must not be written later: others may have the
+        tasks by then, and nothing refuses it."""
+        parts = self.parts
+        if parts.membership.is_member() or not (tasks := parts.table.running()):
+            return
+        if left := parts.producer.overdue(_LAST_MOMENT_MS):
+            raise TaskCorruptedError(
+                f"{left} records were not written before the group may have dropped this member; processing again from "
+                "the last commit",
+                dict.fromkeys((task.id for task in tasks), ()),
+            )
 
     def is_stuck(self) -> bool:
         """True when the last turn has taken longer than ``max.poll.interval.ms`` so far. Thread-safe."""
@@ -314,11 +330,13 @@ class StreamLoop:
         return [*tasks[first:], *tasks[:first]][:room], 1
 
     def _check_sends(self) -> bool:
-        """Ask the production handler about refused records, through any task: they share the producer. True when it
-        had records written instead."""
+        """Ask the production handler about refused records, through any task: they share the producer. Each is asked,
+        because one may have caught what would have sent all of them back. True when there are records written instead.
+        """
         table = self.parts.table
-        for task in table.running() or table.actives():  # most are running, and asking for those waits for nobody
-            return task.check_sends()
+        # Most are running, and asking for those waits for nobody.
+        if tasks := table.running() or table.actives():
+            return True in [task.check_sends() for task in tasks]
         self.parts.producer.check()
         return False
 

@@ -176,7 +176,12 @@ class TaskMoves:
         except TaskCorruptedError as more:
             corrupted.update(more.tasks)
         finally:  # also when this is no member any more: corrupted standbys stay, and nobody else would start them over
-            self._committer.settle()
+            if self._parts.membership.is_member():
+                self._committer.settle()
+            if all(task.id in corrupted for task in self._table.running()):
+                # What is still on its way would arrive after their restoration has learnt the end of the changelogs.
+                with self._control.blocked:
+                    self._parts.producer.reset()
             self._start_over(corrupted)
 
     def _revive_in_transaction(

@@ -61,8 +61,7 @@ class World:
         self.diary: list[tuple[Any, ...]] = []
         self.away = False
         """True: every request fails as when no broker answers."""
-        self.group_generation: int | None = None
-        """The group's, when it is another than its member's."""
+        self.group_generation: int | None = None  # the group's, when it is another than its member's
         self.memberships: dict[str, WorldMembership] = {}
         self.consumers: dict[str, WorldConsumer] = {}
         self.producers: dict[str, MemoryProducer] = {}
@@ -71,7 +70,6 @@ class World:
         self.log = MemoryProducer(_Counts(self.topics), clock=self.clock)
 
     def write(self, topic: str, *values: bytes, partition: int = 0, key: bytes = b"k") -> None:
-        """Append records."""
         for value in values:
             self.log.produce(topic, value, key, partition, None, self.clock.now_ms(), None)
 
@@ -104,6 +102,8 @@ class World:
     def producer(self, thread_name: str) -> WorldProducer:
         self.producers[thread_name] = made = WorldProducer(self)
         return made
+
+    global_producer = producer
 
     def transactional_producer(self, thread_name: str, transactional_id: str) -> WorldTransactions:
         self.producers[thread_name] = made = WorldTransactions(self, transactional_id)

@@ -14,6 +14,8 @@ from streams_py.adapters.confluent.settings import (
     RESTORE_CONSUMER_PREFIXES,
     Settings,
     admin_settings,
+    at_least_once_settings,
+    chooses_delivery_timeout,
     consumer_settings,
     producer_settings,
     rejected_setting,
@@ -229,3 +231,32 @@ def test_every_setting_is_known_to_the_installed_librdkafka() -> None:
     confluent_kafka.Consumer(of_consumer(secured)).close()
     confluent_kafka.Producer(of_producer(secured)).close()
     confluent_kafka.Producer(of_producer({"acks": "1"})).close()
+
+
+def at_least_once(**keys: object) -> tuple[object, ...]:
+    """Time-out and queue (records, kB) of the producer of a thread."""
+    settings = at_least_once_settings(config(**keys), bootstrap="broker:9092", client_id="c")
+    names = ("delivery.timeout.ms", "queue.buffering.max.messages", "queue.buffering.max.kbytes")
+    return tuple(settings[name] for name in names)
+
+
+def test_record_waits_no_longer_than_others_leave_its_task_alone() -> None:
+    assert at_least_once() == (30_000, 150_000, 120_000)
+    assert at_least_once(**{"session.timeout.ms": "6000"}) == (4_000, 100_000, 65_536)
+    assert at_least_once(**{"main.consumer.session.timeout.ms": 6_000}) == (4_000, 100_000, 65_536)
+    assert at_least_once(**{"session.timeout.ms": 1_800_000}) == (120_000, 500_000, 262_144)
+
+
+def test_record_lives_for_longer_than_it_waits_for_company(caplog: pytest.LogCaptureFixture) -> None:
+    for name in ("linger.ms", "queue.buffering.max.ms"):
+        assert at_least_once(**{f"producer.{name}": 5_000, "session.timeout.ms": 6_000})[0] == 10_001
+    assert caplog.text.count("linger.ms = 5000 is long beside session.timeout.ms = 6000") == 2
+    KafkaClients(config(**{"producer.queue.buffering.max.ms": 40_000})).close()
+
+
+def test_what_the_user_says_of_the_producer_is_kept() -> None:
+    assert at_least_once(**{"producer.delivery.timeout.ms": 90_000}) == (90_000, 500_000, 262_144)
+    assert at_least_once(**{"delivery.timeout.ms": 90_000}) == (90_000, 500_000, 262_144)
+    assert not chooses_delivery_timeout(config(**{"producer.message.timeout.ms": "90000"}))
+    assert at_least_once(**{"producer.queue.buffering.max.messages": "7000"}) == (30_000, "7000", 120_000)
+    assert at_least_once(**{"producer.buffer.memory": 2048}) == (30_000, 500_000, 2)

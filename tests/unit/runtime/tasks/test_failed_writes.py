@@ -13,6 +13,7 @@ from streams_py.errors import (
     BrokerUnavailableError,
     ProcessingError,
     ProductionError,
+    RecordsExpiredError,
     SerializationError,
     StreamsError,
     TaskCorruptedError,
@@ -150,17 +151,34 @@ class TestWriting:
         kit.add(record("x"))
         with pytest.raises(TaskCorruptedError):
             kit.task.process(1)
+        kit.task.revive()
         assert kit.task.check_sends() is False
 
-    def test_nobody_is_asked_about_a_batch_that_was_too_large(self) -> None:
+    @pytest.mark.parametrize("kind", [BatchRefusedError, RecordsExpiredError])
+    def test_nobody_is_asked_about_records_with_which_nothing_is_wrong(
+        self, kind: type[BatchRefusedError | RecordsExpiredError]
+    ) -> None:
         handler = Asked(Answer.FAIL)
         producer = MemoryProducer()
         kit = Kit(chain(), producer=producer, production_handler=handler)
-        producer._errors.append(BatchRefusedError("too large", topic="out", partition=0))
+        producer._errors.append(kind("not written", topic="out", partition=0))
         kit.add(record("x"))
-        with pytest.raises(TaskCorruptedError, match="too large; processing again from the last commit"):
+        with pytest.raises(TaskCorruptedError, match="not written; processing again from the last commit"):
             kit.task.process(1)
         assert handler.calls == []
+
+    def test_nothing_is_committed_when_the_code_of_a_processor_has_caught_that_all_start_over(self) -> None:
+        producer = MemoryProducer()
+        kit = Kit(chain(), producer=producer)
+        producer._errors.append(RecordsExpiredError("not written", topic="out", partition=0))
+        kit.add(record("x"))
+        with pytest.raises(TaskCorruptedError):
+            kit.task.process(1)
+        for _ in range(2):
+            with pytest.raises(TaskCorruptedError, match="not written"):
+                kit.task.check_sends()
+        kit.task.revive()
+        assert kit.task.check_sends() is False
 
     def test_refused_record_rolls_all_tasks_of_the_producer_back_when_the_error_passes(self) -> None:
         kit = Kit(chain(), producer=self.refusing(retriable=True))

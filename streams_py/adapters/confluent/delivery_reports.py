@@ -1,0 +1,48 @@
+"""What librdkafka reports about each record: functions that keep the last written one of a partition, and failures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+from confluent_kafka import KafkaError, Message
+
+from streams_protocol.types import TopicPartition
+
+__all__ = ["Failure", "Report", "Reports"]
+
+Report: TypeAlias = Callable[[KafkaError | None, Message], Any]
+
+
+class Reports(dict[int, Report]):
+    """Report functions of a tracked topic by partition, made at first use."""
+
+    def __init__(self, topic: str, acked: dict[TopicPartition, Message], failed: Report) -> None:
+        super().__init__()
+        self._topic = topic
+        self._acked = acked
+        self._failed = failed
+
+    def __missing__(self, partition: int) -> Report:
+        failed = self._failed
+        if partition < 0:
+            return failed  # the library chooses: nobody can say which partition a report is for
+        acked, place = self._acked, TopicPartition(self._topic, partition)
+
+        def report(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                acked[place] = message
+            else:
+                failed(error, message)
+
+        self[partition] = report
+        return report
+
+
+class Failure(NamedTuple):
+    """A record that was not written. Not the record itself: a hundred thousand may fail at once."""
+
+    error: KafkaError
+    topic: str
+    partition: int | None
+    is_batch: bool = False

@@ -1,0 +1,156 @@
+"""Records that waited for so long that others may have their task: given up, and never sent."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from streams_py.adapters.confluent import ConfluentClients
+from streams_py.adapters.confluent.embedded.mock_library import MockCluster
+from streams_py.adapters.confluent.producer import ConfluentProducer
+from streams_py.config import StreamsConfig
+from streams_py.errors import ProductionError, RecordsExpiredError
+from tests.waiting import until
+
+_SESSION_MS = 3_000
+_FREEZES = 2
+_FREEZES_MAX = 20
+
+
+def test_what_a_frozen_process_had_on_its_way_is_not_sent_when_it_goes_on(cluster: MockCluster, topic: str) -> None:
+    reader = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "reader", "enable.auto.commit": False})
+    place = TopicPartition(topic, 0)
+
+    def end() -> int:
+        return int(reader.get_watermark_offsets(place, 10)[1])
+
+    writer = subprocess.Popen(
+        [
+            sys.executable,
+            str(Path(__file__).with_name("frozen_producer.py")),
+            cluster.bootstrap,
+            topic,
+            str(_SESSION_MS),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    said: list[str] = []
+    try:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "writes\n"
+        threading.Thread(target=lambda: said.extend(writer.stdout or ()), daemon=True).start()
+        for _ in range(_FREEZES_MAX):
+            before = end()
+            until(lambda: end() > before + 200, "records come in")  # noqa: B023  # asked at once
+            frozen_at_ns = time.time_ns()
+            writer.send_signal(signal.SIGSTOP)
+            time.sleep(1.2 * _SESSION_MS / 1000)
+            goes_on_at = end()
+            writer.send_signal(signal.SIGCONT)
+            until(lambda: end() > goes_on_at + 200, "records come in again")  # noqa: B023  # asked at once
+            reader.assign([TopicPartition(topic, 0, goes_on_at)])
+            values: list[int] = []
+
+            def have_come() -> bool:
+                found = reader.consume(200, 1.0)
+                values.extend(int(record.value() or b"") for record in found if record.error() is None)  # noqa: B023
+                return len(values) >= 200  # noqa: B023
+
+            until(have_come, "the records to be read")
+            assert min(values) > frozen_at_ns
+            if len(said) >= _FREEZES:  # on a busy machine some freezes meet nothing that was on its way
+                break
+        assert said[:_FREEZES] == ["expired\n"] * _FREEZES
+    finally:
+        writer.kill()
+        writer.wait()
+        reader.close()
+
+
+def clients_of(mock: MockCluster, **keys: object) -> ConfluentClients:
+    given = {"application.id": "app", "bootstrap.servers": mock.bootstrap, "session.timeout.ms": 1_500, **keys}
+    return ConfluentClients(StreamsConfig.of(given))
+
+
+def failure_of(producer: ConfluentProducer, topic: str) -> ProductionError:
+    producer.produce(topic, b"v", b"k", 0, None, -1, None)
+    until(lambda: producer.flush(1_000) == 0, "the record to be given up")
+    with pytest.raises(ProductionError, match=f"{topic}-0") as raised:
+        producer.check()
+    return raised.value
+
+
+def queue_of(producer: ConfluentProducer) -> tuple[int, int]:
+    """Records and kB."""
+    assert producer._queue is not None
+    now: Any = {**producer._settings, **producer._queue.settings}
+    return now["queue.buffering.max.messages"], now["queue.buffering.max.kbytes"]
+
+
+def test_queue_is_made_shorter_when_records_expire_again_before_anything_went_well(
+    topic: str, cluster: MockCluster
+) -> None:
+    mock = MockCluster(brokers=1)
+    assert mock.create_topic("out", 1) == 0
+    producer = clients_of(mock).producer("thread-1")
+    try:
+        producer.partitions_for("out")
+        mock.close()
+        queues = []
+        for _ in range(3):
+            assert isinstance(failure_of(producer, "out"), RecordsExpiredError)
+            producer.reset()
+            queues.append(queue_of(producer))
+        assert queues == [(100_000, 65_536), (50_000, 32_768), (25_000, 16_384)]
+        producer._settings = {**producer._settings, "bootstrap.servers": cluster.bootstrap}
+        producer.reset()
+        for _ in range(3):
+            producer.produce(topic, b"v", b"k", 0, None, -1, None)
+            until(lambda: producer.flush(1_000) == 0, "the record to be written")
+        producer.reset()
+        assert queue_of(producer) == (100_000, 65_536)
+    finally:
+        producer.close()
+
+
+@pytest.mark.parametrize("of_global_stores", [True, False])
+def test_handler_is_asked_when_nobody_else_has_the_task_or_the_time_is_the_users(of_global_stores: bool) -> None:
+    mock = MockCluster(brokers=1)
+    assert mock.create_topic("out", 1) == 0
+    clients = clients_of(mock, **{"producer.delivery.timeout.ms": 1_000})
+    producer = clients.global_producer("global") if of_global_stores else clients.producer("thread-1")
+    try:
+        producer.partitions_for("out")
+        mock.close()
+        error = failure_of(producer, "out")
+        assert error.retriable
+        assert not isinstance(error, RecordsExpiredError)
+        assert producer.overdue(0) == 0
+    finally:
+        producer.close()
+    assert clients_of(mock).global_producer("global")._queue is None
+
+
+def test_records_are_overdue_that_wait_while_others_may_have_their_task() -> None:
+    mock = MockCluster(brokers=1)
+    assert mock.create_topic("out", 1) == 0
+    producer = clients_of(mock, **{"session.timeout.ms": 60_000}).producer("thread-1")
+    try:
+        producer.partitions_for("out")
+        mock.close()
+        assert producer.overdue(0) == 0
+        producer.produce("out", b"v", b"k", 0, None, -1, None)
+        assert producer.overdue(1) == 1
+        producer.reset()
+        assert producer.overdue(1) == 0
+    finally:
+        producer.close()

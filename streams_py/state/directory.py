@@ -8,7 +8,8 @@ Layout::
         <sub-topology>_<partition>/        one per task: .py-checkpoint, .py-store-format, store files; as in global/
         instance-2/, instance-3/, ...      the same for further instances on this machine
         of-cluster-<id>/                   tasks and global stores of another cluster, set aside
-        of-another-library/                those whose files are not ours, set aside
+        of-another-library/                those whose files are not ours, set aside (:mod:`.set_aside`)
+        of-another-layout/                 as they were before their stores were declared otherwise
 
 Kafka Streams uses the same names, so a directory may be shared. A task directory counts as ours only with our marker
 file; without it, it is neither reported nor touched until its task is assigned here, and then set aside. Kafka Streams
@@ -25,7 +26,6 @@ Locks of tasks are in memory only: ``.lock`` keeps other processes out. Answers 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
 import os
 import re
@@ -56,6 +56,7 @@ from streams_py.state.instances import (
     usable_directories,
     write_metadata,
 )
+from streams_py.state.set_aside import ANOTHER_LIBRARY, free_place
 from streams_py.state.task_files import FORMAT, FORMAT_MARKER, delete, delete_ours, has_content, is_ours, task_id_of
 
 __all__ = ["StateDirectory"]
@@ -63,7 +64,6 @@ __all__ = ["StateDirectory"]
 _GLOBAL_DIRECTORY: Final = "global"
 _DIRECTORY_MODE: Final = 0o750
 _ASIDE: Final = "of-cluster-"
-_FOREIGN: Final = "of-another-library"
 
 _logger = logging.getLogger(__name__)
 
@@ -358,14 +358,10 @@ class StateDirectory:
 
     def _set_foreign_aside(self, path: str) -> None:
         """Whoever wrote these files, in another format, may want them back."""
-        folder = os.path.join(self.path, _FOREIGN)
-        name = os.path.basename(path)
-        taken = set(os.listdir(folder)) if os.path.isdir(folder) else set()
-        names = itertools.chain([name], (f"{name}.{number}" for number in itertools.count(2)))
-        free = next(one for one in names if one not in taken)
-        aside = os.path.join(folder, free)
+        folder = os.path.join(self.path, ANOTHER_LIBRARY)
         try:
             self._make(folder)
+            aside = free_place(folder, os.path.basename(path))
             os.rename(path, aside)
         except OSError as error:
             raise StateError(f"{path} was not written by this library: move it away by hand ({error})") from error

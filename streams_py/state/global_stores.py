@@ -208,12 +208,12 @@ class GlobalStores:
         ]
         if on_disk and self._directory.is_persistent:
             from streams_py.state.disk.database import TaskDatabase  # not loaded without persistent stores
-            from streams_py.state.disk.layouts import empty_changed
+            from streams_py.state.disk.layouts import set_changed_aside
 
             path = self._directory.prepare_global()
             self._database = database = TaskDatabase(path, on_disk)
             topic_of = {name: topic for name, (_, topic) in self._declared.items()}
-            empty_changed(
+            set_changed_aside(
                 database,
                 [self._declared[name][0].builder for name in on_disk],
                 lambda name: [partition for partition in database.positions() if partition.topic == topic_of[name]],

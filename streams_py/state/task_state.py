@@ -192,10 +192,10 @@ class TaskState:
     def _open_stores(self, path: str | None) -> None:
         if path is not None:
             from streams_py.state.disk.beginning import database_of  # not loaded without persistent stores
-            from streams_py.state.disk.layouts import empty_changed
+            from streams_py.state.disk.layouts import set_changed_aside
 
             self._database = database_of(self.task_id, path, self._kept_as, self._snapshots)
-            empty_changed(self._database, [self._builders[name] for name in self._kept_as], self._changelogs_of)
+            set_changed_aside(self._database, [self._builders[name] for name in self._kept_as], self._changelogs_of)
         nobody = RecordContext()
         for name, builder in self._builders.items():
             self._stores[name] = open_store(

@@ -421,6 +421,10 @@ class TaskDatabase:
             batch.delete(key_of(changelog), self.handle(_POSITIONS))
             batch.delete(TOPIC_ID + changelog.topic.encode(), self.handle(_POSITIONS))
         self._attempt(lambda: self._database.write(batch))
+        self.force_log()
+
+    def force_log(self) -> None:
+        """Have on the disk what was written: also a machine that loses its power keeps it."""
         self._attempt(lambda: self._database.flush_wal(True))
 
     def _attempt(self, action: Callable[[], Any]) -> Any:

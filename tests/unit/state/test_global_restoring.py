@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,14 +31,13 @@ PARTITIONS = [TopicPartition("g", 0), TopicPartition("g", 1)]
 KEYS = 997
 
 
-def opened(folder: Path | str) -> tuple[GlobalStores, StateDirectory]:
+def opened(
+    folder: Path | str, kind: StoreKind = StoreKind.TIMESTAMPED_KEY_VALUE
+) -> tuple[GlobalStores, StateDirectory]:
     """Two tables of one topic."""
     directory = StateDirectory(str(folder), "app")
     directory.open()
-    builders = [
-        StoreBuilder(name, StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64, persistent=True, logging=False)
-        for name in "st"
-    ]
+    builders = [StoreBuilder(name, kind, STRING, INT64, persistent=True, logging=False) for name in "st"]
     stores = GlobalStores(
         {builder.name: (GlobalStore("source", "processor", builder, is_table=True), "g") for builder in builders},
         application_id="app",
@@ -172,3 +172,34 @@ def test_store_that_cannot_be_closed_keeps_nothing_else_open(
     again.close(wipe=True)
     assert not Path(directory.global_path).exists()
     directory.close()
+
+
+def test_store_that_is_declared_otherwise_is_filled_anew_and_what_it_had_is_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def run(folder: Path, kind: StoreKind) -> tuple[int, dict[str, int]]:
+        """Where it goes on in the topic, and what it had before."""
+        stores, directory = opened(folder, kind)
+        try:
+            found = {key: getattr(value, "value", value) for key, value in stores._stores["s"].all()}
+            position = stores.restore_position(PARTITIONS[0])
+            if position == BEGINNING:
+                restore(stores, PARTITIONS[0], 20)
+                while not stores.flush_restored():
+                    time.sleep(0.001)
+                stores.note_positions({PARTITIONS[0]: stores.restore_position(PARTITIONS[0])})
+            return position, found
+        finally:
+            stores.close()
+            directory.close()
+
+    content = {f"0 {number * 577 % KEYS}": number for number in range(20)}
+    run(tmp_path, StoreKind.TIMESTAMPED_KEY_VALUE)
+    assert run(tmp_path, StoreKind.KEY_VALUE) == (BEGINNING, {})
+    assert run(tmp_path, StoreKind.KEY_VALUE) == (20, content)
+    kept = tmp_path / "app" / "of-another-layout" / "global"
+    assert caplog.text.count(f"is kept in {kept};") == 2
+    kept.rename(tmp_path / "global")
+    shutil.rmtree(tmp_path / "app" / "global")
+    (tmp_path / "global").rename(tmp_path / "app" / "global")
+    assert run(tmp_path, StoreKind.TIMESTAMPED_KEY_VALUE) == (20, content)

@@ -72,7 +72,7 @@ CLASSES: Final[dict[str, tuple[str, Methods]]] = {
             "hasStartedOrFinishedShuttingDown": "`KafkaStreams.state`, see `State`",
             "isPaused": "not here: whoever calls `KafkaStreams.pause` knows",
             "isRunningOrRebalancing": "`KafkaStreams.is_ready`, `State.is_running_or_rebalancing`",
-            "metadataForAllStreamsClients": "`KafkaStreams.metadata_for_all_clients`",
+            "metadataForAllStreamsClients": "`KafkaStreams.all_metadata`",
             "processStreamThread": "`KafkaStreams.metadata_for_local_threads`",
             "setGlobalStateRestoreListener": "`KafkaStreams`: `restore_listener=`",
             "setStandbyUpdateListener": "`KafkaStreams`: `standby_listener=`",

@@ -120,7 +120,7 @@ class _Api:
         """Every instance, or those that have a store."""
         store = request.path_params.get("store")
         streams = self._streams
-        found = streams.metadata_for_all_clients() if store is None else streams.streams_metadata_for_store(store)
+        found = streams.all_metadata() if store is None else streams.streams_metadata_for_store(store)
         return _json(
             {
                 "instances": [

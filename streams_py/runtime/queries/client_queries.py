@@ -136,7 +136,7 @@ class ClientQueries:
         """What is known of the stores and where they are; what the query service works with."""
         return self._instance.hosts
 
-    def metadata_for_all_clients(self) -> list[StreamsMetadata]:
+    def all_metadata(self) -> list[StreamsMetadata]:
         """Every instance of the application that has an ``application.server``: its stores and partitions, as active
         and as standby. Sorted by address; empty before the first assignment."""
         return self._instance.hosts.everybody()

@@ -73,6 +73,29 @@ def test_counts_go_on_from_the_changelog_when_the_state_directory_was_deleted(
     check_counts(app, lines, a)
 
 
+def test_state_is_restored_when_its_store_is_declared_otherwise_and_kept_for_the_former_program(
+    application: Callable[..., Application],
+) -> None:
+    app = application()
+    lines = text(WORDS)
+    assert counted(app, lines[:300]).close() == 0
+    a = app.start("a", ttl_ms=86_400_000)
+    app.await_shared(a)
+    app.feed(lines[300:600])
+    check_counts(app, lines[:600], a)
+    assert len(from_beginning(a)) == app.partitions
+    assert a.close() == 0
+    state = app.folder / "a" / app.id
+    for number in range(app.partitions):
+        kept = state / "of-another-layout" / f"1_{number}"
+        assert a.log_text.count(f"is kept in {kept};") == 1
+        shutil.rmtree(state / f"1_{number}")
+        kept.rename(state / f"1_{number}")
+    a = counted(app, lines[600:])
+    assert not from_beginning(a)
+    check_counts(app, lines, a)
+
+
 def test_nothing_is_replayed_when_an_instance_comes_back_to_its_own_state(
     application: Callable[..., Application],
 ) -> None:

@@ -21,7 +21,15 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, NoReturn
 
 from streams_protocol.types import TopicPartition
-from streams_py import KafkaStreams, State, StreamsBuilder, StreamThreadExceptionResponse, Topology, serdes
+from streams_py import (
+    KafkaStreams,
+    Materialized,
+    State,
+    StreamsBuilder,
+    StreamThreadExceptionResponse,
+    Topology,
+    serdes,
+)
 from streams_py.adapters.sorter_process import SorterProcess
 from streams_py.ports import ChangelogPart
 from streams_py.runtime.clock import SystemClock
@@ -45,13 +53,14 @@ def say(message: dict[str, Any]) -> None:
 
 
 def count_words(order: dict[str, Any]) -> Topology:
-    """Lines of words -> how often each word occurred; with ``delay_s`` after calls that take their time."""
+    """Lines of words -> how often each word occurred; with ``delay_s`` after calls that take their time. Rows
+    go when ``ttl_ms`` have passed, if given."""
     builder = StreamsBuilder()
     counts = (
         builder.stream(order["input"], key=serdes.STRING, value=serdes.STRING)
         .flat_map_values(str.split)
         .group_by(lambda _, word: word, key=serdes.STRING, value=serdes.STRING)
-        .count(store="counts")
+        .count(materialized=Materialized("counts", ttl=order.get("ttl_ms")))
         .to_stream()
     )
     if "delay_s" in order:

@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple
 
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.api import AssignmentError, TaskAssignor
+from streams_py.assignment.assignors.draining import DrainingAssignor, is_draining
 from streams_py.assignment.assignors.fallback import FallbackPriorAssignor
 from streams_py.assignment.assignors.registry import assignor_name, call_assignor, new_task_assignor
 from streams_py.assignment.assignors.sticky import LegacyStickyAssignor
@@ -171,7 +172,8 @@ def _limited(limit_s: float) -> Iterator[None]:
 
 
 def _built_in(chosen: Chosen, situation: Situation) -> _Run:
-    """As the leader calls it: without lags only the sticky assignor is asked, otherwise the fallback."""
+    """As the leader calls it: without lags only the sticky assignor is asked, otherwise the fallback; with them any of
+    them decides for the clients that stay."""
 
     def run() -> tuple[_Decided, _Time]:
         assert chosen.built_in is not None
@@ -179,6 +181,8 @@ def _built_in(chosen: Chosen, situation: Situation) -> _Run:
         if not situation.replay.lag_ok and not isinstance(assignor, LegacyStickyAssignor):
             assignor = FallbackPriorAssignor()
         problem = situation.problem
+        if situation.replay.lag_ok and any(map(is_draining, problem.clients)):
+            assignor = DrainingAssignor(assignor)
         began_cpu, began = time.process_time_ns(), time.perf_counter_ns()
         decision = assignor.decide(problem)
         took = _Time(time.perf_counter_ns() - began, time.process_time_ns() - began_cpu)

@@ -6,13 +6,15 @@ import random
 
 import pytest
 
+from streams_protocol.types import TaskId
 from streams_py.assignment import TaskAssignor
+from streams_py.assignment.assignors.draining import DRAINING_TAG
 from streams_py.backtest.candidates import Candidate
-from streams_py.backtest.deciding import OK
+from streams_py.backtest.deciding import OK, ask
 from streams_py.backtest.kernel import COLUMNS, METRICS, Row
 from streams_py.backtest.summary import summarise
 from tests.unit.backtest import assignors
-from tests.unit.backtest.kit import A, B, C, client, mine, replay, rows, situation_of, sub
+from tests.unit.backtest.kit import A, B, C, chosen, client, mine, replay, rows, situation_of, sub
 
 SITUATION = replay(client(A, "0:0-1"), client(B, "0:2-3"))
 
@@ -101,6 +103,17 @@ def test_chance_of_the_caller_is_left_alone_when_situations_are_evaluated() -> N
     random.seed(7)
     rows(SITUATION, "builtin:sticky")
     assert random.random() == expected
+
+
+@pytest.mark.parametrize("name", ["high_availability", "legacy_sticky"])
+def test_client_that_drains_keeps_only_what_nobody_has_caught_up_on(name: str) -> None:
+    draining = client(A, "0:0-1", tags={DRAINING_TAG: "true"})
+    situation = situation_of(replay(draining, client(B, "0:2-3", {"0:0": 950})))
+    answer = ask(chosen(name), situation, seed=1, limit_s=0)
+    assert {task: name for name, placed in answer.placed.items() for task in placed.active} == {
+        TaskId.parse("0_0"): B, TaskId.parse("0_1"): A, TaskId.parse("0_2"): B, TaskId.parse("0_3"): B,
+    }  # fmt: skip
+    assert answer.placed[B].warmup == (TaskId.parse("0_1"),)
 
 
 def test_recorded_decision_has_no_scores_when_nobody_decided() -> None:

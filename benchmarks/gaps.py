@@ -276,7 +276,8 @@ class _Scene:
 
 
 def member(order: Order) -> None:
-    """Count until standard input ends, then leave the group; after the line ``drain``, hand the tasks over first."""
+    """Count until standard input ends, then close and leave, which hands tasks over for a part of the time-out;
+    after the line ``drain``, hand all of them over first."""
     from streams_py import KafkaStreams, StreamsBuilder, serdes
 
     builder = StreamsBuilder()

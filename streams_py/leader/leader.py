@@ -106,6 +106,11 @@ class GroupLeader:
         """What the leader waits for."""
         return self._phase
 
+    @property
+    def process_id(self) -> ProcessId:
+        """The client that this leader is a thread of."""
+        return self._settings.process_id
+
     def handle(self, event: Event) -> _Effects:
         """Take in what happened, return what to do next. IllegalStateError for an event nobody asked for."""
         self._now_ms = event.now_ms

@@ -78,7 +78,7 @@ class Member:
         self._tasks = Tasks()
         self._suspended: frozenset[TaskId] = frozenset()
         self._hosts = HostView()
-        self._draining = self._drain_told = False
+        self._draining = self._drain_told = self._joined_idle = False
         self._promotion = Promotion(settings.acceptable_lag)
 
     @property
@@ -103,8 +103,10 @@ class Member:
 
     @property
     def is_drained(self) -> bool:
-        """True once it has asked for its tasks to be handed over, and has no active one any more."""
-        return self._drain_told and self._phase is Phase.STABLE and not self._tasks.active
+        """True once it has asked for its tasks to be handed over, and a rebalance is over into which it went without
+        any active one: in that one others were given what it had, which the one before has only revoked (KIP-429)."""
+        is_idle = self._joined_idle and not self._tasks.active
+        return self._drain_told and is_idle and self._phase is Phase.STABLE
 
     @property
     def error_code(self) -> int:
@@ -165,7 +167,7 @@ class Member:
     def _on_subscription_requested(self, event: SubscriptionRequested) -> tuple[Effect, ...]:
         self._unique_field = next_unique_field(self._unique_field)
         self._phase = Phase.JOINING
-        self._drain_told = self._draining
+        self._drain_told, self._joined_idle = self._draining, not self._tasks.active
         self._promotion.subscribed(event.task_offset_sums)
         return (
             SendUserData(

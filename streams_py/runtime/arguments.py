@@ -9,7 +9,7 @@ from streams_py.topology.caller import locate, user_line
 from streams_py.topology.checked import check_function
 from streams_py.topology.topology import Topology
 
-__all__ = ["check_arguments"]
+__all__ = ["check_arguments", "check_timeout"]
 
 _RESTORE_CALLS = ("on_restore_start", "on_batch_restored", "on_restore_end", "on_restore_suspended")
 _STANDBY_CALLS = ("on_update_start", "on_batch_loaded", "on_update_suspended")
@@ -33,6 +33,12 @@ def check_arguments(
     except TopologyError as error:
         locate(error, user_line())
         raise
+
+
+def check_timeout(seconds: float | None) -> None:
+    """ValueError for less than no time."""
+    if seconds is not None and seconds < 0:
+        raise ValueError(f"timeout must not be negative: {seconds}")
 
 
 def _check_listener(given: object, what: str, kind: str, calls: Sequence[str]) -> None:

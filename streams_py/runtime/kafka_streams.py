@@ -9,16 +9,17 @@ work.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from streams_py.errors import ConfigError, IllegalStateError, StreamsError
-from streams_py.runtime.arguments import check_arguments
+from streams_py.errors import IllegalStateError, StreamsError
+from streams_py.runtime.arguments import check_arguments, check_timeout
 from streams_py.runtime.client_figures import ClientFigures
 from streams_py.runtime.client_state import ClientState, StateListener
 from streams_py.runtime.clock import SystemClock
 from streams_py.runtime.closing import wait_aloud
+from streams_py.runtime.hand_over import await_hand_over, have_successors, part_for_hand_over, would_gain
 from streams_py.runtime.states import State, ThreadState, is_running
 from streams_py.runtime.stop_signals import stop_signals, wait_or_stop
 from streams_py.runtime.uncaught import StreamThreadExceptionResponse, UncaughtHandler, response_to
@@ -36,7 +37,6 @@ __all__ = ["KafkaStreams"]
 
 _log = logging.getLogger("streams_py")
 
-_DRAIN_POLL_MS = 20
 _OVER = (State.PENDING_ERROR, State.ERROR, State.NOT_RUNNING)
 
 
@@ -73,6 +73,7 @@ class KafkaStreams(ClientFigures):
     ) -> None:
         from streams_py.config import StreamsConfig
         from streams_py.runtime.client_resources import ClientResources
+        from streams_py.runtime.client_supplier import clients_of
         from streams_py.runtime.processes.child import this_process
 
         check_arguments(topology, on_state, on_error, restore_listener, standby_listener)
@@ -80,7 +81,7 @@ class KafkaStreams(ClientFigures):
         self._child = this_process()
         self._config = self._child.config(self._config) if self._child else self._config
         self._clock = clock or SystemClock()
-        used = clients or _clients_of(self._config)
+        used = clients or clients_of(self._config)
         try:
             self._instance = ClientResources(topology, self._config, used, self._clock)
         except BaseException:
@@ -98,7 +99,7 @@ class KafkaStreams(ClientFigures):
         self._uncaught = on_error
         self._failed_threads = 0
         self._stopping_application = False
-        self._paused = self._draining = False
+        self._paused = self._draining = self._leaving = False
         self._finishing = False
         self._in_context = False
         self._error: Exception | None = None
@@ -164,30 +165,21 @@ class KafkaStreams(ClientFigures):
         way back: this instance gets no tasks any more. Called from a stream thread (a handler, a listener, a processor)
         it asks, and never waits.
         """
-        if timeout is not None and timeout < 0:
-            raise ValueError(f"timeout must not be negative: {timeout}")
+        check_timeout(timeout)
+        return self._hand_over(timeout, self._is_working)
+
+    def _hand_over(self, timeout: float | None, goes_on: Callable[[], bool]) -> bool:
         with self._lock:
             if not self._is_working():
                 return False
             self._draining = True
             for thread in self._threads.values():
                 thread.drain()
-        began_ms = self._clock.monotonic_ms()
-        _log.info("%s: draining: other instances are to take its tasks over", self._instance.client_id)
-        while not all(thread.is_drained for thread in self._current_threads()):
-            if self._is_called_back():
-                return False
-            spent_ms = self._clock.monotonic_ms() - began_ms
-            if not self._is_working() or (timeout is not None and spent_ms > 1000 * timeout):
-                left = sorted(task.id for thread in self._current_threads() for task in thread.tasks if task.is_active)
-                names = ", ".join(map(str, left)) or "nothing"
-                _log.warning(
-                    "%s: not drained after %.1f s: it has %s", self._instance.client_id, spent_ms / 1000, names
-                )
-                return False
-            self._clock.sleep_ms(_DRAIN_POLL_MS)
-        _log.info("%s: drained", self._instance.client_id)
-        return True
+        name = self._instance.client_id
+        _log.info("%s: draining: other instances are to take its tasks over", name)
+        if self._is_called_back():
+            return all(thread.is_drained for thread in self._current_threads())
+        return await_hand_over(name, self._current_threads, self._clock, goes_on, timeout)
 
     def _is_working(self) -> bool:
         return self._state.now.is_running_or_rebalancing
@@ -196,21 +188,40 @@ class KafkaStreams(ClientFigures):
         """Stop everything: commit, close tasks, free the state directory. True when that is done.
 
         ``timeout`` in seconds: None waits as long as it takes, 0 does not wait. False when time was up; closing goes on
-        in the background. Called from a stream thread (a handler, a listener, a processor) it never waits. With
-        ``leave_group`` the members leave the group at once; otherwise their tasks move after the session time-out, so
-        that a restarted instance finds its tasks again.
+        in the background. Called from a stream thread (a handler, a listener, a processor) it never waits.
+
+        Without ``leave_group`` tasks move after the session time-out, so that a restarted instance finds its tasks
+        again. With it the members leave the group, and tasks with state are handed over first, as by :meth:`drain`
+        unless that was called before, for a third of ``timeout`` at most (None: 20 s) and while there is somebody to
+        take them. A second call cuts that short.
         """
-        if timeout is not None and timeout < 0:
-            raise ValueError(f"timeout must not be negative: {timeout}")
-        with self._state.changing():
-            if self._state.now is State.CREATED or self._state.now.is_running_or_rebalancing:
-                self._state.go(State.PENDING_SHUTDOWN)
-                # 0 means that nobody waits, not that nothing may be finished.
-                self._shut_down_threads(leave_group=leave_group, timeout=timeout or None)
-            if self._is_called_back():
-                timeout = 0
+        check_timeout(timeout)
+        began_ms = self._clock.monotonic_ms()
+        try:
+            if leave_group and timeout != 0:
+                self._hand_over_to_leave(part_for_hand_over(timeout))
+        except Exception:
+            _log.exception("%s: closes without handing its tasks over", self._instance.client_id)
+        finally:  # also when a signal's handler raises
+            if timeout is not None:
+                timeout = max(0.0, timeout - (self._clock.monotonic_ms() - began_ms) / 1000)
+            with self._state.changing():
+                if self._state.now is State.CREATED or self._is_working():
+                    self._state.go(State.PENDING_SHUTDOWN)
+                    # 0 means that nobody waits, not that nothing may be finished.
+                    self._shut_down_threads(leave_group=leave_group or self._leaving, timeout=timeout or None)
+                if self._is_called_back():
+                    timeout = 0
         self._finish_if_ended()
         return self._state.wait_for_end(timeout)
+
+    def _hand_over_to_leave(self, timeout: float) -> None:
+        with self._lock:
+            in_vain = self._is_called_back() or self._draining or not self._is_working()
+            if in_vain or not would_gain(self._current_threads()):
+                return
+            self._leaving = True
+        self._hand_over(timeout, lambda: self._is_working() and have_successors(self._current_threads()))
 
     def _is_called_back(self) -> bool:
         """True inside a callback of this client, where waiting for its end would never end."""
@@ -484,16 +495,3 @@ class KafkaStreams(ClientFigures):
 
 def _millis(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * 1000)
-
-
-def _clients_of(config: StreamsConfig) -> Clients:
-    """The factory that ``default.client.supplier`` names: a class or callable that takes the configuration."""
-    supplier = config.default_client_supplier
-    if isinstance(supplier, str):
-        from streams_py.runtime.tasks.configured import imported
-
-        supplier = imported(supplier, "default.client.supplier")
-    if not callable(supplier):
-        raise ConfigError(f"default.client.supplier = {supplier!r} cannot be called", key="default.client.supplier")
-    clients: Clients = supplier(config)
-    return clients

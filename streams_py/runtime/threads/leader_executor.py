@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final, TypeVar
 
 from streams_protocol.types import TopicPartition
+from streams_py.assignment.assignors.draining import is_draining
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.events.observers import RoundObserver
 from streams_py.leader.drive import run_assign
@@ -19,7 +20,7 @@ from streams_py.leader.effects import FailAssign, PublishAssignments
 from streams_py.leader.events import AssignRequested
 from streams_py.leader.executor import Executor
 from streams_py.leader.leader import GroupLeader
-from streams_py.leader.observation import AssignStep, Fact
+from streams_py.leader.observation import AssignStep, Fact, Gathered
 from streams_py.ports import (
     Admin,
     AdminError,
@@ -123,6 +124,8 @@ class LeaderExecutor(Executor):
         self.failure: StreamsError | None = None
         """Why the group could not be assigned in this rebalance, if this thread leads it. The protocol tells the
         members only a code."""
+        self.leads_alone = False
+        """True when this thread leads the group, and no other process that stays is in it."""
 
     def assign(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberAssignment]:
         """An assignment for every member. Raises what left the assign step; BrokerUnavailableError means: try again."""
@@ -189,6 +192,10 @@ class LeaderExecutor(Executor):
 
     def observe(self, fact: Fact) -> None:
         """Tell whoever records assignment events, or takes the time of a rebalance."""
+        if isinstance(fact, Gathered):
+            clients = fact.problem.clients
+            own = self._leader.process_id
+            self.leads_alone = all(client.process_id == own or is_draining(client) for client in clients)
         if isinstance(fact, AssignStep):
             self._times.enters(_STEP_NAMES.get(fact, fact.value))
         self._watch.observe(fact)

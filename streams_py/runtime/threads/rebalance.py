@@ -178,6 +178,11 @@ class Rebalance:
         """True when the group has been asked, and this member has no active task any more. Thread-safe."""
         return self._member.is_drained
 
+    @property
+    def leads_alone(self) -> bool:
+        """True when this member has led the last rebalance, and no other process that stays took part. Thread-safe."""
+        return self._leader_executor.leads_alone
+
     @contextlib.contextmanager
     def ending(self) -> Iterator[None]:
         """The stream thread is ending: callbacks return at once from now on. Within, while it commits for the last
@@ -198,7 +203,7 @@ class Rebalance:
                 raise BrokerUnavailableError("the stream thread is ending, and its last commit is still under way")
             self._rebalance_log.begins(self._clock.monotonic_ms())
             self._times.begins()
-            self._leader_executor.failure = None
+            self._leader_executor.failure, self._leader_executor.leads_alone = None, False
             # A thread that ends does so before or after this: it would not let go of what is locked here any more.
             sums = {} if self._closed else self._offset_sums()
         finally:

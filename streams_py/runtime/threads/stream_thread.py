@@ -13,6 +13,7 @@ from collections.abc import Callable
 from streams_py.errors import TaskCorruptedError, TaskMigratedError
 from streams_py.ports import Clock
 from streams_py.runtime.states import ThreadState
+from streams_py.runtime.tasks.task import TaskPhase
 from streams_py.runtime.threads.inbox import Inbox
 from streams_py.runtime.threads.rebalance import TaskSide
 from streams_py.runtime.threads.stream_loop import StreamLoop
@@ -134,6 +135,19 @@ class StreamThread:
         if self.state is ThreadState.DEAD:
             return True
         return self.loop is not None and self.loop.parts.rebalance.is_drained
+
+    @property
+    def leads_alone(self) -> bool:
+        """True when it leads its group, and no other process would take its tasks over."""
+        return self.loop is not None and self.loop.parts.rebalance.leads_alone
+
+    @property
+    def processes_state(self) -> bool:
+        """True when one of the tasks that it processes has state."""
+        return any(
+            task.is_active and task.state is TaskPhase.RUNNING and task.changelog_partitions
+            for task in self.shown_tasks
+        )
 
     @property
     def is_stuck(self) -> bool:

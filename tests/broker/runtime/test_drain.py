@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 from collections.abc import Callable
 
@@ -69,6 +70,33 @@ def test_process_that_is_told_to_drain_ends_after_sigterm_when_others_have_its_t
     app.await_caught_up()
     assert app.counts() == true_counts(lines)
     assert b.ask("store") == true_counts(lines)
+
+
+def test_copies_take_over_before_an_instance_that_closes_has_left_the_group(
+    application: Callable[..., Application],
+) -> None:
+    app = application(num_standby_replicas=1, session_timeout_ms=45_000)
+    lines = text(4_000)
+    half = len(lines) // 2
+    a, b = app.start("a"), app.start("b")
+    app.await_shared(a, b)
+    app.feed(lines[:half])
+    app.await_caught_up()
+    with_state = {task for task in a.running if task.startswith("1_")}
+    assert with_state
+    app.until(lambda: with_state <= b.standby, "copies at the other instance")
+    restored, said = len(b.ask("restored")), len(b.log_text)
+    assert a.ask("close", leave=True)
+    app.await_shared(b)
+    assert ": drained" in a.log_text
+    # Its leaving is a rebalance of its own; who gets tasks because somebody has left joins no second time.
+    leaving_after_gain = re.compile(r"gained \d.*joining group", re.DOTALL)
+    app.until(lambda: leaving_after_gain.search(b.log_text[said:]), "the other one to have left with nothing")
+    app.feed(lines[half:])
+    app.await_caught_up()
+    assert app.counts() == true_counts(lines)
+    assert b.ask("store") == true_counts(lines)
+    assert not [one for one in b.ask("restored")[restored:] if one["start"] != one["end"]], "copies had everything"
 
 
 def test_records_flow_on_in_order_with_one_owner_while_an_instance_drains(

@@ -470,6 +470,11 @@ def test_draining_member_tells_the_leader_once_and_is_drained_when_it_has_no_act
     assert member.handle(LoopTurned(1)) == ()
     assert not member.is_drained
     assert sent(member).client_tags == {"streams-py.draining": "true"}
+    member.handle(PartitionsRevoked(tps("in-0")))
+    member.handle(received())
+    member.handle(PartitionsAssigned())
+    assert not member.is_drained  # nobody has got it yet
+    sent(member)
     member.handle(received())
     assert not member.is_drained  # until the rebalance is over
     member.handle(PartitionsAssigned())

@@ -29,7 +29,7 @@ from streams_py.errors import (
     StreamsError,
     TaskAssignmentError,
 )
-from streams_py.ports import AdminError, AdminErrorKind
+from streams_py.ports import AdminError, AdminErrorKind, MemberSubscription
 from streams_py.runtime.states import ThreadState
 from streams_py.runtime.threads.thread_metadata import thread_metadata
 from tests.unit.runtime.world import Steps, World, copying, counting, task, tp
@@ -75,6 +75,37 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> type[Scripted]:
 
 def leader_executor(steps: Steps) -> Any:
     return steps.parts.rebalance._leader_executor
+
+
+# -- who else is there -------------------------------------------------------------------------------------------
+
+
+def lead_two(leader: Steps, other: Steps) -> None:
+    """A rebalance of two processes, led by the first."""
+    members = {}
+    for name, steps in (("me", leader), ("other", other)):
+        topics = steps.membership.topics
+        user_data = steps.membership.listener.subscription_user_data(topics)
+        members[name] = MemberSubscription(tuple(sorted(topics)), user_data, (), -1, None)
+    assert leader.membership.listener.assign(members).keys() == members.keys()
+
+
+def test_leader_is_alone_when_every_other_process_drains(world: World, tmp_path: Path) -> None:
+    steps, other = (Steps(world, counting(), tmp_path / name) for name in ("a", "b"))
+    assert not steps.thread.leads_alone
+    steps.membership.lead()
+    assert steps.thread.leads_alone
+    lead_two(steps, other)
+    assert not steps.thread.leads_alone
+    assert not other.thread.leads_alone
+    steps.thread.drain()
+    lead_two(steps, other)
+    assert not steps.thread.leads_alone
+    other.thread.drain()
+    lead_two(steps, other)
+    assert steps.thread.leads_alone
+    steps.membership.round({task("0_0"): [tp("in-0")]})
+    assert not steps.thread.leads_alone, "somebody else leads now"
 
 
 # -- topics ------------------------------------------------------------------------------------------------------

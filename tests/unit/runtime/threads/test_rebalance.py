@@ -66,6 +66,7 @@ class Membership:
 
 class LeaderExecutor:
     failure: StreamsError | None = None
+    leads_alone = False
 
     def assign(self, members: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"assigned": members}

@@ -1,0 +1,22 @@
+"""The factory of Kafka clients that the configuration names."""
+
+from __future__ import annotations
+
+from streams_py.config import StreamsConfig
+from streams_py.errors import ConfigError
+from streams_py.ports import Clients
+
+__all__ = ["clients_of"]
+
+
+def clients_of(config: StreamsConfig) -> Clients:
+    """The factory that ``default.client.supplier`` names: a class or callable that takes the configuration."""
+    supplier = config.default_client_supplier
+    if isinstance(supplier, str):
+        from streams_py.runtime.tasks.configured import imported
+
+        supplier = imported(supplier, "default.client.supplier")
+    if not callable(supplier):
+        raise ConfigError(f"default.client.supplier = {supplier!r} cannot be called", key="default.client.supplier")
+    clients: Clients = supplier(config)
+    return clients

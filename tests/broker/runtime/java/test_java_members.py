@@ -82,6 +82,23 @@ def test_python_joins_java_and_takes_over_and_gives_back(
     words.count_more(second)
 
 
+def test_python_that_leaves_for_good_goes_when_java_leads_and_does_not_know_what_it_asks_for(
+    application: Callable[..., Application], java: tuple[str, ...]
+) -> None:
+    app = application(num_standby_replicas=1)
+    words = Words(app)
+    leader = app.start("java", command=java)
+    app.await_shared(leader)
+    python = app.start("python")
+    app.await_shared(leader, python)
+    words.count_more(python)
+    assert python.ask("led") == 0
+    assert python.ask("close", leave=True, timeout=6)
+    assert "not drained after" in python.log_text
+    app.await_shared(leader)
+    words.count_more(leader)
+
+
 @pytest.mark.parametrize("guarantee", ["at_least_once", pytest.param("exactly_once_v2", marks=pytest.mark.slow)])
 def test_java_and_python_count_on_one_after_the_other_in_one_state_directory(
     application: Callable[..., Application], java: tuple[str, ...], guarantee: str

@@ -32,12 +32,15 @@ class Hangs(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
         super().__init__()
         self.calls: list[str] = []
         self.released = threading.Event()
+        self.hangs = False
         self._method = method
 
     def _wait(self, method: str) -> None:
         self.calls.append(method)
         if self.calls.count(method) == 1 and method == self._method:
+            self.hangs = True
             assert self.released.wait(PATIENCE_S)
+            self.hangs = False
 
     def exists(self, path: str, **options: Any) -> bool:
         self._wait("exists")
@@ -56,14 +59,35 @@ class Hangs(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
         super().rm_file(path)
 
 
+class Clock:
+    """Goes on by two seconds with each look, while a store hangs: others may take their time on a busy machine."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.stores: list[Hangs] = []
+
+    def __call__(self) -> int:
+        if any(store.hangs for store in self.stores):
+            self.now_ms += LOOK_MS
+        return self.now_ms
+
+
 @pytest.fixture
-def one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    """Open, with something to upload. Its clock goes on by two seconds at each look at an upload."""
+def clock() -> Iterator[Clock]:
+    made = Clock()
+    yield made
+    for store in made.stores:
+        store.released.set()
+    until(lambda: not uploads(), "the end of what was hanging")
+
+
+@pytest.fixture
+def one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Iterator[Machine]:
+    """Open, with something to upload."""
     monkeypatch.setattr(snapshots_module, "_LOOK_S", 0.001)
     made = Machine(tmp_path / "machine")
     made.open().restore(0, 9)
-    ticks = itertools.count()
-    made.snapshots._now_ms = lambda: next(ticks) * LOOK_MS
+    made.snapshots._now_ms = clock
     yield made
     made.close()
 
@@ -73,6 +97,8 @@ def uploads() -> list[threading.Thread]:
 
 
 def use(machine: Machine, store: LocalFileSystem) -> None:
+    if isinstance(store, Hangs) and isinstance(clock := machine.snapshots._now_ms, Clock):
+        clock.stores.append(store)
     machine.snapshots._storage = (store, machine.snapshots._storage[1])
 
 
@@ -127,29 +153,32 @@ def test_deletion_that_hangs_deletes_nothing_of_later_snapshots(one: Machine, ca
     two.close()
 
 
-def test_upload_that_goes_on_is_not_given_up(one: Machine) -> None:
+def test_upload_that_goes_on_is_not_given_up(one: Machine, clock: Clock) -> None:
     looked = threading.Semaphore(0)
-    now_ms = one.snapshots._now_ms
 
     def look() -> int:
-        looked.release()
-        return now_ms()
+        if store.looks_left:
+            store.looks_left -= 1
+            clock.now_ms += LOOK_MS
+            looked.release()
+        return clock.now_ms
 
     class Slow(LocalFileSystem):  # type: ignore[misc]
         cachable = False
-        parts = 0
+        parts = looks_left = 0
 
         def put_file(self, local: str, remote: str, callback: Callback | None = None, **options: Any) -> None:
             assert callback is not None
             for _ in range(3 if not self.parts else 0):
+                self.looks_left = 200  # of the 300 after which it would be given up
                 for _ in range(200):
                     assert looked.acquire(timeout=PATIENCE_S)
                 callback.relative_update(1)
                 self.parts += 1
             super().put_file(local, remote, callback=callback, **options)
 
-    one.snapshots._now_ms = look
     store = Slow()
+    one.snapshots._now_ms = look
     use(one, store)
     assert one.snapshots.upload_all() == 1
     assert store.parts == 3

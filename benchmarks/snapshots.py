@@ -20,7 +20,7 @@ from benchmarks.table import Goal, Row
 
 __all__ = ["snapshot_rows"]
 
-_RECORDS = 500_000
+_RECORDS = 2_000_000
 _BATCH = 5_000
 
 

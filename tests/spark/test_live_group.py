@@ -148,7 +148,10 @@ def check_backtest(spark: SparkSession, folder: Path) -> None:
     summary = evaluate_on_spark(spark, orders, str(folder / "tables"), str(folder / "backtest"))
     assert summary.reproduced == (summary.situations, summary.situations)
     assert scenarios_of(summary) == [EVENTS]
-    assert [summary.rows[Key(EVENTS, name)] for name in ("recorded", "sticky")] == [3, 3]
+    recorded, sticky = (summary.rows[Key(EVENTS, name)] for name in ("recorded", "sticky"))
+    # The wish to leave is an event of its own, unless the member has left before the next rebalance.
+    assert recorded == sticky
+    assert recorded in (2, 3)
 
 
 def check_topic(cluster: Cluster, topic: str) -> None:

@@ -67,7 +67,7 @@ def _run(
     logging.getLogger("kafka").setLevel(logging.WARNING)
     try:
         given = {**(read_config_file(file) if file else {}), **pairs_of(settings, "--set")}
-        topology = load_topology(what, optimize=given.get("topology.optimization") == "all")
+        topology = load_topology(what, given)
         streams = KafkaStreams(topology, given)
     except (ConfigError, TopologyError) as error:
         return refuse(error)

@@ -20,8 +20,9 @@ class TopologyNotFoundError(TopologyError):
     """What was named gives no topology; the text says why."""
 
 
-def load_topology(what: str, *, optimize: bool) -> Topology:
-    """The topology that ``module:name`` or ``file.py[:name]`` means. TopologyNotFoundError when there is none."""
+def load_topology(what: str, config: Mapping[str, object] | None = None) -> Topology:
+    """The topology that ``module:name`` or ``file.py[:name]`` means; a builder is built with ``config``, see
+    ``StreamsBuilder.build``. TopologyNotFoundError when there is none."""
     module_name, _, name = what.partition(":")
     is_file = module_name.endswith(".py")
     if not module_name or not (name or is_file):
@@ -38,7 +39,7 @@ def load_topology(what: str, *, optimize: bool) -> Topology:
             raise TopologyNotFoundError(f"module {module_name} has no {name}")
         found = getattr(found, part)
     try:
-        topology = _topology(found, optimize=optimize)
+        topology = _topology(found, config)
     except StreamsError as error:
         raise TopologyNotFoundError(f"{what}: {error}") from None
     except (Exception, SystemExit) as error:  # building runs user code
@@ -102,9 +103,9 @@ def _candidates(module: Mapping[str, object]) -> list[str]:
     return [name for name in ("build_topology", "topology", "build") if callable(module.get(name))]
 
 
-def _topology(found: object, *, optimize: bool) -> Topology | None:
+def _topology(found: object, config: Mapping[str, object] | None) -> Topology | None:
     if callable(found) and not isinstance(found, StreamsBuilder | Topology):
         found = found()
     if isinstance(found, StreamsBuilder):
-        return found.build({"topology.optimization": "all"} if optimize else None)
+        return found.build(config)
     return found if isinstance(found, Topology) else None

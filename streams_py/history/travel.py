@@ -37,7 +37,7 @@ def built(given: Any, config: Mapping[str, object]) -> Topology:
     """The topology that ``given`` stands for. TopologyError when it stands for none."""
     wanted = {key: config[key] for key in ("topology.optimization",) if key in config}
     if isinstance(given, str):
-        return load_topology(given, optimize=wanted.get("topology.optimization") == "all")
+        return load_topology(given, wanted)
     if callable(given) and not isinstance(given, StreamsBuilder | Topology):
         given = given()
     if isinstance(given, StreamsBuilder):

@@ -99,7 +99,7 @@ class App:
     def live(self, **config: object) -> KafkaStreams:
         """Underscores stand for dots."""
         return KafkaStreams(
-            load_topology(self.topology, optimize=False),
+            load_topology(self.topology),
             {
                 "application.id": self.id,
                 "bootstrap.servers": self.cluster.bootstrap,

@@ -17,8 +17,8 @@ from streams_py.runtime.tasks.configured import resolve_extractor
 from streams_py.serdes import resolve_serde
 
 LOADERS: dict[str, Callable[[str], object]] = {
-    "topology of a module": lambda module: load_topology(f"{module}:build", optimize=False),
-    "topology of a file": lambda module: load_topology(f"{module}.py:build", optimize=False),
+    "topology of a module": lambda module: load_topology(f"{module}:build"),
+    "topology of a file": lambda module: load_topology(f"{module}.py:build"),
     "assignor": lambda module: choose_assignor(f"{module}:Mine"),
     "candidate of a backtest": lambda module: choose(parse_candidate(f"mine={module}.py:Mine")),
     "extractor": lambda module: resolve_extractor(f"{module}:extract"),

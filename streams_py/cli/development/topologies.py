@@ -11,7 +11,7 @@ __all__ = ["describe_topology"]
 def describe_topology(what: str, *, optimize: bool, form: str = "text") -> int:
     """Print ``module:name`` or ``file.py[:name]`` as text, or as a picture (svg, mermaid, dot); the exit status."""
     try:
-        topology = load_topology(what, optimize=optimize)
+        topology = load_topology(what, {"topology.optimization": "all"} if optimize else None)
     except TopologyNotFoundError as error:
         return refuse(error)
     match form:

@@ -54,6 +54,14 @@ def test_table_leaves_the_same_state_whatever_its_changelog_is(optimization: str
     assert found == {b"tea": (90, b"2", None), b"gin": (300, b"4", None)}
 
 
+def test_topology_that_is_named_is_built_with_the_optimizations_that_the_settings_list(tmp_path: Path) -> None:
+    text = "builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)\nbuilder.table('prices', store='table')\n"
+    (tmp_path / "app.py").write_text(f"from streams_py import StreamsBuilder, serdes\n{text}")
+    listed = {"topology.optimization": "merge.repartition.topics,reuse.ktable.source.topics"}
+    for config, changelogs in (({}, {"test-table-changelog": 2}), (listed, {})):
+        assert run_locally(f"{tmp_path}/app.py:builder", ROWS, 2, config).plan.changelogs == changelogs
+
+
 def test_versions_of_a_table_whose_topic_is_its_changelog_are_all_there() -> None:
     def builder() -> StreamsBuilder:
         made = StreamsBuilder(**TEXT)

@@ -61,7 +61,7 @@ def test_run_without_the_configuration_of_its_plan_is_refused_before_anything_is
     )
     name = f"{program}:topology"
     config = {**BASE, "default.key.serde": "string", "default.value.serde": "string"}
-    plan, _ = make_plan(name, load_topology(name, optimize=False), APP, config, Cluster(), Allowances())
+    plan, _ = make_plan(name, load_topology(name), APP, config, Cluster(), Allowances())
     plan.save(file)
 
     class Connected(Cluster):

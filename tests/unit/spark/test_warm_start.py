@@ -50,7 +50,7 @@ def file(tmp_path: Path) -> Path:
     program.write_text(_PROGRAM)
     name = f"{program}:topology"
     allowed = Allowances(side_effects=True)
-    plan, _ = make_plan(name, load_topology(name, optimize=False), APP, CONFIG, Cluster(), allowed)
+    plan, _ = make_plan(name, load_topology(name), APP, CONFIG, Cluster(), allowed)
     plan.save(tmp_path / "plan.json")
     return tmp_path / "plan.json"
 

@@ -112,16 +112,17 @@ def run_locally(
     partitions: Mapping[str, int] | int = 1,
     config: Mapping[str, Any] | None = None,
     *,
+    outputs: Mapping[str, int] | None = None,
     batch_rows: int = 7,
 ) -> LocalRun:
-    """Run all stages. ``partitions``: of every external topic, or of each."""
+    """Run all stages. ``partitions``: of every external topic, or of each. ``outputs``: of topics that are written."""
     settings = {"application.id": "test", **(config or {})}
     name = str(settings["application.id"])
     source = TopologySource(topology, settings)
     described = source.build()
     inputs = external_topics(described.metadata(name, settings))
     counts = dict.fromkeys(inputs, partitions) if isinstance(partitions, int) else dict(partitions)
-    run = LocalRun(plan_history(described, name, settings, counts))
+    run = LocalRun(plan_history(described, name, settings, counts, outputs))
     tables = {topic: partial(_of_table, records, topic) for topic in described.global_topics}
     for stage in run.plan.stages:
         orders = StageOrders(source, settings, stage, tables=tables)

@@ -143,7 +143,9 @@ def plan_history(
     for stage in stages:
         for topic, count in stage.outputs.items():
             written[topic] = max(count, written.get(topic, 0))
-    named = {topic: count for topic, count in given.items() if topic not in written}
+    # What functions may choose, in any stage. Not what is read: it would not get to whoever reads it.
+    sources = metadata.source_topics | topology.global_topics.keys()
+    named = {topic: written.get(topic, count) for topic, count in given.items() if topic not in sources}
     final = tuple(
         replace(stage, outputs={**{topic: written[topic] for topic in stage.outputs}, **named}) for stage in stages
     )

@@ -145,7 +145,8 @@ class HistoryProducer:
         if count is None:
             raise StreamsError(
                 f"a record is to be written to topic {topic}, of which nothing was known before; name it among the "
-                "outputs (--output, or partitions= with its number of partitions)"
+                "outputs (--output, or partitions= with its number of partitions). If the topology reads it, that "
+                "cannot be over a history: use repartition()"
             )
         return count
 

@@ -118,6 +118,27 @@ def test_topic_that_a_later_stage_reads_is_an_output_too() -> None:
     assert [run.records(topic)[0][4] for topic in run.plan.sinks] == [b"V", b"V!"]
 
 
+def audited() -> Topology:
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    builder.stream("lines").to("audit")
+    builder.stream("orders").to(lambda key, value, record: value)
+    return builder.build()
+
+
+def test_function_may_choose_a_topic_that_another_stage_writes_by_name() -> None:
+    given = [Given("lines", 0, 0, 5, b"k", b"line"), Given("orders", 0, 0, 6, b"k", b"audit")]
+    run = run_locally(audited, given, outputs={"audit": 3})
+    assert dict(run.plan.sinks) == {"audit": 3}
+    assert [record[4] for record in run.records("audit")] == [b"line", b"audit"]
+
+
+def test_function_may_not_choose_a_topic_that_is_read() -> None:
+    """Nobody would see the record: whoever reads the topic has its history only."""
+    given = [Given("lines", 0, 0, 5, b"k", b"line"), Given("orders", 0, 0, 6, b"k", b"lines")]
+    with pytest.raises(StreamsError, match=r"written to topic lines.* If the topology reads it"):
+        run_locally(audited, given, outputs={"lines": 1, "orders": 1, "audit": 1})
+
+
 def versions() -> Topology:
     builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
     prices = builder.table("prices", materialized=Materialized("prices", history=1_000))

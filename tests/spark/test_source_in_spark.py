@@ -98,7 +98,6 @@ def test_filter_decides_what_is_read_at_all(cluster: Cluster, load: Callable[...
     topic = cluster.topic(3)
     for n in range(6):
         produce(cluster, topic, (0, None, b"v"), (2, None, b"v"), timestamp=1_000 + n)
-    frame = load(topics=topic)
     for condition, partitions, found in (
         ("partition = 2", 1, [(2, n) for n in range(6)]),
         ("offset between 2 and 3", 2, [(0, 2), (0, 3), (2, 2), (2, 3)]),
@@ -107,10 +106,23 @@ def test_filter_decides_what_is_read_at_all(cluster: Cluster, load: Callable[...
         ("timestamp_ms < 1001", 2, [(0, 0), (2, 0)]),
         ("partition = 1", 1, []),  # one that Spark makes up
         ("topic = 'another'", 1, []),
+        ("offset > 9223372036854775806 and timestamp_ms > 9223372036854775807", 1, []),
     ):
-        kept = frame.where(condition)
+        kept = load(topics=topic, push_filters="true").where(condition)
         assert sorted((row["partition"], row["offset"]) for row in kept.collect()) == found, condition
         assert kept.rdd.getNumPartitions() == partitions, condition
+
+
+def test_filter_of_one_query_is_not_that_of_another(cluster: Cluster, load: Callable[..., DataFrame]) -> None:
+    """Spark 4.3 keeps the ranges that were planned for one scan of a DataFrame for all of its others."""
+    topic = cluster.topic(2)
+    produce(cluster, topic, *numbered(6), *numbered(6, 1))
+    frame = load(topics=topic)
+    assert frame.where("partition = 1 and offset >= 4").count() == 2
+    assert frame.count() == 12
+    assert frame.where("offset < 2").union(frame.where("offset >= 3")).count() == 10
+    assert frame.where("offset = 5").union(frame).count() == 14
+    assert frame.where("partition = 0").crossJoin(frame.where("partition = 1")).count() == 36
 
 
 def test_lag_is_in_the_progress_of_a_query(

@@ -31,8 +31,14 @@ def check_options(given: Mapping[str, str], *, writes: bool) -> ReaderOptions:
 
 
 def check_whole(given: Mapping[str, str], where: str = "") -> None:
-    """ConfigError for options that cut partitions. ``given``: also what is read. ``where``: begins the sentence."""
+    """ConfigError for options that cut partitions or leave records out. ``given``: also what is read. ``where`` begins
+    the sentence."""
     options = reader_options(given, streaming=False)
     if options.split_records is not None or options.min_partitions is not None:
         key = "min.partitions" if options.split_records is None else "split.records"
         raise ConfigError(f"{where}{key} cuts partitions, whose records are needed in order; leave it out", key=key)
+    if options.push_filters:
+        raise ConfigError(
+            f"{where}push.filters lets one filter decide for all who read; all records are needed: leave it out",
+            key="push.filters",
+        )

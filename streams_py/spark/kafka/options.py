@@ -24,6 +24,7 @@ from streams_py.ports import BEGINNING
 from streams_py.spark.kafka.connector_options import translated
 
 __all__ = [
+    "INT64_MAX",
     "Position",
     "PositionKind",
     "ReaderOptions",
@@ -40,11 +41,11 @@ _KAFKA: Final = "kafka."
 _COMMON: Final = ("allow.plain.secrets",)
 _READER: Final = (
     *_COMMON, "topics", "topics.pattern", "assign", "starting", "ending", "isolation", "split.records",
-    "min.partitions", "batch.records", "batch.bytes", "poll.timeout.ms", "rows.per.trigger", "on.gone",
+    "min.partitions", "batch.records", "batch.bytes", "poll.timeout.ms", "rows.per.trigger", "on.gone", "push.filters",
 )  # fmt: skip
 _WRITER: Final = (*_COMMON, "topic", "flush.timeout.ms")
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname", "path"})
-_INT64_MAX: Final = 2**63 - 1
+INT64_MAX: Final = 2**63 - 1
 
 
 # -- where a range begins and ends -----------------------------------------------------------------------------------
@@ -85,7 +86,7 @@ def parse_position(text: str, option: str) -> Position:
         return Position(PositionKind.GROUP, group=word.removeprefix("group:"))
     if word.startswith("timestamp:"):
         number = word.removeprefix("timestamp:")
-        if number.isascii() and number.isdigit() and int(number) <= _INT64_MAX:
+        if number.isascii() and number.isdigit() and int(number) <= INT64_MAX:
             return Position(PositionKind.TIMESTAMP, timestamp_ms=int(number))
         if number.lstrip().startswith("{"):
             expected = '{"0":1700000000000}, milliseconds since 1970'
@@ -106,7 +107,7 @@ def _by_partition(text: str, option: str, what: str, least: int, expected: str) 
     found = _json_object(text, option)
     for topic, of_topic in found.items():
         if not isinstance(of_topic, dict) or not all(
-            partition.isdigit() and type(number) is int and least <= number <= _INT64_MAX
+            partition.isascii() and partition.isdigit() and type(number) is int and least <= number <= INT64_MAX
             for partition, number in of_topic.items()
         ):
             raise ConfigError(f"{option}: the {what} of topic {topic!r} are not valid: expected {expected}", key=option)
@@ -153,6 +154,7 @@ class ReaderOptions(_Shared):
     poll_timeout_ms: int
     rows_per_trigger: int | None
     skip_gone: bool
+    push_filters: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +171,8 @@ def reader_options(given: Mapping[str, str], *, streaming: bool) -> ReaderOption
     if streaming:
         whole = "a stream keeps partitions whole"
         for key, instead in (
-            ("ending", "a stream has no end"), ("split.records", whole), ("min.partitions", whole)
+            ("ending", "a stream has no end"), ("split.records", whole), ("min.partitions", whole),
+            ("push.filters", "a stream reads all there is"),
         ):  # fmt: skip
             if options.get(key) is not None:
                 raise ConfigError(f"{key} is for batches only: {instead}", key=key)
@@ -193,6 +196,7 @@ def reader_options(given: Mapping[str, str], *, streaming: bool) -> ReaderOption
         poll_timeout_ms=options.number("poll.timeout.ms") or 60_000,
         rows_per_trigger=options.number("rows.per.trigger"),
         skip_gone=options.one_of("on.gone", "fail", "skip") == "skip",
+        push_filters=options.one_of("push.filters", "false", "true") == "true",
     )
 
 
@@ -279,7 +283,7 @@ class _Options:
         text = self._given.get(key)
         if text is None:
             return None
-        if not (text.isascii() and text.isdigit() and 0 < int(text) <= _INT64_MAX):
+        if not (text.isascii() and text.isdigit() and 0 < int(text) <= INT64_MAX):
             raise ConfigError(f"{key} = {text!r} is not valid: expected a whole number above 0", key=key)
         return int(text)
 

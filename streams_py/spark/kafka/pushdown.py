@@ -23,10 +23,12 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from streams_py.spark.kafka.options import INT64_MAX
+
 __all__ = ["EVERYTHING", "Bounds", "Span", "bounds_of"]
 
 _LOWEST: Final = -(2**63)
-_HIGHEST: Final = 2**63 - 1
+_HIGHEST: Final = INT64_MAX
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from streams_protocol.types import TopicPartition
 from streams_py.errors import ConfigError
 from streams_py.ports import BEGINNING, END
-from streams_py.spark.kafka.options import Position, PositionKind, ReaderOptions
+from streams_py.spark.kafka.options import INT64_MAX, Position, PositionKind, ReaderOptions
 from streams_py.spark.kafka.pushdown import EVERYTHING, Bounds
 
 __all__ = ["LogOffsets", "OffsetRange", "partitions_of", "plan_ranges", "positions"]
@@ -182,6 +182,8 @@ def _within(ranges: Sequence[OffsetRange], bounds: Bounds, log: LogOffsets) -> l
     left = [of for of in clipped if of.start < of.end]
     if bounds.timestamp_ms <= 0 or not left:
         return left
+    if bounds.timestamp_ms > INT64_MAX:
+        return []  # "above the highest there is"; the cluster cannot be asked for that
     # The log's own index: what lies before the first record that is as new is older. The ends are from before, so where
     # there is no such record none of the range is.
     first = log.first_at([TopicPartition(of.topic, of.partition) for of in left], bounds.timestamp_ms)

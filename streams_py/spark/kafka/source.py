@@ -76,7 +76,7 @@ def register(spark: SparkSession) -> None:
     """Make ``spark.read.format("streams-kafka")`` and its like work in a session. Doing it twice does no harm.
 
     The session's setting ``spark.sql.python.filterPushdown.enabled`` is switched on: without it Spark refuses sources
-    that look at filters.
+    that look at filters, as this one does with ``push.filters``.
     """
     spark.conf.set(_PUSHDOWN, "true")
     spark.dataSource.register(StreamsKafkaSource)
@@ -96,7 +96,8 @@ class StreamsKafkaSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For a batch."""
-        return _BatchReader(reader_options(self.options, streaming=False))
+        options = reader_options(self.options, streaming=False)
+        return _FilteredReader(options) if options.push_filters else _BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # PySpark's name
         """For a stream."""
@@ -171,11 +172,6 @@ class _BatchReader(_RangeReader, DataSourceReader):
         super().__init__(options)
         self._bounds: Bounds = EVERYTHING
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # PySpark's name
-        """Ranges that no wanted record can be in are not read; the filters stay Spark's to apply."""
-        self._bounds = bounds_of(filters)
-        return filters
-
     def partitions(self) -> Sequence[InputPartition]:
         """One for each range; the ends are those of this moment."""
         admin = self._log_admin()
@@ -183,6 +179,16 @@ class _BatchReader(_RangeReader, DataSourceReader):
             return _partitions(plan_ranges(self._options, admin, self._bounds))
         finally:
             admin.close()
+
+
+class _FilteredReader(_BatchReader):
+    """Only where it is asked for. Spark keeps what is planned here in the DataFrame, not in the query: the ranges that
+    one filter leaves would be all that later queries, and other branches of the same one, get to see."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # PySpark's name
+        """Ranges that no wanted record can be in are not read; the filters stay Spark's to apply."""
+        self._bounds = bounds_of(filters)
+        return filters
 
 
 class _StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):

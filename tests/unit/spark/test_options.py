@@ -30,6 +30,7 @@ def test_defaults_are_those_of_a_committed_whole_read() -> None:
     assert options.ending == Position(PositionKind.LATEST)
     assert options.read_committed
     assert not options.skip_gone
+    assert not options.push_filters
     assert (options.split_records, options.rows_per_trigger) == (None, None)
     assert (options.batch_records, options.batch_bytes, options.poll_timeout_ms) == (16_384, 8 << 20, 60_000)
     assert options.kafka == {"bootstrap.servers": "localhost:9092"}
@@ -59,7 +60,7 @@ def test_position_is_read(text: str, expected: Position) -> None:
     "text",
     ["", "first", "group:", "timestamp:", "timestamp:-1", "timestamp:x", "timestamp:1.5", "{", "[]", '{"t":1}',
      'timestamp:{"t":{"0":-1}}', 'timestamp:{"t":7}', '{"t":{"x":1}}', '{"t":{"0":-3}}', '{"t":{"0":"1"}}',
-     '{"t":{"0":true}}', '{"t":{"0":9223372036854775808}}'],
+     '{"t":{"²":1}}', '{"t":{"0":true}}', '{"t":{"0":9223372036854775808}}'],
 )  # fmt: skip
 def test_position_that_means_nothing_is_refused(text: str) -> None:
     with pytest.raises(ConfigError) as refused:
@@ -92,7 +93,7 @@ def test_option_that_cannot_be_used_is_named(change: dict[str, str | None], key:
     assert refused.value.key == key
 
 
-@pytest.mark.parametrize("option", ["ending", "split.records", "min.partitions"])
+@pytest.mark.parametrize("option", ["ending", "split.records", "min.partitions", "push.filters"])
 def test_stream_refuses_what_only_a_batch_has(option: str) -> None:
     with pytest.raises(ConfigError, match="batches only"):
         reader_options(BASE | {option: "5"}, streaming=True)

@@ -38,6 +38,7 @@ class FakeLog:
         return {tp: self.stable.get(tp.partition, end) if read_committed else end for tp, end in ends.items()}
 
     def first_at(self, partitions: Sequence[TopicPartition], timestamp_ms: int) -> Mapping[TopicPartition, int]:
+        assert 0 <= timestamp_ms < 2**63
         found = self.times | {number: offset for (number, ms), offset in self.at.items() if ms == timestamp_ms}
         return {tp: found.get(tp.partition, -1) for tp in partitions}
 
@@ -178,6 +179,7 @@ def test_pattern_takes_whole_names_and_none_of_the_clusters_own() -> None:
         (Bounds(topics=frozenset({"other"})), []),
         (Bounds(timestamp_ms=7), [(0, 4, 10)]),  # nothing in the other partition is as new
         (Bounds(timestamp_ms=-1), [(0, 0, 10), (1, 5, 20)]),  # to the cluster that would mean the end
+        (Bounds(timestamp_ms=2**63), []),  # which no request can carry
     ],
 )
 def test_ranges_are_narrowed_by_what_a_filter_lets_pass(bounds: Bounds, expected: list[tuple[int, int, int]]) -> None:

@@ -95,6 +95,7 @@ def test_two_attempts_at_once_are_refused_before_anything_is_changed(file: Path)
         ("flush.timeout.ms", "soon", "flush.timeout.ms = 'soon' is not valid"),
         ("kafka.acks", "1", "kafka.acks cannot be set"),
         ("split.records", "5", "split.records cuts partitions"),
+        ("push.filters", "true", "push.filters lets one filter decide for all who read"),
         ("poll.timeout.mx", "5", "unknown option poll.timeout.mx: did you mean poll.timeout.ms?"),
     ],
 )

@@ -6,6 +6,7 @@ the same records again, makes the same outputs, and writes those that are missin
 
 from __future__ import annotations
 
+import contextlib
 import json
 import uuid
 from collections.abc import Mapping
@@ -14,11 +15,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from streams_py.errors import ConfigError
-from streams_py.history.plan_files import save_plan
+from streams_py.history.plan_files import read_plan, save_plan
 
 __all__ = ["BackfillPlan"]
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 
 
 @dataclass(frozen=True)
@@ -89,14 +90,15 @@ class BackfillPlan:
     def load(cls, path: Path) -> BackfillPlan | None:
         """The plan in a file, None when there is no file. ConfigError when it is none of a backfill."""
         try:
-            found = cls(**json.loads(path.read_text(encoding="utf-8")))
+            found = read_plan(path, _FORMAT)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError):
-            raise ConfigError(f"{path} is no plan of a backfill; name another file with --plan") from None
-        if found.format != _FORMAT:
-            raise ConfigError(f"{path} has format {found.format}, not {_FORMAT}: it is of another version")
-        return found
+        except OSError as error:
+            raise ConfigError(f"the plan {path} cannot be read ({error.strerror}); name another with --plan") from None
+        if found is not None:
+            with contextlib.suppress(TypeError):
+                return cls(**found)
+        raise ConfigError(f"{path} is no plan of a backfill; name another file with --plan")
 
     def check(self, path: Path, fingerprint: str, application_id: str, until: int | None, cluster: str | None) -> None:
         """ConfigError when nothing is left to do, or when something else would be done."""

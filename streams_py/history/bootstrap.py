@@ -18,6 +18,7 @@ are in :mod:`streams_py.history.bootstrap_ends`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import uuid
 from collections import Counter
@@ -32,7 +33,7 @@ from streams_py.described_groups import DescribedMember, DescribedStreamsMember
 from streams_py.errors import ConfigError, TopologyError
 from streams_py.history.fingerprint import fingerprint_of
 from streams_py.history.plan import HistoryPlan, circles, external_topics, plan_history, sinks_of
-from streams_py.history.plan_files import save_plan
+from streams_py.history.plan_files import read_plan, save_plan
 from streams_py.history.refuse import Finding, RefusedTopologyError, findings
 from streams_py.history.result_settings import marks_of
 from streams_py.ports import OffsetAndMetadata, TopicSpec
@@ -51,7 +52,7 @@ __all__ = [
     "prepare",
 ]
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 
 
 class BootstrapCluster(Protocol):
@@ -161,17 +162,13 @@ class BootstrapPlan:
     def load(cls, path: Path) -> BootstrapPlan:
         """Read the file. ConfigError when it is none."""
         try:
-            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            plan = cls(**{**found, "step": Step(found["step"])})
+            found = read_plan(path, _FORMAT)
         except OSError as error:
             raise ConfigError(f"there is no plan {path} ({error.strerror}); make it with `bootstrap plan`") from None
-        except (ValueError, TypeError, KeyError):
-            raise ConfigError(f"{path} is no plan of a warm start; make it with `bootstrap plan`") from None
-        if plan.format != _FORMAT:
-            raise ConfigError(
-                f"{path} has format {plan.format}, not {_FORMAT}: it is of another version of this library"
-            )
-        return plan
+        if found is not None:
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                return cls(**{**found, "step": Step(found["step"])})
+        raise ConfigError(f"{path} is no plan of a warm start; make it with `bootstrap plan`")
 
     def standing(self) -> str:
         """How far it got, and what to do next."""

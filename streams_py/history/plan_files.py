@@ -2,23 +2,29 @@
 
 Two processes at work on one plan would undo each other's steps: one writes changelogs that the other one has deleted.
 So a process holds a lock as long as it works on it.
+
+Topics are deleted, and positions committed, as a plan says. So it ends with the hash of what it says: of one that was
+changed by hand, or is damaged, nothing is believed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from streams_py.errors import ConfigError
 from streams_py.file_locks import FileLock, alone
 
-__all__ = ["held", "save_plan"]
+__all__ = ["held", "read_plan", "save_plan"]
 
 T = TypeVar("T")
+
+_HASH: Final = "sha256"
 
 
 def save_plan(path: Path, plan: Mapping[str, Any]) -> None:
@@ -26,12 +32,38 @@ def save_plan(path: Path, plan: Mapping[str, Any]) -> None:
     beside = path.with_name(f"{path.name}.new")
     try:
         with beside.open("w", encoding="utf-8") as file:
-            file.write(json.dumps(plan, indent=1))
+            file.write(json.dumps({**plan, _HASH: _hash_of(plan)}, indent=1))
             file.flush()
             os.fsync(file.fileno())  # or a machine that loses its power may have the new name with nothing in it
         os.replace(beside, path)
     except OSError as error:
         raise _unwritable(path, error) from None
+
+
+def read_plan(path: Path, version: int) -> dict[str, Any] | None:
+    """What was saved, with ``format`` as the ``version`` of its layout; None when it is no plan at all. OSError when
+    there is no such file, ConfigError when it is one of another version, or was changed by others."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return None
+    if not isinstance(found, dict) or "format" not in found:
+        return None
+    if found["format"] != version:
+        raise ConfigError(
+            f"{path} has format {found['format']}, not {version}: go on with the version of this library that made it, "
+            "or name another file with --plan"
+        )
+    told = found.pop(_HASH, None)
+    if told != _hash_of(found):
+        raise ConfigError(
+            f"the plan {path} was changed since it was written: put it back as it was, or name another file with --plan"
+        )
+    return found
+
+
+def _hash_of(plan: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
 
 
 @contextlib.contextmanager

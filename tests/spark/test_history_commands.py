@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from streams_py.adapters.confluent.bulk import once_writer
 from streams_py.cli.spark import history, history_inputs, history_options
 from streams_py.cli.spark.history import add_to
 from streams_py.errors import ConfigError, StreamsError
+from streams_py.history.backfill import BackfillPlan
 from streams_py.spark.history.run import run
 from tests.spark.conftest import Cluster
 from tests.spark.test_source_reads import read
@@ -96,6 +98,12 @@ class Files:
 
     def backfill(self, *more: str) -> Result:
         return self.do("backfill", self.topology(), "--sinks", "--application-id", self.id, *more, sinks=True)
+
+    def leave_unfinished(self) -> None:
+        """The plan is as if the command was killed before its last line."""
+        plan = BackfillPlan.load(self.folder / "plan.json")
+        assert plan is not None
+        replace(plan, done=False).save(self.folder / "plan.json")
 
     def await_written(self, wanted: Counter[bytes]) -> None:
         """The end of a transaction reaches the partitions a moment after its coordinator has answered."""
@@ -229,14 +237,13 @@ def test_backfill_to_topics_writes_every_record_once_also_when_it_is_repeated(
     refused = files.backfill()
     assert refused.exit_code == 2
     assert "is complete" in refused.output
-    plan = files.folder / "plan.json"
-    plan.write_text(json.dumps({**json.loads(plan.read_text()), "done": False}))  # as if killed before the last line
+    files.leave_unfinished()
     files.produce("later")  # beyond the plan
     again = files.backfill()
     assert again.exit_code == 0, again.output
     assert "5 records were there already" in again.output
     files.await_written(BY_OLD)
-    plan.write_text(json.dumps({**json.loads(plan.read_text()), "done": False}))
+    files.leave_unfinished()
     other = files.backfill("--until", "1700000000002")
     assert other.exit_code == 2
     assert "another topology or another --until" in other.output
@@ -246,8 +253,8 @@ def test_backfill_does_not_go_on_to_a_topic_that_was_created_again(files: Files)
     files.produce(*TEXTS)
     assert files.backfill().exit_code == 0
     plan = files.folder / "plan.json"
-    begun = json.dumps({**json.loads(plan.read_text()), "done": False})
-    plan.write_text(begun)
+    files.leave_unfinished()
+    begun = plan.read_text()
     files.cluster.delete(files.out)
     files.cluster.topic(3, name=files.out)
     refused = files.backfill()
@@ -270,7 +277,7 @@ def test_backfill_does_not_go_on_when_brokers_have_forgotten_how_far_it_is(
     plan = files.folder / "plan.json"
     begun = json.loads(plan.read_text())
     assert len(begun["writers"]) == 2, "a task for each partition of the input"
-    plan.write_text(json.dumps({**begun, "done": False}))
+    files.leave_unfinished()
     admin = AdminClient({"bootstrap.servers": files.cluster.bootstrap})
     for forgotten in admin.delete_consumer_groups(begun["writers"][1:]).values():
         forgotten.result(30)

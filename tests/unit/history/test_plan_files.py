@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from streams_py.cli.spark.history import add_to
 from streams_py.errors import ConfigError
 from streams_py.history.backfill import BackfillPlan
+from streams_py.history.bootstrap import BootstrapPlan
 from streams_py.history.plan_files import held, save_plan
 from tests.unit.history.test_bootstrap import Cluster, planned
 
@@ -108,9 +109,34 @@ def test_plan_is_on_its_disk_before_it_takes_the_place_of_the_old_one(
         monkeypatch.setattr(os, name, lambda *given, name=name, step=step: (done.append(name), step(*given)))
     save_plan(plan, {"step": "new"})
     assert done == ["fsync", "replace"]
-    assert json.loads(plan.read_text()) == {"step": "new"}
+    assert json.loads(plan.read_text())["step"] == "new"
     with pytest.raises(ConfigError, match=r"nowhere/plan.json cannot be written \(No such file or directory\); name"):
         save_plan(tmp_path / "nowhere" / "plan.json", {})
+
+
+def test_plan_that_was_changed_by_hand_or_is_of_another_version_is_not_believed(tmp_path: Path) -> None:
+    """Topics are deleted as it says."""
+    file = tmp_path / "plan.json"
+    backfill = BackfillPlan.new("shop", "app:topology", "f", {}, None, None, {"out": 1}, {}, {}, {}, {})
+    warm_start = BootstrapPlan("shop", "app:topology", "f", [("lines", 0, 0, 5)], [], {"shop-counts-changelog": 1}, {})
+    for plan, change in (
+        (backfill, {"outputs": [1]}),
+        (backfill, {"done": True}),
+        (warm_start, {"changelogs": {"lines": 1}}),
+        (warm_start, {"ranges": 3}),
+        (warm_start, {"settings": None}),
+    ):
+        plan.save(file)
+        assert type(plan).load(file) == plan or plan is warm_start  # JSON has no tuples
+        saved = json.loads(file.read_text())
+        file.write_text(json.dumps({**saved, **change}))
+        with pytest.raises(ConfigError, match=r"plan .*plan.json was changed since it was written: put it back as it"):
+            type(plan).load(file)
+        file.write_text(json.dumps(saved))
+        type(plan).load(file)
+        file.write_text(json.dumps({**saved, "format": 1, "of another version": True}))
+        with pytest.raises(ConfigError, match="has format 1, not 2: go on with the version of this library that made"):
+            type(plan).load(file)
 
 
 def test_backfill_goes_on_with_the_archives_that_it_was_begun_with(tmp_path: Path) -> None:

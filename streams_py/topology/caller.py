@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
+import traceback
 from collections.abc import Callable
+from types import FrameType
 from typing import ParamSpec, TypeVar
 
 from streams_py.errors import TopologyError
 
-__all__ = ["locate", "located", "user_line"]
+__all__ = ["locate", "located", "raised_line", "user_line"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -20,9 +22,22 @@ _OURS = __name__.partition(".")[0] + "."
 def user_line() -> str | None:
     """``file:line`` of the innermost call that is not this library's own; None when there is none."""
     frame = inspect.currentframe()
-    while frame is not None and str(frame.f_globals.get("__name__")).startswith(_OURS):
+    while frame is not None and _is_ours(frame):
         frame = frame.f_back
     return None if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def raised_line(error: BaseException) -> str | None:
+    """``file:line`` in the function that this library has called and that raised, or called what did; None when that
+    was none of Python's."""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if not _is_ours(frame):
+            return f"{frame.f_code.co_filename}:{line}"
+    return None
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).startswith(_OURS)
 
 
 def locate(error: TopologyError, where: str | None) -> None:

@@ -29,6 +29,7 @@ from streams_py.runtime.tasks.collector import RecordCollector
 from streams_py.runtime.tasks.error_handling.handlers import Answer, ErrorContext, FailedRecord, ask
 from streams_py.runtime.tasks.record_queue import SourceReader
 from streams_py.serdes import cannot_decode
+from streams_py.topology.caller import raised_line
 from streams_py.topology.nodes import RecordContext
 
 __all__ = ["Failures"]
@@ -62,6 +63,12 @@ def _reported(message: str, *, task_id: TaskId) -> ProcessingError:
     error = ProcessingError(message, task_id=task_id)
     error.was_handled = True
     return error
+
+
+def _raised(error: Exception) -> str:
+    """What was raised, and by which line: nodes have numbers, and logs of other machines may be out of reach."""
+    where = raised_line(error)
+    return f"{type(error).__name__}: {error}" + ("" if where is None else f" ({where})")
 
 
 class Failures:
@@ -137,7 +144,7 @@ class Failures:
         response = ask(self._settings.processing_handler, context, record, error)
         self._collector.write(response.dead_letters, context)
         if response.answer is not Answer.CONTINUE:
-            raise _reported(f"{what} in {context}: {type(error).__name__}: {error}", task_id=self._task_id) from error
+            raise _reported(f"{what} in {context}: {_raised(error)}", task_id=self._task_id) from error
         self.dropped(context.node, f"{type(error).__name__}: {error}")
 
     def was_unread(self, error: Exception) -> bool:
@@ -176,9 +183,7 @@ class Failures:
     def extractor_failed(self, reader: SourceReader, raw: RawRecord, error: Exception) -> StreamsError:
         """The error for a timestamp extractor that raised."""
         context = self._context_of_raw(reader, raw)
-        return _reported(
-            f"the timestamp extractor failed in {context}: {type(error).__name__}: {error}", task_id=self._task_id
-        )
+        return _reported(f"the timestamp extractor failed in {context}: {_raised(error)}", task_id=self._task_id)
 
     def no_timestamp(self, reader: SourceReader, raw: RawRecord) -> StreamsError:
         """The error for a record without a valid timestamp."""
@@ -191,7 +196,7 @@ class Failures:
     def unexpected(self, error: Exception, node: str) -> StreamsError:
         """An error that no node claimed."""
         context = self.context_of(node)
-        return _reported(f"processing failed below {context}: {type(error).__name__}: {error}", task_id=self._task_id)
+        return _reported(f"processing failed below {context}: {_raised(error)}", task_id=self._task_id)
 
     def _context_of_raw(self, reader: SourceReader, raw: RawRecord) -> ErrorContext:
         return ErrorContext(

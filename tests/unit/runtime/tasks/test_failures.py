@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from streams_protocol.types import TaskId
-from streams_py import serdes
+from streams_py import StreamsBuilder, serdes
 from streams_py.errors import (
     BrokerUnavailableError,
     ConfigError,
@@ -32,7 +33,7 @@ from streams_py.topology.physical.assembly import TopologyAssembly
 from streams_py.topology.processor import Processor, Record
 from streams_py.topology.stores import key_value_store
 from streams_py.topology.topology import Topology
-from tests.unit.runtime.tasks.failing import IN, Asked, Forwarding, Unreachable, chain
+from tests.unit.runtime.tasks.failing import IN, Asked, Forwarding, Picky, Unreachable, chain
 from tests.unit.runtime.tasks.task_kit import Kit, record
 
 
@@ -97,6 +98,35 @@ class TestProcessing:
         with pytest.raises(
             ProcessingError, match=r"node inner, task 0_0, input record in-0 at offset 5.*cannot stand it"
         ):
+            kit.task.process(1)
+
+    def test_error_names_the_line_of_the_function_that_the_library_called(self) -> None:
+        line = Picky.process.__code__.co_firstlineno + 2
+        kit = Kit(chain())
+        kit.add(record("bad"))
+        with pytest.raises(ProcessingError, match=rf"ValueError: cannot stand it \(.*failing\.py:{line}\)$"):
+            kit.task.process(1)
+
+    @pytest.mark.parametrize("value", ["{", "[]"])
+    def test_error_of_a_fused_function_names_its_line_and_not_that_of_a_library(self, value: str) -> None:
+        def name_of(text: str) -> str:
+            return json.loads(text)["name"]  # type: ignore[no-any-return]
+
+        builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+        texts = builder.stream("in").filter(lambda _, text: text != "")
+        texts.map_values(name_of).map_values(str.upper).to("out")
+        line = name_of.__code__.co_firstlineno + 1
+        kit = Kit(builder.build())
+        kit.add(record(value))
+        with pytest.raises(ProcessingError, match=rf"Error: .* \(.*test_failures\.py:{line}\)$"):
+            kit.task.process(1)
+
+    def test_error_of_a_function_that_is_not_pythons_names_no_line(self) -> None:
+        builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+        builder.stream("in").map_values(int).to("out")
+        kit = Kit(builder.build())
+        kit.add(record("x"))
+        with pytest.raises(ProcessingError, match=r"ValueError: invalid literal for int\(\) with base 10: 'x'$"):
             kit.task.process(1)
 
     def test_innermost_node_reports_once(self) -> None:

@@ -3,14 +3,15 @@
 * *words*: lines of five words are counted. Live: one stream thread, no cache, timed from its first output to its last.
   Spark: ``local[2]``, from the same topic, everything from the start of ``run`` to its end, in a session that has done
   a tenth of it before.
-* *workers*: the same over Parquet, 8 partitions, on Spark's ``local-cluster`` with one worker and with two.
+* *workers*: the same over Parquet, 8 partitions, on Spark's ``local-cluster`` with one worker and with two, which take
+  turns when both are warm.
 * *archive*: records per key from Parquet, and ten times as many: time for each record, and the largest memory of a
   Python worker. Each in a session of its own, because a worker never gives memory back.
 
 Spark runs in a process of its own, which prints one line per run:
 
     python -m benchmarks.spark_history words BOOTSTRAP TOPIC LINES RUNS
-    python -m benchmarks.spark_history workers MASTER FOLDER RUNS
+    python -m benchmarks.spark_history workers WORKERS FOLDER RUNS   (each when a line comes in)
     python -m benchmarks.spark_history archive FOLDER RECORDS
 """
 
@@ -52,7 +53,7 @@ _FIRST_MS: Final = 1_700_000_000_000
 _COMMIT_MS: Final = 1_000
 _RUNS_MAX: Final = 3
 _LOOK_S: Final = 0.05
-_WARM_UPS: Final = 2
+_WARM_UPS: Final = 5
 """Each worker's JVM compiles for as long, which takes more of two cores the more workers there are."""
 _MODULE: Final = "benchmarks.spark_history"
 
@@ -119,11 +120,19 @@ def _beside_live(lines: int, runs: int, tick: Tick) -> Row:
 def _beside_one_worker(lines: int, runs: int, folder: str, tick: Tick) -> Row:
     tick(f"writing {lines:,} lines to files")
     _archive(f"{folder}/lines", lines, _CLUSTER_PARTITIONS, lambda at: (None, line_of_words(at).encode()))
-    seconds: dict[int, list[float]] = {}
-    for workers in (1, 2):
-        tick(f"word count on {workers} worker(s)")
-        master = f"local-cluster[{workers},1,1024]"
-        seconds[workers] = [float(line) for line in lines_of(_MODULE, "workers", master, folder, str(runs))]
+    seconds: dict[int, list[float]] = {1: [], 2: []}
+    processes = {
+        workers: lines_of(_MODULE, "workers", str(workers), folder, str(_WARM_UPS + runs), asked=True)
+        for workers in seconds
+    }
+    for number in range(_WARM_UPS + runs):
+        for workers, lines_said in processes.items():
+            tick(f"word count on {workers} worker(s), {'warming up' if number < _WARM_UPS else 'timed'}")
+            seconds[workers].append(float(next(lines_said)))
+    for workers, lines_said in processes.items():
+        seconds[workers] = seconds[workers][_WARM_UPS:]
+        for _ in lines_said:  # to its end
+            pass
     work = f"history on Spark: word count, {lines:,} lines from Parquet, {_CLUSTER_PARTITIONS} partitions, two workers"
     goal = Goal("<= 0.65 of its time", ratio_max=0.65)
     return Row(work, "one worker of one core", "s", tuple(seconds[2]), tuple(seconds[1]), goal)
@@ -250,8 +259,8 @@ def _check_alive(streams: KafkaStreams) -> None:
         raise BenchmarkError("the live application has ended")
 
 
-def _workers(master: str, folder: str, runs: int) -> None:
-    """Print the seconds of each run on a cluster of processes."""
+def _workers(workers: int, folder: str, runs: int) -> None:
+    """Print the seconds of each run on a cluster of processes; each begins when a line comes in."""
     from streams_py.spark.history.run import run
     from streams_py.spark.session import spark_session
 
@@ -259,14 +268,14 @@ def _workers(master: str, folder: str, runs: int) -> None:
     environment = {"spark.executorEnv.PYTHONPATH": str(Path(__file__).resolve().parent.parent)}
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    spark = spark_session("benchmark", master=master, **partitions, **environment)
+    spark = spark_session("benchmark", master=f"local-cluster[{workers},1,1024]", **partitions, **environment)
     spark.sparkContext.setLogLevel("ERROR")
-    for number in range(-_WARM_UPS, runs):
+    work = f"{folder}/work-{workers}"
+    for _ in range(runs):
+        sys.stdin.readline()
         began = time.perf_counter()
-        with run(f"{_MODULE}:word_count", {"lines": f"{folder}/lines"}, work=f"{folder}/work", spark=spark):
-            taken = time.perf_counter() - began
-        if number >= 0:
-            print(taken, flush=True)
+        with run(f"{_MODULE}:word_count", {"lines": f"{folder}/lines"}, work=work, spark=spark):
+            print(time.perf_counter() - began, flush=True)
     spark.stop()
 
 
@@ -331,6 +340,6 @@ if __name__ == "__main__":
         case "words":
             _words(arguments[0], arguments[1], int(arguments[2]), int(arguments[3]))
         case "workers":
-            _workers(arguments[0], arguments[1], int(arguments[2]))
+            _workers(int(arguments[0]), arguments[1], int(arguments[2]))
         case "archive":
             _of_files(arguments[0], int(arguments[1]))

@@ -88,14 +88,15 @@ class TaskSummary:
     """What one task did.
 
     ``records`` taken, and ``dropped``. ``positions``: input topic -> offset to continue from (of a topic between
-    stages: how many records there were), and the text that is committed beside it. ``written``: topic -> records.
+    stages: how many records there were), and the text that is committed beside it. ``written``: topic ->
+    (partition, records) of those that were written.
     """
 
     task: int
     records: int
     dropped: int
     positions: Mapping[str, tuple[int, str]]
-    written: Mapping[str, int] = field(default_factory=dict)
+    written: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
 
 
 class StillClock:

@@ -16,6 +16,7 @@ from streams_py.spark.files import Folder
 from streams_py.spark.history.blocks import BLOCKS, RECORD
 from streams_py.spark.history.cluster_options import check_whole
 from streams_py.spark.history.fixed_ranges import fixed_options, newest_ms, ranges_in, ranges_of
+from streams_py.spark.history.largest_first import largest_first, spark_partition
 from streams_py.spark.history.order import ORDER
 from streams_py.spark.history.portions import OfBlocks, OfRanges, Reader, blocks_of_rows, blocks_read_by, timed_blocks
 from streams_py.spark.history.progress import StageReports
@@ -90,7 +91,7 @@ class Inputs:
         self._until_ms = until if isinstance(until, int) else None
         self._since_ms = since_ms
         self._rows: dict[str, DataFrame] = {}
-        self._counted: dict[str, int] = {}
+        self._counted: dict[str, dict[int, int]] = {}
         self._contents: dict[str, DataFrame] = {}
         self._named: dict[str, DataFrame] = {}
         self._topics = sorted(topics)
@@ -141,10 +142,9 @@ class Inputs:
             return _told(topic, self._given[topic])
         from pyspark.sql import functions as f
 
-        found = self._rows[topic].agg(f.max("task"), f.count_if(self._is_wanted(topic))).first()
-        assert found is not None
-        self._counted[topic] = int(found[1])
-        return 1 if found[0] is None else int(found[0]) + 1
+        found = self._rows[topic].groupBy("task").agg(f.count_if(self._is_wanted(topic))).collect()
+        self._counted[topic] = {int(task): int(records) for task, records in found}
+        return 1 + max(self._counted[topic], default=0)
 
     def _check_ends(self, topic: str, count: int) -> None:
         beyond = sorted(int(p) for p in self._ends[topic] if not 0 <= int(p) < count)
@@ -156,13 +156,13 @@ class Inputs:
                 key="until",
             )
 
-    def records(self, topic: str) -> int | None:
-        """How many there are of a topic at most; None when nobody has counted them."""
+    def records(self, topic: str) -> Mapping[int, int] | None:
+        """Partition -> how many there are of a topic at most; None when nobody has counted them."""
         if topic in self._rows:
             return self._counted.get(topic)
         until = {int(partition): end for partition, end in self._ends.get(topic, {}).items()}
         ranges = ranges_of(topic, self._given[topic])
-        return sum(max(0, min(end, until.get(partition, end)) - start) for _, partition, start, end in ranges)
+        return {partition: max(0, min(end, until.get(partition, end)) - start) for _, partition, start, end in ranges}
 
     def contents(self) -> Mapping[str, DataFrame]:
         """Topic -> ``key``, ``value`` and ``timestamp_ms`` of what fills a global table: all rows that it has at the
@@ -201,14 +201,16 @@ class Inputs:
 
     def _by_offset(self, topic: str, tasks: int, reports: StageReports | None) -> DataFrame:
         rows = with_headers_for_python(self._rows[topic].where(self._is_wanted(topic)))
-        return _placed(rows.mapInArrow(partial(blocks_of_rows, topic, reports=reports), BLOCKS), tasks)
+        blocks = rows.mapInArrow(partial(blocks_of_rows, topic, reports=reports), BLOCKS)
+        return _placed(blocks, tasks, self._counted.get(topic, {}))
 
     def _ranges(self, topic: str) -> tuple[DataFrame, OfRanges]:
         """A row for each partition that has records; they are read where it is processed."""
         ends = {int(partition): end for partition, end in self._ends.get(topic, {}).items()}
         options, planned = ranges_in(topic, self._given[topic], self._since_ms)
         ranges = {of.partition: (of.start, min(of.end, ends.get(of.partition, of.end))) for of in planned}
-        tasks = sorted(task for task, (start, end) in ranges.items() if start < end)
+        sizes = {task: end - start for task, (start, end) in ranges.items() if start < end}
+        tasks = largest_first(sizes, sizes)
         # One Spark partition for each, without a shuffle.
         rows = self._spark.range(0, len(tasks), 1, max(1, len(tasks)))
         return rows, OfRanges(topic, tuple(tasks), ranges, options, self._since_ms, self._until_ms)
@@ -254,8 +256,8 @@ def archive(spark: SparkSession, topic: str, path: str) -> DataFrame:
         raise ConfigError(f"the input for topic {topic}: {path} {why}") from error
 
 
-def _placed(blocks: DataFrame, tasks: int) -> DataFrame:
-    return blocks.repartitionById(tasks, "partition").sortWithinPartitions(*ORDER)
+def _placed(blocks: DataFrame, tasks: int, sizes: Mapping[int, int]) -> DataFrame:
+    return blocks.repartitionById(tasks, spark_partition(tasks, sizes)).sortWithinPartitions(*ORDER)
 
 
 def newest_of(spark: SparkSession, given: Mapping[str, Any], fixed: Mapping[str, Any]) -> int | None:
@@ -349,12 +351,17 @@ def _normalised(rows: DataFrame, topic: str) -> DataFrame:
 
 
 def stage_input(
-    orders: StageOrders, inputs: Inputs, written: DataFrame | None, reports: StageReports | None = None
+    orders: StageOrders,
+    inputs: Inputs,
+    written: DataFrame | None,
+    sizes: Mapping[int, int],
+    reports: StageReports | None = None,
 ) -> StageInput:
     """The rows of one stage: each task in one Spark partition, in the order in which its records are taken.
 
-    ``written``: what earlier stages wrote. Of several topics the record with the smallest timestamp at the head comes
-    next, of equally old ones that of the first topic by name: the order of blocks.
+    ``written``: what earlier stages wrote. ``sizes``: task -> records, of those that somebody has counted. Of several
+    topics the record with the smallest timestamp at the head comes next, of equally old ones that of the first topic by
+    name: the order of blocks.
     """
     stage = orders.stage
     if len(stage.inputs) == 1:
@@ -367,7 +374,7 @@ def stage_input(
         part = _of_earlier_stages(topic, written) if is_made else inputs.blocks(topic, orders, reports)
         together = part if together is None else together.unionByName(part)
     assert together is not None
-    return StageInput(_placed(together, stage.tasks), OfBlocks())
+    return StageInput(_placed(together, stage.tasks, sizes), OfBlocks())
 
 
 def _of_earlier_stages(topic: str, written: DataFrame | None) -> DataFrame:

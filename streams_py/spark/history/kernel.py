@@ -8,6 +8,7 @@ held but the portion at hand. What comes out are rows of :data:`~streams_py.spar
 from __future__ import annotations
 
 import json
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from typing import Any, Final
@@ -105,7 +106,7 @@ class _Run:
         self._counter.end()
         summary = task.finish()
         yield from outputs.rest()
-        summary = replace(summary, written=outputs.written)
+        summary = replace(summary, written={topic: sorted(counts.items()) for topic, counts in outputs.written.items()})
         for topic, entries in task.states():
             yield from outputs.state(topic, entries)
         yield outputs.summary(json.dumps(asdict(summary)).encode())
@@ -121,7 +122,8 @@ class _Outputs:
         self._source = source
         self._number = source % _RANK
         self._counts = counts
-        self.written: dict[str, int] = {}
+        self.written: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        """Topic -> partition -> records."""
         self._blocks: dict[str, Blocks] = {}
 
     def full(self) -> Iterator[Any]:
@@ -139,10 +141,11 @@ class _Outputs:
 
     def _made(self, topic: str, columns: Columns) -> Any:
         count = len(columns)
-        first = self.written.get(topic, 0)
-        self.written[topic] = first + count
+        written = self.written[topic]
+        first = written.total()
         keys = pa.array(columns.keys, pa.binary())
         partitions = self._partitions(topic, columns, keys)
+        written.update(dict(zip(*map(np.ndarray.tolist, np.unique(partitions, return_counts=True)), strict=True)))
         records = records_batch(
             np.arange(first, first + count),
             np.array(columns.timestamps, np.int64),

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
@@ -128,10 +129,20 @@ class Results:
             self._summaries[stage.rank] = sorted(found, key=lambda summary: summary.task)
         return self._summaries[stage.rank]
 
-    def written(self, topic: str, before: Stage | None = None) -> int:
-        """How many records were written to a topic; ``before`` a stage, by the ones that come before it."""
-        stages = [stage for stage in self.plan.stages if before is None or stage.rank < before.rank]
-        return sum(summary.written.get(topic, 0) for stage in stages for summary in self.summaries_of(stage))
+    def written(self, topic: str) -> int:
+        """How many records were written to a topic."""
+        return self._written(topic, self.plan.stages).total()
+
+    def written_before(self, stage: Stage, topic: str) -> Mapping[int, int]:
+        """Partition -> records that were written to a topic by the stages that come before one."""
+        return self._written(topic, [other for other in self.plan.stages if other.rank < stage.rank])
+
+    def _written(self, topic: str, stages: Iterable[Stage]) -> Counter[int]:
+        counts: Counter[int] = Counter()
+        for stage in stages:
+            for summary in self.summaries_of(stage):
+                counts.update(dict(summary.written.get(topic, ())))
+        return counts
 
     def rows(self, channel: int, topic: str) -> DataFrame:
         """The rows of one topic."""
@@ -250,10 +261,12 @@ def _run_stages(
         for stage in plan.stages:
             is_reader = reads_global_tables(described.subtopology(stage.id))
             orders = StageOrders(source, settings, stage, tables=tables if is_reader else {})
+            sizes = _sizes(results, stage, inputs)
             if listener is None:
-                _run_stage(results, stage, inputs, orders)
+                _run_stage(results, stage, inputs, orders, sizes or {})
                 continue
-            _run_stage(results, stage, inputs, orders, listener.begin(stage.rank, _total(results, stage, inputs)))
+            reports = listener.begin(stage.rank, None if sizes is None else sum(sizes.values()))
+            _run_stage(results, stage, inputs, orders, sizes or {}, reports)
             listener.end(sum(summary.records for summary in results.summaries_of(stage)))
 
 
@@ -297,19 +310,24 @@ def settings_of(config: Mapping[str, Any] | None) -> dict[str, Any]:
     return {**_DEFAULTS, **{key: value for key, value in checked.original.items() if key not in dropped}}
 
 
-def _total(results: Results, stage: Stage, inputs: Inputs) -> int | None:
-    """How many records a stage will take at most; None when nobody has counted them."""
-    total = 0
+def _sizes(results: Results, stage: Stage, inputs: Inputs) -> Mapping[int, int] | None:
+    """Task -> how many records it will take at most; None when nobody has counted them."""
+    sizes: Counter[int] = Counter()
     for topic in stage.inputs:
-        count = results.written(topic, before=stage) if topic in stage.upstream else inputs.records(topic)
-        if count is None:
+        found = results.written_before(stage, topic) if topic in stage.upstream else inputs.records(topic)
+        if found is None:
             return None
-        total += count
-    return total
+        sizes.update(found)
+    return sizes
 
 
 def _run_stage(
-    results: Results, stage: Stage, inputs: Inputs, orders: StageOrders, reports: StageReports | None = None
+    results: Results,
+    stage: Stage,
+    inputs: Inputs,
+    orders: StageOrders,
+    sizes: Mapping[int, int],
+    reports: StageReports | None = None,
 ) -> None:
     earlier = [
         other for other in results.plan.stages if other.rank < stage.rank and stage.upstream & set(other.outputs)
@@ -319,7 +337,7 @@ def _run_stage(
         for other in earlier:
             rows = results._stage(other)
             written = rows if written is None else written.unionByName(rows)
-        given = stage_input(orders, inputs, written, reports)
+        given = stage_input(orders, inputs, written, sizes, reports)
         made = given.rows.mapInArrow(stage_kernel(orders, given.reader, reports), BLOCKS)
         # An attempt that broke off may have left some.
         made.write.options(**_FILES).mode("overwrite").parquet(results.path(stage), compression="none")

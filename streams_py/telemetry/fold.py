@@ -45,6 +45,7 @@ _CURRENT: Final = ("task", "client", "role", "rebalance_id", "member", "lag")
 _IDS_KEPT: Final = 8
 _FINISHED_KEPT: Final = 64
 """So many of the last rebalances are known by name: a producer may repeat a part of one."""
+_BEGUN_KEPT: Final = 16
 _DAY_MS: Final = 86_400_000
 _OK: Final = "ok"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -85,6 +86,7 @@ class GroupFold:
         self._hot_tasks = HotTasks(given.get("hot_tasks"))
         self._day: int | None = given.get("day")
         self._finished: list[str] = list(given.get("finished", ()))
+        self._begun: list[str] = list(given.get("begun", ()))
         self._parts: dict[int, RebalanceHeader | TasksPart | ClientPart] = {}
         self._header_ms = 0
 
@@ -99,6 +101,10 @@ class GroupFold:
             return
         if not isinstance(event, Event):
             return
+        body = event.body
+        part = body if isinstance(body, RebalanceHeader | TasksPart | ClientPart) else None
+        if part is not None and self._has_part(part.rebalance_id, part.part):
+            return  # again: it says nothing, not even of a clock
         day = day_of(sort_ms)
         if self._day is not None and day > self._day:
             yield from self._end_of_day()
@@ -106,9 +112,8 @@ class GroupFold:
         self._clocks.seen(append_ms, sort_ms)
         for row in self._hot_tasks.advance(sort_ms):
             yield Output("offender", day, row)
-        body = event.body
-        if isinstance(body, RebalanceHeader | TasksPart | ClientPart):
-            yield from self._part(event, body, sort_ms, append_ms)
+        if part is not None:
+            yield from self._part(event, part, sort_ms, append_ms)
             return
         if self._is_repeated(event):
             return
@@ -122,6 +127,16 @@ class GroupFold:
         """No more events: the last day ends."""
         if self._day is not None:
             yield from self._end_of_day()
+
+    def _has_part(self, rebalance_id: str, part: int) -> bool:
+        """Whether a part of a rebalance was there before."""
+        if rebalance_id in self._finished:
+            return True
+        return bool(self._parts) and self._parts[0].rebalance_id == rebalance_id and part in self._parts
+
+    def has_begun(self, rebalance_id: str) -> bool:
+        """Whether this is one of the last rebalances whose header was there, but not all of their parts."""
+        return rebalance_id in self._begun
 
     def has_finished(self, rebalance_id: str) -> bool:
         """Whether this is one of the last rebalances that were complete."""
@@ -159,15 +174,12 @@ class GroupFold:
     def _part(
         self, event: Event, body: RebalanceHeader | TasksPart | ClientPart, sort_ms: int, append_ms: int
     ) -> Iterator[Output]:
-        if body.rebalance_id in self._finished:
-            return  # again
         if isinstance(body, RebalanceHeader) and body.part == 0:
-            if self._parts and self._parts[0].rebalance_id == body.rebalance_id:
-                return  # the header again
             self._parts, self._header_ms = {0: body}, sort_ms
+            self._begun = [*self._begun, body.rebalance_id][-_BEGUN_KEPT:]
             self._clocks.note(event.envelope.process, event.envelope.at_ms, append_ms, sort_ms)
         elif self._parts and self._parts[0].rebalance_id == body.rebalance_id:
-            self._parts.setdefault(body.part, body)
+            self._parts[body.part] = body
         else:
             return
         try:
@@ -178,6 +190,7 @@ class GroupFold:
         if whole is not None:
             yield from self._rebalance(whole)
             self._parts = {}
+            self._begun = [name for name in self._begun if name != body.rebalance_id]
             self._finished = [*self._finished, body.rebalance_id][-_FINISHED_KEPT:]
 
     def _rebalance(self, whole: WholeRebalance) -> Iterator[Output]:
@@ -300,6 +313,7 @@ class GroupFold:
             "recent": self._recent,
             "ids": list(self._ids.items()),
             "finished": self._finished,
+            "begun": self._begun,
             "warmups": self._warmups.to_json(),
             "restores": self._restores.to_json(),
             "gaps": self._gaps.to_json(),

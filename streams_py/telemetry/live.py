@@ -87,8 +87,8 @@ def look(live: Live, new: Iterable[Record]) -> Look | None:
     fold = GroupFold(live.fold)
     fresh = [record for record in new if record.rebalance_id is None or not fold.has_finished(record.rebalance_id)]
     placed, without = in_order([*live.tail, *fresh])
-    if without:
-        return None  # a part of a rebalance whose header was folded, without effect, before
+    if without or any(record.rebalance_id is not None and fold.has_begun(record.rebalance_id) for record in fresh):
+        return None  # of a rebalance whose header was folded, without effect, before; it may even come again
     if live.last is not None and placed and placed[0][0] <= live.last:
         return None
     until = _safe(placed)

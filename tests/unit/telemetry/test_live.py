@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from streams_py.events.codec import decode_event
 from streams_py.events.model import ClientPart, Event, RebalanceHeader, TasksPart
-from streams_py.telemetry.fold import Output
+from streams_py.telemetry.fold import GroupFold, Output
 from streams_py.telemetry.live import Live, look
-from streams_py.telemetry.order import Record
+from streams_py.telemetry.order import Record, in_order
 from streams_py.telemetry.schemas import STATE_TABLE
 from tests.unit.events.kit import Recorder
 from tests.unit.leader.kit import member, pid
@@ -128,6 +128,31 @@ def test_repeated_parts_are_no_reason_to_fold_anything_again() -> None:
     assert tables.look(again)
     assert tables.live.tail == []
     assert tables.rows() == before
+
+
+def test_repeated_part_of_another_clock_says_as_little_in_a_look_as_in_one_fold() -> None:
+    stored = grown().records
+    last = stored[-1]
+    again = last._replace(append_ms=last.append_ms - 10_000, offset=last.offset + 1)
+    tables = Tables()
+    records = records_of([*stored, again])
+    assert tables.look(records[:-1])
+    assert tables.look(records[-1:])
+    assert tables.rows() == sorted(map(repr, fold([*stored, again])))
+
+
+def test_header_that_comes_again_after_its_first_was_folded_in_vain_asks_for_the_day() -> None:
+    """A day that was built as a whole ended in the middle of a rebalance; its producer sends it once more."""
+    history = grown()
+    begin = len(history.records)
+    history.rebalance({"b": member(2)})
+    records = records_of(history.records)
+    built = GroupFold()
+    for record in records[: begin + 1]:
+        list(built.feed(record.value, record.place_ms, record.append_ms))
+    ((last, _),), _ = in_order([records[begin]])
+    again = [record._replace(offset=record.offset + 100) for record in records[begin:]]
+    assert look(Live(0, {}, built.snapshot(), last), again) is None
 
 
 # -- clocks that go back -----------------------------------------------------------------------------------------------

@@ -83,6 +83,8 @@ def test_null_timestamp_is_the_time_of_writing_and_columns_may_be_missing(cluste
         ({"topic": None}, "a row to be written has no topic"),
         ({"topic": "nothing-there"}, "topic nothing-there does not exist; create it"),
         ({"timestamp_ms": -1}, "has the timestamp -1"),
+        ({"headers": [{"key": "a", "value": b"x"}, {"key": None, "value": b"x"}]}, "has a header without a key"),
+        ({"headers": [None]}, "has a header without a key"),
     ],
 )
 def test_row_that_cannot_be_written_fails_the_task(

@@ -4,7 +4,7 @@ Columns, in any order: ``value`` is required, and ``topic`` unless the option of
 counts more than the column. With a column ``partition`` every row goes exactly where it says, and null is an error;
 without it a row goes where Kafka's default rule sends its key (murmur2), and those without a key are dealt out in turn.
 ``key``, ``timestamp_ms`` and ``headers`` may be missing or null. A null value is a tombstone. A null timestamp is the
-producer's clock, a negative one an error.
+producer's clock, a negative one an error, and so is a header without a key.
 
 A Spark task that is repeated writes its records again: at least once.
 """
@@ -123,6 +123,7 @@ def _write_batch(writer: BulkWriter, batch: Any, places: _Places) -> None:
     timestamps = columns["timestamp_ms"].to_pylist() if "timestamp_ms" in columns else nothing
     headers: Sequence[Any] = nothing
     if "headers" in columns and columns["headers"].null_count < rows:
+        _check_headers(columns["headers"])
         headers = [
             None if of is None else [(h["key"], h["value"]) for h in of] for of in columns["headers"].to_pylist()
         ]
@@ -188,6 +189,13 @@ class _Places:
             partitions[has_key] = hashes % counts[has_key]
         found: list[int] = partitions.tolist()
         return found
+
+
+def _check_headers(headers: Any) -> None:
+    """Values may be null; the client would make text of a null key."""
+    each = headers.flatten()
+    if each.null_count or each.field("key").null_count:
+        raise StreamsError("a row to be written has a header without a key; give it one, or leave the header out")
 
 
 def _check_timestamps(timestamps: Sequence[int | None], topics: Sequence[str]) -> None:

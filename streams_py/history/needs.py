@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streams_py.runtime.tasks.timestamps import EXTRACTORS
+from streams_py.runtime.tasks.timestamps import EXTRACTORS, partition_time_if_invalid
 from streams_py.topology.nodes import SourceNode
+from streams_py.topology.operators.processors import ProcessorOperator
+from streams_py.topology.operators.table_transforms import TableTransformValues
 from streams_py.topology.stores import StoreKind
 from streams_py.topology.topology import Topology
 
@@ -19,8 +21,9 @@ _DEFAULT_EXTRACTOR = "default.timestamp.extractor"
 @dataclass(frozen=True, slots=True)
 class HistoryNeed:
     """``before_ms``: how much older than an output the records may be that it is made of; without state nothing, behind
-    windows what they keep. None: no record is too old, because of the stores ``endless``, or because functions make the
-    timestamps at the sources ``retimed``: then those of records say nothing about those of outputs."""
+    windows what they keep. None: no record is too old, because of the stores and processors ``endless``, or because
+    the timestamps at the sources ``retimed`` are made there: then those of records say nothing about those of
+    outputs."""
 
     before_ms: int | None
     endless: tuple[str, ...] = ()
@@ -33,15 +36,22 @@ class HistoryNeed:
 
 def history_needed(topology: Topology, config: Mapping[str, Any] | None = None) -> HistoryNeed:
     """What the stores and sources say. Windows may follow one another, so what they keep adds up; a session has no
-    longest. Global tables do not count: they are filled from all of their topics in any case. ``config``: has the
-    default extractor."""
+    longest; what a processor remembers, and which timestamps it gives, nobody knows. Global tables do not count: they
+    are filled from all of their topics in any case. ``config``: has the default extractor."""
     default = (config or {}).get(_DEFAULT_EXTRACTOR)
     endless, retimed, before_ms = [], list[str](), 0
     for sub in topology.subtopologies():
         if sub.is_global:
             continue
         sources = [source for source in sub.sources if not source.is_internal]
-        retimed += [source.name for source in sources if makes_timestamps(source, default)]
+        retimed += [
+            source.name
+            for source in sources
+            if makes_timestamps(source, default) or _takes_partition_time(source, default)
+        ]
+        endless += [
+            node.name for node in sub.processors if isinstance(node.operator, ProcessorOperator | TableTransformValues)
+        ]
         for store in sub.stores:
             if store.windows is None or store.kind is StoreKind.SESSION or store.windows.holds_back:
                 endless.append(store.name)
@@ -49,6 +59,10 @@ def history_needed(topology: Topology, config: Mapping[str, Any] | None = None) 
                 before_ms += store.windows.retention_ms
     is_everything = bool(endless or retimed)
     return HistoryNeed(None if is_everything else before_ms, tuple(sorted(endless)), tuple(sorted(retimed)))
+
+
+def _takes_partition_time(source: SourceNode, default: Any) -> bool:
+    return (source.timestamp_extractor or default) in ("use_partition_time", partition_time_if_invalid)
 
 
 def makes_timestamps(source: SourceNode, default: Any) -> bool:

@@ -6,6 +6,7 @@ import itertools
 import random
 import threading
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -216,6 +217,27 @@ def test_two_versions_of_a_topology_are_compared_over_the_same_history(spark: Sp
     ]  # fmt: skip
     newest = compare_runs(spark, lambda: shouting(5), lambda: shouting(3), lambda _: rows, last_ms=500)
     assert (newest["out"].same, newest["out"].only_old, newest["out"].only_new) == (0, 1, 1)
+
+
+def test_versions_that_differ_in_headers_alone_differ(spark: SparkSession) -> None:
+    def signed(*headers: tuple[str, bytes | None]) -> Topology:
+        def sign(record: Any, context: Any) -> Any:
+            yield record.with_headers(headers)
+
+        sign.batch_safe = True  # type: ignore[attr-defined]
+        builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+        builder.stream("lines").process(sign).to("out")
+        return builder.build()
+
+    rows = {"lines": frame(spark, [Given("lines", 0, 0, 5, b"k", b"v")])}
+    for old, new in (([("a", None)], [("a", b"null")]), ([("a", b"1}, {b, 2")], [("a", b"1"), ("b", b"2")])):
+        found = compare_runs(spark, partial(signed, *old), partial(signed, *new), lambda _: rows)["out"]
+        assert (found.same, found.only_old, found.only_new) == (0, 1, 1)
+        assert [row["headers"] for _, row in sorted(found.sample)] == [
+            [[name, None if value is None else value.decode()] for name, value in headers] for headers in (new, old)
+        ]
+    found = compare_runs(spark, partial(signed, ("a", b"1")), partial(signed, ("a", b"1")), lambda _: rows)["out"]
+    assert (found.same, found.only_old, found.only_new) == (1, 0, 0)
 
 
 def test_newest_outputs_are_those_by_the_times_that_functions_make(spark: SparkSession) -> None:

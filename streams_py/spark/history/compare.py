@@ -125,7 +125,7 @@ def compare_runs(
                 rows = results.sinks[topic]
                 if outputs_since is not None:
                     rows = rows.where((f.col("timestamp_ms") >= outputs_since) | (f.col("timestamp_ms") < 0))
-                rows = rows.select("key", "value", "timestamp_ms", f.col("headers").cast("string"))
+                rows = rows.select("key", "value", "timestamp_ms", "headers")
                 rows = rows.withColumns(
                     {"old": f.lit(int(name == "old")).cast("bigint"), "new": f.lit(int(name == "new")).cast("bigint")}
                 )
@@ -169,7 +169,12 @@ def _difference(rows: DataFrame, sample: int) -> TopicDifference:
     shown = [
         (
             "old" if row["old"] > row["new"] else "new",
-            {"key": _shown(row["key"]), "value": _shown(row["value"]), "timestamp_ms": row["timestamp_ms"]},
+            {
+                "key": _shown(row["key"]),
+                "value": _shown(row["value"]),
+                "timestamp_ms": row["timestamp_ms"],
+                **({"headers": [[name, _shown(value)] for name, value in row["headers"]]} if row["headers"] else {}),
+            },
         )
         for row in differing
     ]

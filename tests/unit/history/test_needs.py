@@ -38,6 +38,12 @@ def test_what_has_no_end_needs_everything() -> None:
     assert history_needed(counted(sessions)).since(5_000) is None
 
 
+def test_what_a_processor_remembers_nobody_knows() -> None:
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    builder.stream("lines").process(lambda record, context: [record], name="mine").to("out")
+    assert history_needed(builder.build()) == HistoryNeed(None, ("mine",))
+
+
 def test_global_tables_are_filled_whole_whatever_is_read_beside_them() -> None:
     builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
     names = builder.global_table("names")
@@ -50,6 +56,9 @@ def test_timestamps_of_functions_say_nothing_about_how_old_a_record_is() -> None
     builder.stream("lines", timestamp_extractor=lambda key, value, at_ms, before_ms: int(value), name="timed").to("out")
     assert history_needed(builder.build()) == HistoryNeed(None, (), ("timed",))
     (source,) = counted(None).subtopologies()[0].sources
+    assert history_needed(counted(None), {"default.timestamp.extractor": "use_partition_time"}).retimed == (
+        source.name,
+    )
     ready_made, own = {"default.timestamp.extractor": "log_and_skip"}, {"default.timestamp.extractor": "my.own:times"}
     assert history_needed(counted(None), ready_made) == HistoryNeed(0)
     assert history_needed(counted(None), own) == HistoryNeed(None, (), (source.name,))

@@ -122,7 +122,8 @@ def findings(
                 found.append(Finding(f"topic {topic}", rule, "use repartition() in between"))
         for topics in circles(metadata):
             rule = "a stage would read what it, or a later one, writes"
-            found.append(Finding(f"topic {', '.join(topics)}", rule, "run this part live (foreign-key joins do this)"))
+            why = "foreign-key joins do this, and joins of a re-keyed stream with what it comes from"
+            found.append(Finding(f"topic {', '.join(topics)}", rule, f"run this part live ({why})"))
     return found
 
 

@@ -53,6 +53,7 @@ __all__ = [
 ]
 
 _FORMAT: Final = 2
+_START: Final = "start warm"
 
 
 class BootstrapCluster(Protocol):
@@ -263,11 +264,12 @@ def make_plan(
         outputs = sinks_of(topology, application_id) | set(allowed.outputs)
         found += _of_outputs(before, outputs & set(before.written_to), counts, cluster)
     if missing or topology.has_patterns or circles(topology.metadata(application_id, config)):
-        raise RefusedTopologyError(found)  # more cannot be known
+        raise RefusedTopologyError(found, name, _START)  # more cannot be known
     try:
         plan = plan_history(topology, application_id, config, counts)
     except TopologyError as error:  # such as topics of unequal partition counts that are joined
-        raise RefusedTopologyError([*found, Finding("the topology", str(error), "then plan again")]) from None
+        found.append(Finding("the topology", str(error), "then plan again"))
+        raise RefusedTopologyError(found, name, _START) from None
     whole = _partitions_of(tables, counts)
     table_starts, table_ends = cluster.starts(whole), cluster.ends(whole)
     metadata = topology.metadata(application_id, config)
@@ -277,7 +279,7 @@ def make_plan(
     wanted = {**plan.changelogs, **between}
     found += _of_topics(wanted, plan.changelogs, counts, cluster, replace=allowed.replace)
     if found:
-        raise RefusedTopologyError(found)
+        raise RefusedTopologyError(found, name, _START)
     configs = {
         topic.name: dict(topic.config)
         for sub in metadata.subtopologies.values()
@@ -317,7 +319,7 @@ def _of_ranges(starts: Mapping[TopicPartition, int], allowed: Allowances) -> lis
     if allowed.partial_history:
         return []
     return [
-        Finding(f"topic {at}", f"its first {start} offsets are gone", "accept a partial history if that is right")
+        Finding(f"topic {at}", f"its first {start} offsets are gone", "accept that with --accept-partial-history")
         for at, start in sorted(starts.items())
         if start > 0
     ]
@@ -410,7 +412,7 @@ def check_topics(plan: BootstrapPlan, cluster: BootstrapCluster, *, skip_gone: b
     found += [] if skip_gone else _of_starts(plan, cluster, counts)
     found += _of_topics(wanted, plan.changelogs, counts, cluster, replace=plan.replace)
     if found:
-        raise RefusedTopologyError(found)
+        raise RefusedTopologyError(found, plan.topology, _START)
 
 
 def _of_starts(plan: BootstrapPlan, cluster: BootstrapCluster, counts: Mapping[str, int]) -> list[Finding]:

@@ -27,8 +27,7 @@ __all__ = ["Finding", "RefusedTopologyError", "check_allowed", "findings"]
 
 _OPERATORS: Final = "streams_py.topology.operators."
 _FREEZE: Final = (
-    "join a table that is read as a stream, or take it as it is at the end (--global-tables as-of-end, or "
-    "global_tables=)"
+    "join a table (table()) instead, or take it as it is at the end (--global-tables as-of-end, or global_tables=)"
 )
 
 
@@ -44,11 +43,14 @@ class Finding(NamedTuple):
 
 
 class RefusedTopologyError(TopologyError):
-    """A topology cannot run over a history; ``findings`` says why, all of it. ``name``: which one."""
+    """A topology cannot run over a history; ``findings`` says why, all of it. ``name``: which one. ``what``: what it
+    cannot do."""
 
-    def __init__(self, found: Collection[Finding], name: str = "this topology") -> None:
+    def __init__(
+        self, found: Collection[Finding], name: str = "this topology", what: str = "run over a history"
+    ) -> None:
         listed = "".join(f"\n  {finding}" for finding in found)
-        super().__init__(f"{name} cannot run over a history:{listed}")
+        super().__init__(f"{name} cannot {what}:{listed}")
         self.findings = tuple(found)
 
 
@@ -133,7 +135,8 @@ def _clock(node: str) -> Finding:
 
 def _of_global(sub: Subtopology, remedy: str) -> Iterator[Finding]:
     names = ", ".join(source.name for source in sub.sources)
-    yield Finding(names, "a global table has no time: it is as new as it is", remedy)
+    topics = ", ".join(topic for source in sub.sources for topic in source.topics)
+    yield Finding(names, f"nobody can say which changes of the global table of {topics} a record has met", remedy)
 
 
 def _of_filled(

@@ -22,7 +22,7 @@ _OURS: Final = re.compile(rf"^(?:streams_(?:py|protocol)\.[\w.]*\w|{'|'.join(err
 """Any error of a module of ours, or one of the public ones without its module."""
 _RAISED: Final = re.compile(r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
 """What ``raise_error`` of a plan of ours says."""
-_SPARKS: Final = re.compile(r"\[[A-Z_.0-9]+\] (.+?)\.?(?: SQLSTATE: \w+)?")
+_SPARKS: Final = re.compile(r"\[[A-Z_.0-9]+\] (.+?)\.?(?: +SQLSTATE: \w+;?)?")
 """A sentence of Spark's with a name and a state around it."""
 _JAVAS: Final = re.compile(r"^: [\w.$]*?(\w+): (.+)$", re.MULTILINE)
 """What is below py4j's own first line: an exception of Java with its message."""
@@ -34,6 +34,8 @@ _NEEDS_MEMORY: Final = (
     "give it more with the setting spark.driver.memory (on a cluster spark.executor.memory), or use fewer cores at once"
 )
 _NO_ROOM: Final = re.compile(r"No space left on device|Disk quota exceeded")
+_UNREADABLE: Final = re.compile(r"\[FAILED_READ_FILE\.\w+\] Encountered error while reading file (\S+?)\. ")
+_CAUSES: Final = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
 _STATUS_OF_NO_MEMORY: Final = 52
 """With which Spark ends a JVM whose memory is used up."""
 _ENDING_S: Final = 5.0
@@ -67,6 +69,11 @@ def sentence_of(error: BaseException) -> str:
             f"a disk is full ({full[0]}): make room, or let Spark and its workers use another one (TMPDIR, "
             "spark.local.dir, and --work for what stages write)"
         )
+    unreadable = _UNREADABLE.search(text)
+    if unreadable is not None:
+        why = _CAUSES.findall(text)
+        because = f": {why[-1]}" if why else ""
+        return f"the file {unreadable[1]} cannot be read{because}; remove it, or put a whole one in its place"
     worker = _WORKER_LOST.search(text)
     if worker is not None and worker[1] and worker[1].partition(".")[0] not in _OF_THE_EXTRA:
         return (
@@ -85,7 +92,8 @@ def sentence_of(error: BaseException) -> str:
         return f"a Python worker has failed: {raised[-1]}"
     java = _JAVAS.search(text) if type(error).__module__.startswith("py4j.") else None
     if java is not None:
-        return f"{java[1]}: {java[2]}"
+        spark = _SPARKS.fullmatch(java[2])
+        return f"{java[1]}: {java[2]}" if spark is None else str(spark[1])
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     spark = _SPARKS.fullmatch(lines[0]) if lines else None
     if spark is not None:

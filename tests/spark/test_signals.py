@@ -257,7 +257,7 @@ def test_command_over_a_history_that_loses_its_jvm_says_so(commands: Commands, n
             command, application = (name, "run", *commands.of_plan), commands.id
             stands = f"; the warm start of {commands.id} is running: it broke off, so abort it, and run it again"
     status, _, said = commands.ended(signal.SIGKILL, commands.at_work, *command)
-    assert said == f"error: stage 0 of {application}: {_KILLED.strip()}{stands}\n"
+    assert said == f"error: sub-topology 0 of {application}: {_KILLED.strip()}{stands}\n"
     assert status == (NOT_DONE if name == "diff" else FAILED), "1 is what diff says of outputs that differ"
     assert not (commands.folder / "made").exists()
 

@@ -107,7 +107,8 @@ def plan(
             if is_any_untold:
                 out.print(f"how large they are is not told: {missing_right('DESCRIBE', CLUSTER)}", soft_wrap=True)
             say_frozen(topology)
-            out.print("stages: " + ", ".join(f"{stage.id} ({stage.tasks} tasks)" for stage in stages.stages))
+            listed = ", ".join(f"{stage.id} ({stage.tasks} tasks)" for stage in stages.stages)
+            out.print(f"stages: sub-topologies {listed}, one after the other")
             for name, count, _ in made.topics:
                 out.print(f"internal topic {name}, {count} partitions")
             for refused in _refusals_of_run(made, topology, cluster):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -44,6 +45,26 @@ _DELTA_LOG: Final = "_delta_log"
 _KAFKA: Final = "kafka."
 _PLACE: Final = "every row needs partition, offset and timestamp_ms (-1 where the record has none), as they are Kafka's"
 _NEEDED: Final = "partition and offset, key and value (binary), timestamp_ms (or timestamp); headers may be there"
+
+
+_AS_IN_KAFKA: Final = (
+    "partition, offset and timestamp_ms are whole numbers, keys and values bytes as in Kafka, headers an array of key "
+    "and value; a timestamp of Spark has a time zone"
+)
+_WHOLE: Final = re.compile(r"tinyint|smallint|int|bigint|decimal\(\d+,0\)")
+_KINDS: Final[Mapping[str, Callable[[str], object]]] = {
+    "partition": _WHOLE.fullmatch,
+    "offset": _WHOLE.fullmatch,
+    "timestamp_ms": lambda kind: kind == "timestamp" or _WHOLE.fullmatch(kind),
+    "timestamp": lambda kind: kind == "timestamp" or _WHOLE.fullmatch(kind),
+    "key": lambda kind: kind in ("binary", "string"),
+    "value": lambda kind: kind in ("binary", "string"),
+    "headers": lambda kind: kind == "void" or kind.startswith("array<struct<"),
+}
+"""Which kinds a column may have. Spark would make other ones fit: a timestamp becomes seconds, 2.7 becomes 2, and one
+without a time zone (timestamp_ntz) an instant that depends on the machine."""
+_PARTITIONS_MAX: Final = 100_000
+"""No topic has as many; each takes a task."""
 
 
 def fixed_inputs(given: GivenInputs, topics: frozenset[str]) -> dict[str, Any]:
@@ -144,7 +165,13 @@ class Inputs:
 
         found = self._rows[topic].groupBy("task").agg(f.count_if(self._is_wanted(topic))).collect()
         self._counted[topic] = {int(task): int(records) for task, records in found}
-        return 1 + max(self._counted[topic], default=0)
+        count = 1 + max(self._counted[topic], default=0)
+        if count > _PARTITIONS_MAX:
+            raise ConfigError(
+                f"the input for topic {topic} has records of partition {count - 1}, and no topic has so many "
+                "partitions; is that in the column partition? Give those of Kafka"
+            )
+        return count
 
     def _check_ends(self, topic: str, count: int) -> None:
         beyond = sorted(int(p) for p in self._ends[topic] if not 0 <= int(p) < count)
@@ -248,6 +275,8 @@ def archive(spark: SparkSession, topic: str, path: str) -> DataFrame:
         return spark.read.format(kind).load(path)
     except Exception as error:
         why = f"cannot be read as Parquet: {sentence_of(error)}"
+        if "UNABLE_TO_INFER_SCHEMA" in str(error):
+            why = "has no Parquet file; name the folder of its records"
         if kind == "delta":
             why = (
                 "is a Delta table, and this Spark has no Delta Lake to read it; add that of its version (--conf "
@@ -325,20 +354,17 @@ def _normalised(rows: DataFrame, topic: str) -> DataFrame:
         missing.append("timestamp_ms")
     if missing:
         raise ConfigError(f"the input for topic {topic} has no column {', '.join(missing)}; needed are {_NEEDED}")
-    wrong = [f"{name} is {kinds[name]}" for name in ("key", "value") if kinds[name] not in ("binary", "string")]
+    wrong = [f"{name} is {kinds[name]}" for name, fits in _KINDS.items() if name in kinds and not fits(kinds[name])]
     if wrong:
-        raise ConfigError(f"the input for topic {topic}: {', '.join(wrong)}; keys and values are bytes as in Kafka")
+        raise ConfigError(f"the input for topic {topic}: {', '.join(wrong)}; {_AS_IN_KAFKA}")
     if "topic" in kinds:
         rows = rows.where(f.col("topic") == topic)
-    if "timestamp_ms" in kinds:
-        timestamp = f.col("timestamp_ms").cast("bigint")
-    elif kinds["timestamp"].startswith("timestamp"):
-        timestamp = f.unix_millis("timestamp")
-    else:
-        timestamp = f.col("timestamp").cast("bigint")
+    name = "timestamp_ms" if "timestamp_ms" in kinds else "timestamp"
+    timestamp = f.unix_millis(name) if kinds[name] == "timestamp" else f.col(name).cast("bigint")
     headers = f.col("headers") if "headers" in kinds else f.lit(None)
     partition = f.col("partition").cast("int")
-    missing_there = partition.isNull() | (partition < 0) | f.col("offset").isNull() | timestamp.isNull()
+    missing_there = partition.isNull() | (partition < 0) | f.col("offset").isNull() | (f.col("offset") < 0)
+    missing_there |= timestamp.isNull()
     no_place = f.raise_error(f.lit(f"the input for topic {topic} has a row without a place: {_PLACE}")).cast("int")
     return rows.select(
         f.when(missing_there, no_place).otherwise(partition).alias("task"),

@@ -344,6 +344,6 @@ def _run_stage(
     except StreamsError:
         raise
     except Exception as error:
-        where = f"stage {stage.id} of {results.plan.application_id}"
+        where = f"sub-topology {stage.id} of {results.plan.application_id}"
         refused = cannot_travel(error, where, orders.source, orders.config)
         raise refused or StreamsError(f"{where}: {sentence_of(error)}") from error

@@ -179,10 +179,11 @@ def test_everything_that_stands_against_it_is_said_at_once() -> None:
     for part in (
         f"topic {BETWEEN}: it has 5 partitions, and 2 are needed; reset the application",
         f"topic {CHANGELOG}: it is not empty; give it up with --replace",
-        "topic lines-0: its first 2 offsets are gone; accept a partial history",
+        "topic lines-0: its first 2 offsets are gone; accept that with --accept-partial-history",
         "group shop: it has committed offsets (lines-1 at 4); give them up with --replace",
     ):
         assert part in text
+    assert text.startswith("app:topology cannot start warm:\n"), "the topology can be run"
     assert "it has 5 partitions" in refusal(cluster, replace=True, partial_history=True)
     del cluster.topics["lines"]
     assert "topic lines: it does not exist" in refusal(cluster)

@@ -234,7 +234,7 @@ def process(record: Any, context: Any) -> Any:
         (lambda s, b: s.process(process).to("out"), "does not have ProcessorOperator"),
         (
             lambda s, b: s.join(b.global_table("g"), joined, on=lambda k, v: k).to("out"),
-            "global table has no time: .*; run it live, or over its history",
+            "changes of the global table of .* a record has met; run it live, or over its history",
         ),
         (lambda s, _: s.peek(print).to("out"), "called again"),
         (lambda _, b: b.stream(re.compile("a.*")).to("out"), "pattern"),

@@ -139,6 +139,7 @@ def test_global_table_is_allowed_as_it_is_at_the_end() -> None:
     assert refused(joined, frozen_tables=True) == []
     (finding,) = findings(built(joined), "app", {})
     assert "--global-tables as-of-end" in finding.remedy
+    assert finding.rule == "nobody can say which changes of the global table of names a record has met"
 
 
 class Filler(Processor[Any, Any, Any, Any]):

@@ -117,12 +117,12 @@ def _ranking(verdict: Verdict) -> str:
     """The whole order on one line."""
     if len(verdict.ranking) < _RANKED_MIN:
         return ""
-    first = len(verdict.first)
-    shown = verdict.ranking[:CANDIDATES_MAX]
-    text = "".join(
-        f"{'' if place == 0 else ' = ' if place < first else ' &lt; '}{escape(name)}"
-        for place, name in enumerate(shown)
-    )
+    left = CANDIDATES_MAX
+    groups = []
+    for names in verdict.alike:
+        groups.append(" = ".join(map(escape, names[:left])))
+        left = max(0, left - len(names))
+    text = " &lt; ".join(filter(None, groups))
     return f'<p class="order" title="best first; = means that nothing tells them apart">{text}</p>'
 
 

@@ -52,14 +52,14 @@ _DIGITS: Final = ".9g"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``ranking`` are the usable candidates, best first; ``first`` those that nothing tells from the best one. ``out``
+    """``ranking`` are the usable candidates, best first; ``alike`` the same in groups that nothing tells apart. ``out``
     are the others with the reason. ``stay``: whether the answer is what the group has."""
 
     ranking: Sequence[str]
     out: Sequence[tuple[str, str]]
     sentence: str
     reasons: Sequence[str]
-    first: Sequence[str] = ()
+    alike: Sequence[Sequence[str]] = ()
     stay: bool = False
     scenarios: Sequence[str] = field(default=())
 
@@ -103,10 +103,10 @@ def verdict_of(summary: Summary) -> Verdict:
         leader = so_far[0].names[0]
         leads = f"so far {leader} leads in {_split(_Judge(summary, scenarios, None), leader, so_far[1])}"
         ranking = [name for of in so_far for name in of.names]
-        return Verdict(ranking, out, sentence, [leads], ranking, stay, scenarios)
+        return Verdict(ranking, out, sentence, [leads], [ranking], stay, scenarios)
     sentence = _sentence(judge, classes, out)
-    first = tuple(classes[0].names)
-    return Verdict(ranking, out, sentence, _reasons(judge, classes), first, first[0] == RECORDED, scenarios)
+    alike = [tuple(of.names) for of in classes]
+    return Verdict(ranking, out, sentence, _reasons(judge, classes), alike, ranking[0] == RECORDED, scenarios)
 
 
 def _decided(summary: Summary, name: str, scenarios: Sequence[str]) -> bool:

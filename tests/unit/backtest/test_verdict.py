@@ -88,7 +88,7 @@ def test_stay_is_the_answer_when_nobody_is_better_by_more_than_chance() -> None:
     verdict = judged(mine, sometimes)
     assert verdict.stay
     assert verdict.ranking[0] == "recorded"
-    assert set(verdict.first) == {"recorded", "other"}
+    assert [set(of) for of in verdict.alike] == [{"recorded", "other"}]
     assert verdict.sentence == "Stay with what you have: no candidate is better by more than chance."
 
 

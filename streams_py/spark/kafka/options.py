@@ -80,8 +80,8 @@ def parse_position(text: str, option: str) -> Position:
     """``earliest``, ``latest``, ``group:<id>``, ``timestamp:<ms>``, ``timestamp:{"topic":{"0":<ms>}}``, or
     ``{"topic":{"0":12}}``."""
     word = text.strip()
-    if word in (PositionKind.EARLIEST, PositionKind.LATEST):
-        return Position(PositionKind(word))
+    if word.lower() in (PositionKind.EARLIEST, PositionKind.LATEST):  # in capitals, too, as Spark's connector has it
+        return Position(PositionKind(word.lower()))
     if word.startswith("group:") and len(word) > len("group:"):
         return Position(PositionKind.GROUP, group=word.removeprefix("group:"))
     if word.startswith("timestamp:"):

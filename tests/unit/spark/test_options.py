@@ -46,6 +46,7 @@ def test_names_of_options_ignore_case_as_sparks_do() -> None:
     [
         ("earliest", Position("earliest")),
         (" latest ", Position("latest")),
+        ("EARLIEST", Position("earliest")),
         ("group:my:group", Position("group", group="my:group")),
         ("timestamp:0", Position("timestamp", timestamp_ms=0)),
         ('{"t":{"1":-1,"0":12}}', Position("offsets", by_partition='{"t":{"0":12,"1":-1}}')),

@@ -70,5 +70,9 @@ def _of_store(store: StoreBuilder) -> Iterator[Finding]:
         yield Finding(name, "its windows are emitted when they close", _LIVE)
     if store.ttl_ms is not None or store.history_ms is not None:
         yield Finding(name, "it has a time to live, or a history", _LIVE)
+    if store.supplier is not None:
+        yield Finding(
+            name, "it is kept in a store of your own, and what that drops, and when, is in no changelog", _LIVE
+        )
     if not store.logging:
         yield Finding(name, "it has no changelog, so nothing of it would be kept", "log it")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from streams_py import SessionWindows, StreamsBuilder, TimeWindows, Topology, serdes
+from streams_py import Materialized, SessionWindows, StreamsBuilder, TimeWindows, Topology, serdes
 
 pytest.importorskip("pyspark")
 
@@ -23,6 +23,7 @@ from streams_py.history.task import StageOrders
 from streams_py.history.travel import TopologySource
 from streams_py.spark.history import preview
 from streams_py.spark.history.preview import PreviewProcessor
+from streams_py.state.custom.lru import lru_map
 from streams_py.topology.windows import EmitStrategy
 from tests.history_runs import Given, Written, driven, numbered
 
@@ -235,6 +236,10 @@ def process(record: Any, context: Any) -> Any:
         (
             lambda s, b: s.join(b.global_table("g"), joined, on=lambda k, v: k).to("out"),
             "changes of the global table of .* a record has met; run it live, or over its history",
+        ),
+        (
+            lambda s, _: s.group_by_key().reduce(joined, materialized=Materialized("last", supplier=lru_map(3))),
+            "store last: it is kept in a store of your own, .*; run it live, or over its history",
         ),
         (lambda s, _: s.peek(print).to("out"), "called again"),
         (lambda _, b: b.stream(re.compile("a.*")).to("out"), "pattern"),

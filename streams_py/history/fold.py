@@ -4,7 +4,8 @@ This is what a store is restored from, so it is the state. Windows and sessions 
 more are left out: they are expired by stream time, and a broker may delete them at any moment.
 
 Versioned stores are another matter: the last record of a key may be an older version, and what is restored is all of
-them. They are their own fold.
+them. They are their own fold. What a store of the user's own makes of its records may depend on their order: an LRU map
+drops what came first. So its fold has them in the order of a compacted changelog, that of the last updates.
 
 Entries lie in memory; when they are many, or large, they move to a database on disk, and the memory of a task stays
 bounded whatever its keys and values.
@@ -20,7 +21,7 @@ from streams_py.state.bytes_store import BytesStore
 from streams_py.state.windowed.layout import SESSION_LAYOUT, WINDOW_LAYOUT
 from streams_py.topology.stores import StoreBuilder, StoreKind
 
-__all__ = ["Expiry", "Fold", "FoldEntry"]
+__all__ = ["Expiry", "Fold", "FoldEntry", "fold_of", "keeps_order"]
 
 _Headers = list[tuple[str, bytes | None]]
 
@@ -135,6 +136,55 @@ class Fold:
         self._move()
         for key, data in self._disk.scan(None, None):
             yield FoldEntry(key, *_unpacked(data))
+
+
+class _InOrder(Fold):
+    """The same with entries by their last updates. Where they lie on disk, all keys are in memory still."""
+
+    def __init__(self, disk: Callable[[], BytesStore], *, in_memory_max: int) -> None:
+        super().__init__(disk, in_memory_max=in_memory_max)
+        self._updated: dict[bytes, None] = {}
+
+    def put(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes,
+        partition: int = 0,
+        report: object = None,
+        _: object = None,
+        timestamp_ms: int = -1,
+        headers: _Headers | None = None,
+    ) -> None:
+        """One record, with the arguments of a producer's direct send."""
+        self._entries[key] = (value, timestamp_ms, headers)
+        self._updated.pop(key, None)
+        if value is not None:
+            self._updated[key] = None
+
+    def _everything(self) -> Iterator[FoldEntry]:
+        disk = self._disk
+        for key in self._updated:
+            entry = self._entries.get(key)
+            if entry is None:
+                assert disk is not None
+                data = disk.read(key)
+                assert data is not None
+                entry = _unpacked(data)
+            value, timestamp_ms, headers = entry
+            yield FoldEntry(key, value, timestamp_ms, headers)
+
+
+def keeps_order(store: StoreBuilder) -> bool:
+    """Whether the order of its changelog means something to a store."""
+    return store.supplier is not None
+
+
+def fold_of(store: StoreBuilder, disk: Callable[[], BytesStore], *, in_memory_max: int = _IN_MEMORY_MAX) -> Fold:
+    """The fold that a store's changelog has."""
+    if keeps_order(store):
+        return _InOrder(disk, in_memory_max=in_memory_max)
+    return Fold(disk, Expiry.of(store), in_memory_max=in_memory_max)
 
 
 def _packed(value: bytes | None, timestamp_ms: int, headers: _Headers | None) -> bytes:

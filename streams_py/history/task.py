@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.config import StreamsConfig
 from streams_py.errors import StreamsError, UnsupportedOperationError
-from streams_py.history.fold import Expiry, Fold, FoldEntry
+from streams_py.history.fold import FoldEntry, fold_of, keeps_order
 from streams_py.history.folders import TemporaryFolder
 from streams_py.history.global_tables import FrozenTables, TableContents
 from streams_py.history.kept_state import entries_of, is_its_own_fold, logging_what_is_folded
@@ -26,10 +26,18 @@ from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.open import changelog_topic
 from streams_py.topology.physical.assembly import GlobalStore
 from streams_py.topology.physical.subtopologies import Subtopology
-from streams_py.topology.stores import StoreKind
+from streams_py.topology.stores import StoreBuilder, StoreKind
 from streams_py.topology.topology import Topology
 
-__all__ = ["HistoryTask", "StageOrders", "StageTopology", "StillClock", "TaskSummary", "versioned_changelogs"]
+__all__ = [
+    "HistoryTask",
+    "StageOrders",
+    "StageTopology",
+    "StillClock",
+    "TaskSummary",
+    "ordered_changelogs",
+    "versioned_changelogs",
+]
 
 _RELIEVE_EVERY_RECORDS = 100_000
 _UNCOMMITTED_BYTES_MAX = 32 << 20
@@ -125,7 +133,7 @@ class HistoryTask:
         builders = {store.name: store for store in topology.nodes.stores}
         self._states = {topic: builders[name] for name, topic in sorted(stage.stores.items())}
         self._folds = {
-            topic: Fold(partial(self._place_of, topic), Expiry.of(store))
+            topic: fold_of(store, partial(self._place_of, topic))
             for topic, store in self._states.items()
             if not is_its_own_fold(store)
         }
@@ -234,7 +242,14 @@ class HistoryTask:
 
 def versioned_changelogs(topology: Topology, application_id: str) -> frozenset[str]:
     """Those of versioned stores, which have several records of a key: its versions."""
+    return _changelogs(topology, application_id, lambda store: store.kind is StoreKind.VERSIONED_KEY_VALUE)
+
+
+def ordered_changelogs(topology: Topology, application_id: str) -> frozenset[str]:
+    """Those whose records must be written in the order of the fold."""
+    return _changelogs(topology, application_id, keeps_order)
+
+
+def _changelogs(topology: Topology, application_id: str, is_wanted: Callable[[StoreBuilder], bool]) -> frozenset[str]:
     stores = [store for sub in topology.subtopologies() for store in sub.stores]
-    return frozenset(
-        changelog_topic(store, application_id) for store in stores if store.kind is StoreKind.VERSIONED_KEY_VALUE
-    )
+    return frozenset(changelog_topic(store, application_id) for store in stores if is_wanted(store))

@@ -269,6 +269,31 @@ def test_versions_of_a_table_are_all_there_for_an_application_that_starts_warm(a
     assert sorted(written()) == wanted
 
 
+_RECENT = """
+from streams_py import Materialized, StreamsBuilder, lru_map, serdes
+
+
+def topology():
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    builder.table({lines!r}, materialized=Materialized("recent", supplier=lru_map(2))).to_stream().to({out!r})
+    return builder.build()
+"""
+
+
+def test_store_that_drops_the_oldest_gets_its_records_in_the_order_of_their_updates(app: App, tmp_path: Path) -> None:
+    file = tmp_path / "recent.py"
+    file.write_text(_RECENT.format(lines=app.lines, out=app.out))
+    app.topology = f"{file}:topology"
+    producer = Producer({"bootstrap.servers": app.cluster.bootstrap})
+    for at, key in enumerate("zyxazb"):
+        producer.produce(app.lines, str(at), key, 1, timestamp=1_700_000_000_000 - at)
+    assert producer.flush(30) == 0
+    assert app.plan().exit_code == 0
+    app.ok("run", "--commit")
+    kept = read({"kafka.bootstrap.servers": app.cluster.bootstrap, "topics": f"{app.id}-recent-changelog"})
+    assert [row["key"] for row in sorted(kept, key=lambda row: row["offset"])] == [b"y", b"x", b"a", b"z", b"b"]
+
+
 def test_folder_that_another_run_has_is_refused_before_anything_is_changed(app: App, tmp_path: Path) -> None:
     app.produce(4)
     assert app.plan().exit_code == 0

@@ -144,8 +144,8 @@ class Results:
                 counts.update(dict(summary.written.get(topic, ())))
         return counts
 
-    def rows(self, channel: int, topic: str) -> DataFrame:
-        """The rows of one topic."""
+    def rows(self, channel: int, topic: str, *, numbered: bool = False) -> DataFrame:
+        """The rows of one topic; ``numbered``: with their places, also those of a state."""
         from pyspark.sql import functions as f
 
         stages = [
@@ -158,7 +158,7 @@ class Results:
             together = together.unionByName(self._stage(stage))
         blocks = together.where((f.col("channel") == channel) & (f.col("topic") == topic))
         rows = blocks.mapInArrow(unpacked, ROWS)
-        return rows.select(*_WRITTEN, "source", "seq") if channel == RECORD else rows.select(*_WRITTEN)
+        return rows.select(*_WRITTEN, "source", "seq") if channel == RECORD or numbered else rows.select(*_WRITTEN)
 
     def _stage(self, stage: Stage) -> DataFrame:
         return self._spark.read.schema(BLOCKS).parquet(self.path(stage))

@@ -18,9 +18,10 @@ from streams_py.history.bootstrap_state import check_written, kept_from, written
 from streams_py.history.global_tables import AS_OF_END
 from streams_py.history.plan import sink_counts
 from streams_py.history.refuse import check_allowed
-from streams_py.history.task import versioned_changelogs
+from streams_py.history.task import ordered_changelogs, versioned_changelogs
 from streams_py.history.travel import TopologySource
 from streams_py.spark.columns import with_headers_for_python
+from streams_py.spark.history.blocks import STATE
 from streams_py.spark.history.cluster_options import check_options
 from streams_py.spark.history.progress import Tick
 from streams_py.spark.history.run import Results, run
@@ -104,9 +105,10 @@ def write_changelogs(
         tick=tick,
     )
     with results:
-        kept, left_out = _kept(results, kept_from(plan, int(time.time() * 1000)))
+        ordered = ordered_changelogs(topology, plan.application_id) & results.changelogs.keys()
+        kept, left_out = _kept(results, kept_from(plan, int(time.time() * 1000)), ordered)
         versioned = versioned_changelogs(topology, plan.application_id)
-        untimed = _write_state(kept, options, versioned)
+        untimed = _write_state(kept, options, versioned, ordered)
         if sinks:
             place = min(outputs, default="")
             names = announce_sinks(results, options, plan.id, place, plan.writers)
@@ -123,11 +125,14 @@ def write_changelogs(
     return StateWritten(plan, left_out)
 
 
-def _kept(results: Results, from_ms: Mapping[str, int]) -> tuple[dict[str, DataFrame], dict[str, int]]:
+def _kept(
+    results: Results, from_ms: Mapping[str, int], ordered: Collection[str]
+) -> tuple[dict[str, DataFrame], dict[str, int]]:
     """The folds without what is older than its changelog keeps, and how much that is."""
     from pyspark.sql import functions as f
 
     kept, left_out = dict(results.changelogs), {}
+    kept |= {topic: results.rows(STATE, topic, numbered=True) for topic in ordered}
     for topic, first_ms in from_ms.items():
         is_old = (f.col("timestamp_ms") >= 0) & (f.col("timestamp_ms") < first_ms)
         if count := kept[topic].where(is_old).count():
@@ -137,7 +142,10 @@ def _kept(results: Results, from_ms: Mapping[str, int]) -> tuple[dict[str, DataF
 
 
 def _write_state(
-    changelogs: Mapping[str, DataFrame], options: Mapping[str, str], versioned: Collection[str]
+    changelogs: Mapping[str, DataFrame],
+    options: Mapping[str, str],
+    versioned: Collection[str],
+    ordered: Collection[str],
 ) -> list[str]:
     """Write the folds; the changelogs whose records have no time of their own. Versions go by time: a store that is
     restored takes none that is older than its history when it comes, and compaction leaves the last one of a key."""
@@ -150,6 +158,8 @@ def _write_state(
             rows = rows.withColumn("timestamp_ms", f.lit(None).cast("bigint"))
         if topic in versioned:
             rows = rows.repartition("partition").sortWithinPartitions("partition", "timestamp_ms", "key")
+        if topic in ordered:
+            rows = rows.repartition("partition").sortWithinPartitions("partition", "seq")
         _write(rows, options)
     return untimed
 

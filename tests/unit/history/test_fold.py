@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from streams_py.history.fold import Expiry, Fold
+from streams_py.history.fold import Expiry, Fold, fold_of
 from streams_py.state.bytes_store import MemoryBytes
+from streams_py.state.custom.lru import lru_map
 from streams_py.state.windowed.layout import SESSION_LAYOUT, WINDOW_LAYOUT
 from streams_py.topology.stores import StoreBuilder, StoreKind, WindowRetention
 
@@ -64,3 +65,14 @@ def test_few_large_entries_go_to_disk_like_many_small_ones() -> None:
         fold.relieve()
     assert len(opened) == 1
     assert left(fold) == {b"a": b"x" * 60, b"c": b"y" * 41}
+
+
+@pytest.mark.parametrize("in_memory_max", [0, 2, 100])
+def test_records_of_a_store_that_drops_the_oldest_stay_in_the_order_of_their_updates(in_memory_max: int) -> None:
+    builder = StoreBuilder("last", StoreKind.TIMESTAMPED_KEY_VALUE, supplier=lru_map(2))
+    fold = fold_of(builder, MemoryBytes, in_memory_max=in_memory_max)
+    for key, value in ((b"c", b"1"), (b"a", b"2"), (b"d", b"3"), (b"c", b"4"), (b"b", b"5"), (b"d", None)):
+        fold.put("changelog", value, key, timestamp_ms=7, headers=[("h", b"x")] if key == b"c" else None)
+        fold.relieve()
+    assert [(entry.key, entry.value) for entry in fold.entries()] == [(b"a", b"2"), (b"c", b"4"), (b"b", b"5")]
+    assert [entry.headers for entry in fold.entries()] == [None, [("h", b"x")], None]

@@ -5,6 +5,10 @@ the result may be off. A negative gap stays negative: hiding it would hide the b
 clock is used, and the bound is 0. A task that stayed where it was has a gap, too (``kind`` is ``untouched``): from the
 last record before the rebalance was over to the first one after.
 
+The last record may be told of late: a process that was frozen hears that it has lost its tasks when somebody else has
+them already. So a first record without an end before it waits for one; and an end that comes behind the beginning of
+somebody else is not the end of that one's work.
+
 A pause needs input that waits. ``gap_ms`` is all the time between the two records, ``paused_ms`` the part of it in
 which the second one was there already, by its own timestamp: 0 where there was nothing to do.
 """
@@ -23,28 +27,47 @@ Row = dict[str, Any]
 
 
 class Downtimes:
-    """Last records that wait for a first one, in one group."""
+    """Last records that wait for a first one, and the last beginnings, by task of one group."""
 
-    def __init__(self, waiting: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+    def __init__(
+        self,
+        waiting: Mapping[str, Mapping[str, Any]] | None = None,
+        begun: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
         self._waiting: dict[str, dict[str, Any]] = {task: dict(entry) for task, entry in (waiting or {}).items()}
+        self._begun: dict[str, dict[str, Any]] = {task: dict(entry) for task, entry in (begun or {}).items()}
 
     def to_json(self) -> dict[str, Any]:
         """Tasks that nobody processes, as a checkpoint keeps them."""
         return {task: self._waiting[task] for task in sorted(self._waiting)}
 
-    def last_record(self, envelope: Envelope, event: TaskEvent, clocks: Clocks) -> None:
-        """Processing ended somewhere."""
+    def begun_to_json(self) -> dict[str, Any]:
+        """Who has begun to process each task, as a checkpoint keeps it."""
+        return {task: self._begun[task] for task in sorted(self._begun)}
+
+    def last_record(self, envelope: Envelope, event: TaskEvent, clocks: Clocks) -> Row | None:
+        """Processing ended somewhere; the gap, if it went on elsewhere before this was told."""
         if event.last_mono_us is None:
-            return
+            return None
         skew_ms, bound_ms = clocks.skew_ms(envelope.process)
         at_ms = envelope.at_ms - (envelope.mono_us - event.last_mono_us) // 1000
-        self._waiting[str(event.task)] = {
+        last = {
             "process": envelope.process,
             "run": envelope.run,
             "mono_us": event.last_mono_us,
             "at_ms": at_ms + skew_ms,
             "bound_ms": bound_ms,
         }
+        task = str(event.task)
+        begun = self._begun.get(task)
+        if begun is None or _who(begun) == _who(last) or last["at_ms"] > begun["at_ms"] + begun["bound_ms"] + bound_ms:
+            self._begun.pop(task, None)
+            self._waiting[task] = last
+            return None
+        if begun["has_gap"]:
+            return None
+        begun["has_gap"] = True
+        return _moved(task, last, begun)
 
     def first_record(
         self, envelope: Envelope, event: TaskEvent, clocks: Clocks, rebalance_id: str | None
@@ -52,26 +75,43 @@ class Downtimes:
         """Processing began somewhere, or went on; the gap, if its other end is known."""
         if event.last_mono_us is not None:
             return _untouched(envelope, event, clocks, rebalance_id)
-        last = self._waiting.pop(str(event.task), None)
-        if last is None:
-            return None
+        task = str(event.task)
+        last = self._waiting.pop(task, None)
         skew_ms, bound_ms = clocks.skew_ms(envelope.process)
-        first_ms = envelope.at_ms + skew_ms
-        gap_ms, bound_ms = first_ms - last["at_ms"], bound_ms + last["bound_ms"]
-        if (last["process"], last["run"]) == (envelope.process, envelope.run):
-            gap_ms, bound_ms = (envelope.mono_us - last["mono_us"]) // 1000, 0
-        return {
+        first = {
+            "process": envelope.process,
+            "run": envelope.run,
+            "mono_us": envelope.mono_us,
+            "at_ms": envelope.at_ms + skew_ms,
+            "bound_ms": bound_ms,
             "rebalance_id": rebalance_id,
-            "task": str(event.task),
-            "from_process": last["process"],
-            "to_process": envelope.process,
-            "last_at": last["at_ms"],
-            "first_at": first_ms,
-            "gap_ms": gap_ms,
-            "paused_ms": _paused_ms(gap_ms, event),
-            "skew_bound_ms": bound_ms,
-            "kind": "moved",
+            "waited_ms": event.waited_ms,
+            "has_gap": last is not None,
         }
+        self._begun[task] = first
+        return None if last is None else _moved(task, last, first)
+
+
+def _who(entry: Mapping[str, Any]) -> tuple[str, str]:
+    return entry["process"], entry["run"]
+
+
+def _moved(task: str, last: Mapping[str, Any], first: Mapping[str, Any]) -> Row:
+    gap_ms, bound_ms = first["at_ms"] - last["at_ms"], first["bound_ms"] + last["bound_ms"]
+    if _who(last) == _who(first):
+        gap_ms, bound_ms = (first["mono_us"] - last["mono_us"]) // 1000, 0
+    return {
+        "rebalance_id": first["rebalance_id"],
+        "task": task,
+        "from_process": last["process"],
+        "to_process": first["process"],
+        "last_at": last["at_ms"],
+        "first_at": first["at_ms"],
+        "gap_ms": gap_ms,
+        "paused_ms": _paused_ms(gap_ms, first["waited_ms"]),
+        "skew_bound_ms": bound_ms,
+        "kind": "moved",
+    }
 
 
 def _untouched(envelope: Envelope, event: TaskEvent, clocks: Clocks, rebalance_id: str | None) -> Row:
@@ -87,12 +127,12 @@ def _untouched(envelope: Envelope, event: TaskEvent, clocks: Clocks, rebalance_i
         "last_at": first_ms - gap_ms,
         "first_at": first_ms,
         "gap_ms": gap_ms,
-        "paused_ms": _paused_ms(gap_ms, event),
+        "paused_ms": _paused_ms(gap_ms, event.waited_ms),
         "skew_bound_ms": 0,
         "kind": "untouched",
     }
 
 
-def _paused_ms(gap_ms: int, first: TaskEvent) -> int:
+def _paused_ms(gap_ms: int, waited_ms: int | None) -> int:
     """All of the gap when it is not known how long the record has waited."""
-    return gap_ms if first.waited_ms is None else min(gap_ms, first.waited_ms)
+    return gap_ms if waited_ms is None else min(gap_ms, waited_ms)

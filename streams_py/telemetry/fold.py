@@ -81,7 +81,7 @@ class GroupFold:
         self._ids: dict[str, str] = dict(given.get("ids", ()))
         self._warmups = Warmups(given.get("warmups"))
         self._restores = Restores(given.get("restores"))
-        self._gaps = Downtimes(given.get("gaps"))
+        self._gaps = Downtimes(given.get("gaps"), given.get("working"))
         self._clocks = Clocks(given.get("clocks"))
         self._hot_tasks = HotTasks(given.get("hot_tasks"))
         self._day: int | None = given.get("day")
@@ -275,7 +275,9 @@ class GroupFold:
         if row is not None:
             yield Output("restore", self._day, row)
         if body.event == "last_record":
-            self._gaps.last_record(envelope, body, self._clocks)
+            row = self._gaps.last_record(envelope, body, self._clocks)
+            if row is not None:
+                yield Output("gap", self._day, row)
         elif body.event == "first_record":
             found = self._ids.get(f"{body.generation}")
             row = self._gaps.first_record(envelope, body, self._clocks, found)
@@ -317,6 +319,7 @@ class GroupFold:
             "warmups": self._warmups.to_json(),
             "restores": self._restores.to_json(),
             "gaps": self._gaps.to_json(),
+            "working": self._gaps.begun_to_json(),
             "clocks": self._clocks.to_json(),
             "hot_tasks": self._hot_tasks.to_json(),
         }

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streams_py.config import StreamsConfig
 from streams_py.errors import StreamsError
+from streams_py.history.boundaries import checked_instant, checked_until
 from streams_py.history.global_tables import check_global_tables, reads_global_tables
 from streams_py.history.kept_state import stores_without_state
 from streams_py.history.plan import HistoryPlan, Stage, plan_history, topics_read
@@ -218,6 +219,7 @@ def run(
 
     if spark is not None:
         check_classic(spark)
+    bounds = checked_until(until), checked_instant(since, "since")
     settings = settings_of(config)
     source = TopologySource(topology, settings)
     described = source.build()
@@ -235,7 +237,7 @@ def run(
     topics = topics_read(described, application_id, settings)
     with contextlib.ExitStack() as if_it_fails:
         folder = if_it_fails.enter_context(contextlib.closing(WorkFolder(session, work)))
-        found = Inputs(session, inputs, topics, until, since, described.global_topics.keys())
+        found = Inputs(session, inputs, topics, *bounds, described.global_topics.keys())
         plan = plan_history(described, application_id, settings, _counts(found, given), given)
         results = Results(session, plan, folder, stores_without_state(described))
         try:

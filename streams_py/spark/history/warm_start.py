@@ -16,7 +16,7 @@ from streams_py.history.bootstrap import BootstrapCluster, BootstrapPlan, Step, 
 from streams_py.history.bootstrap_ends import check_not_started
 from streams_py.history.bootstrap_state import check_written, kept_from, written
 from streams_py.history.global_tables import AS_OF_END
-from streams_py.history.plan import sink_counts
+from streams_py.history.plan import sink_counts, sinks_of
 from streams_py.history.refuse import check_allowed
 from streams_py.history.task import ordered_changelogs, versioned_changelogs
 from streams_py.history.travel import TopologySource
@@ -68,10 +68,13 @@ def write_changelogs(
     plan.check(topology, Step.PLANNED, Step.ABORTED)
     plan.check_outputs(sinks=sinks)
     reading = check_options(options, writes=True)
-    outputs = dict.fromkeys(plan.outputs, 1)  # written nowhere, so one partition does
+    counts = cluster.partition_counts()
     if sinks:
-        outputs = sink_counts(topology, plan.application_id, cluster.partition_counts(), plan.outputs)
+        outputs = sink_counts(topology, plan.application_id, counts, plan.outputs)
         plan = plan.writing_to(cluster.topic_ids(outputs))
+    else:  # written nowhere, but functions choose among their partitions
+        written_to = sinks_of(topology, plan.application_id) | set(plan.outputs)
+        outputs = {topic: counts.get(topic, 1) for topic in written_to}
     check_allowed(
         topology,
         plan.application_id,

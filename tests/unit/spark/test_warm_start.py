@@ -126,6 +126,27 @@ def test_output_that_was_created_again_since_an_earlier_attempt_is_refused(file:
     assert "topic out: it was deleted and created again" in refused(file, cluster, sinks=True)
 
 
+def test_functions_choose_among_the_partitions_that_topics_have_whether_outputs_are_written_or_not(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Mapping[str, int]] = []
+
+    def ask(*_: object, partitions: Mapping[str, int], **__: object) -> NothingLeft:
+        asked.append(partitions)
+        raise StreamsError("that is all")
+
+    cluster = Cluster()
+    cluster.topics |= {"out": 12, "chosen": 5}
+    plan = replace(BootstrapPlan.load(file), outputs=["chosen", "missing"])
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[1]", getConf=dict))
+    monkeypatch.setattr(warm_start, "register", lambda _: None)
+    monkeypatch.setattr(warm_start, "run", ask)
+    plan.save(file)
+    with pytest.raises(StreamsError, match="that is all"):
+        write_changelogs(spark, file, CONFIG, cluster, {"kafka.bootstrap.servers": "none:1"})
+    assert asked == [{"out": 12, "chosen": 5, "missing": 1}]
+
+
 class NothingLeft:
     """Results without state."""
 

@@ -438,7 +438,11 @@ def differences(plan: BootstrapPlan, cluster: BootstrapCluster, topics: Collecti
     counts, ids = cluster.partition_counts(), cluster.topic_ids(topics)
     planned = Counter(topic for topic, *_ in (*plan.ranges, *plan.tables) if topic in topics)
     found = [
-        Finding(f"topic {topic}", f"it has {counts.get(topic, 0)} partitions, and {count} are planned", "plan again")
+        Finding(
+            f"topic {topic}",
+            f"it has {counts[topic]} partitions, and {count} are planned" if topic in counts else "it does not exist",
+            "plan again",
+        )
         for topic, count in sorted(planned.items())
         if counts.get(topic) != count
     ]

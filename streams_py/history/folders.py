@@ -7,13 +7,19 @@ nobody any more.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["TemporaryFolder"]
+from streams_py.quiet import quiet_logs
+
+if TYPE_CHECKING:
+    from streams_py.state.directory import StateDirectory
+
+__all__ = ["TemporaryFolder", "open_in_silence"]
 
 _PREFIX: Final = "streams-py-history-"
 
@@ -33,6 +39,12 @@ class TemporaryFolder:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+def open_in_silence(state: StateDirectory) -> None:
+    """Open one in a temporary folder. That its state may go is right here, and not worth a line for each task."""
+    with quiet_logs(type(state).__module__, below=logging.WARNING):
+        state.open()
 
 
 def _remove_abandoned(parent: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import ConfigError
-from streams_py.history.folders import TemporaryFolder
+from streams_py.history.folders import TemporaryFolder, open_in_silence
 from streams_py.ports import RawRecord
 from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.state.directory import StateDirectory
@@ -68,7 +68,7 @@ class FrozenTables:
             declared, application_id=settings.application_id, directory=self._directory, defaults=defaults
         )
         try:
-            self._directory.open()
+            open_in_silence(self._directory)
             self._stores.open()
             for topic, records_of in contents.items():
                 for records in records_of():

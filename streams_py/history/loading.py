@@ -57,7 +57,9 @@ def _module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:  # importing runs user code
-        raise TopologyNotFoundError(f"module {name} cannot be imported: {_raised(error)}") from None
+        is_away = isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}.")
+        remedy = f"; go to the folder where {name.partition('.')[0]} is, or name it in PYTHONPATH" if is_away else ""
+        raise TopologyNotFoundError(f"module {name} cannot be imported: {_raised(error)}{remedy}") from None
     finally:
         sys.path.pop(0)
 

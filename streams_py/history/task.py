@@ -11,7 +11,7 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.config import StreamsConfig
 from streams_py.errors import StreamsError, UnsupportedOperationError
 from streams_py.history.fold import FoldEntry, fold_of, keeps_order
-from streams_py.history.folders import TemporaryFolder
+from streams_py.history.folders import TemporaryFolder, open_in_silence
 from streams_py.history.global_tables import FrozenTables, TableContents
 from streams_py.history.kept_state import entries_of, is_its_own_fold, logging_what_is_folded
 from streams_py.history.loading import TopologyNotFoundError
@@ -151,7 +151,7 @@ class HistoryTask:
             owner="history",
         )
         try:
-            self._directory.open()
+            open_in_silence(self._directory)
             nodes = replace(topology.nodes, stores=tuple(map(logging_what_is_folded, topology.nodes.stores)))
             self._executor = TaskExecutor(self._task_id, nodes, inputs, surroundings, global_stores=global_stores)
             self._executor.start()

@@ -225,6 +225,7 @@ def test_file_with_two_topologies_needs_a_name(tmp_path: Path) -> None:
     [
         ("nonsense", "neither module:name"),
         ("no_such_module_here:x", "cannot be imported: ModuleNotFoundError"),
+        ("no_such.module:x", "named 'no_such'; go to the folder where no_such is, or name it in PYTHONPATH"),
         ("{module}:missing", "has no missing"),
         ("{module}:number", "is of type int; give a StreamsBuilder"),
         ("{module}:fails", "OSError: no such thing"),

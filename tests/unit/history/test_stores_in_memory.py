@@ -118,6 +118,15 @@ def task_of(build: Any, folder: Path, config: dict[str, Any]) -> HistoryTask:
     return HistoryTask(StageOrders(source, settings, plan.stages[0], str(folder)).load(), 0)
 
 
+def test_task_says_nothing_of_its_temporary_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """There is one for each task, and nobody has to keep it."""
+    caplog.set_level("INFO")
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+        task_of(everything, tmp_path, {}).close()
+    assert caplog.messages == []
+
+
 def test_bytes_of_stores_in_memory_lie_on_disk(tmp_path: Path) -> None:
     (tmp_path / "tasks").mkdir()
     task = task_of(everything, tmp_path / "tasks", {})

@@ -98,7 +98,7 @@ class ResumableTask:
         executor.add(self._input, records)
         while task.buffered_records:
             executor.step(task.buffered_records)
-        if task.has_punctuators:
+        if executor.had_punctuators:
             raise UnsupportedOperationError(
                 f"task {self._id}: a processor has scheduled a punctuator; run this topology live", task_id=self._id
             )

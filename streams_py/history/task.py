@@ -172,7 +172,7 @@ class HistoryTask:
         executor.add(partition, records)
         while task.buffered_records:
             executor.step(task.buffered_records)
-        if task.has_punctuators:
+        if executor.had_punctuators:
             raise UnsupportedOperationError(
                 f"task {self._task_id}: a processor has scheduled a punctuator, although its supplier says batch_safe; "
                 "over a history nobody calls punctuators, so run this topology live",

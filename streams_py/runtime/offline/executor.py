@@ -25,7 +25,7 @@ from streams_py.state.directory import StateDirectory
 from streams_py.state.open import Store, StoreDefaults
 from streams_py.state.task_state import TaskState
 from streams_py.topology.names import topic_on_broker
-from streams_py.topology.nodes import SourceNode
+from streams_py.topology.nodes import Punctuation, SourceNode
 
 __all__ = ["EverythingDelivered", "TaskExecutor", "TaskSurroundings", "exact_topics"]
 
@@ -128,6 +128,11 @@ class TaskExecutor:
             task.punctuate_stream_time()
             task.await_answers()
         return taken
+
+    @property
+    def had_punctuators(self) -> bool:
+        """True when a processor has ever scheduled one, and also when it has cancelled it since."""
+        return any(self.task.punctuation(clock).was_used for clock in Punctuation)
 
     def commit(self) -> None:
         """Flush and commit, if anything happened since the last time."""

@@ -42,10 +42,12 @@ class PunctuationQueue:
     """The schedules of one clock, earliest first. Who comes first of those that are due at one time is decided by their
     places in the heap, which are those of Java's ``PriorityQueue``: outputs show the order."""
 
-    __slots__ = ("_heap",)
+    __slots__ = ("_heap", "was_used")
 
     def __init__(self) -> None:
         self._heap: list[Schedule] = []
+        self.was_used = False
+        """Whether there ever was a schedule, cancelled by now or not."""
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -57,6 +59,7 @@ class PunctuationQueue:
         due before ``after_ms`` is left out."""
         if interval_ms < 1:
             raise ValueError(f"a punctuation interval is at least 1 ms, not {interval_ms}")
+        self.was_used = True
         schedule = Schedule(first_due_ms, interval_ms, callback)
         if after_ms is not None and first_due_ms < after_ms:
             schedule.pass_over(after_ms)

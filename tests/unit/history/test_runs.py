@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streams_py import Materialized, StreamsBuilder, Topology, serdes
+from streams_py import Materialized, Processor, Punctuation, StreamsBuilder, Topology, serdes
 from streams_py.errors import StreamsError
 
 pytest.importorskip("pyarrow")
@@ -137,6 +137,33 @@ def test_function_may_not_choose_a_topic_that_is_read() -> None:
     given = [Given("lines", 0, 0, 5, b"k", b"line"), Given("orders", 0, 0, 6, b"k", b"lines")]
     with pytest.raises(StreamsError, match=r"written to topic lines.* If the topology reads it"):
         run_locally(audited, given, outputs={"lines": 1, "orders": 1, "audit": 1})
+
+
+class Punctual(Processor[str, str, str, str]):
+    batch_safe = True
+
+    def init(self, context: Any) -> None:
+        super().init(context)
+        self.schedule = context.schedule(10, Punctuation.STREAM_TIME, lambda now_ms: None)
+
+    def process(self, record: Any) -> None:
+        if record.value == "stop":
+            self.schedule.cancel()
+
+
+def test_punctuator_is_refused_although_it_is_cancelled_soon() -> None:
+    """Live it is called in between."""
+
+    def punctual() -> Topology:
+        builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+        builder.stream("lines").process(Punctual).to("out")
+        return builder.build()
+
+    for value in (b"go", b"stop"):
+        with pytest.raises(
+            StreamsError, match="task 0_0: a processor has scheduled a punctuator, although its supplier"
+        ):
+            run_locally(punctual, [Given("lines", 0, 0, 5, b"k", value)])
 
 
 def versions() -> Topology:

@@ -64,14 +64,21 @@ def read_of(records: DataFrame) -> DataFrame:
     return wanted.mapInArrow(bronze_batches, READ)
 
 
-def bronze_of(records: DataFrame, before: Mapping[str, int] | None = None) -> DataFrame:
-    """Bronze rows of such records. ``before``: the place of the last record before these, by ``topic/partition``."""
-    rows = read_of(records)
-    so_far = Window.partitionBy("topic", "partition").orderBy("offset").rowsBetween(Window.unboundedPreceding, 0)
-    place = f.max("append_ms").over(so_far)
+def bronze_of(records: DataFrame, before: Mapping[str, int] | None = None, *, group: str | None = None) -> DataFrame:
+    """Bronze rows of such records, with ``group`` those of one group and the refused ones. ``before``: the place of its
+    last record before these, by ``topic/partition``. Neither another group's clocks nor refused records move a place.
+    """
+    rows, is_event = read_of(records), f.col("status") == OK
+    if group is not None:
+        rows = rows.where(~is_event | (f.col("group") == group))
+    of_event = f.max(f.when(is_event, f.col("append_ms")))
+    partition, so_far = ("topic", "partition"), (Window.unboundedPreceding, 0)
+    of_group = of_event.over(Window.partitionBy(*partition, "group").orderBy("offset").rowsBetween(*so_far))
+    of_all = of_event.over(Window.partitionBy(*partition).orderBy("offset").rowsBetween(*so_far))
+    place = f.when(is_event, of_group).otherwise(f.greatest("append_ms", of_all))  # null counts for nothing
     if before:
         known = f.create_map(*(f.lit(item) for pair in sorted(before.items()) for item in pair))
-        place = f.greatest(place, known[f.concat_ws("/", "topic", "partition")])  # null counts for nothing
+        place = f.greatest(place, known[f.concat_ws("/", "topic", "partition")])
     day = f.floor(f.col("place_ms") / _DAY_MS).cast("int")
     return rows.withColumn("place_ms", place).withColumn("day", day).select(*_names(BRONZE))
 

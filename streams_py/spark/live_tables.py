@@ -37,13 +37,16 @@ def day_text(day: int) -> str:
 
 
 def with_places(rows: Iterable[Mapping[str, Any]], before: Mapping[str, int]) -> tuple[list[Row], dict[str, int]]:
-    """Rows as they were read, by partition and offset, with their ``place_ms`` and ``day``; and the last place of each
-    ``topic/partition``. ``before`` has the places of the records before."""
+    """Rows of one group and refused ones, as they were read, by partition and offset with their ``place_ms`` and
+    ``day``; and the last place of each ``topic/partition``, which refused ones do not move. ``before``: the places of
+    the records before."""
     places = dict(before)
     placed = []
     for row in sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"])):
         key = f"{row['topic']}/{row['partition']}"
-        place_ms = places[key] = max(row["append_ms"], places.get(key, row["append_ms"]))
+        place_ms = max(row["append_ms"], places.get(key, row["append_ms"]))
+        if row["status"] == OK:
+            places[key] = place_ms
         placed.append({**row, "place_ms": place_ms, "day": day_of(place_ms)})
     return placed, places
 
@@ -78,14 +81,12 @@ class LiveTables:
     # -- a look --------------------------------------------------------------------------------------------------------
 
     def append(self, rows: Sequence[Row], batch_id: int) -> list[int]:
-        """Write placed rows to bronze, those of other groups left out, and the refused ones to their tables; the days
-        of what was written."""
-        mine = [row for row in rows if row["status"] != OK or row["group"] == self._group]
-        by_day = _by_day(mine)
+        """Write placed rows to bronze, and the refused ones to their tables; the days of what was written."""
+        by_day = _by_day(rows)
         for day, of_day in by_day.items():
             self._replace(parquet_of(_BRONZE_COLUMNS, of_day), "bronze", f"day={day}", f"batch_id={batch_id}")
         for table, status in REFUSED.items():
-            for day, of_day in _by_day(row for row in mine if row["status"] == status).items():
+            for day, of_day in _by_day(row for row in rows if row["status"] == status).items():
                 where = table, f"day={day_text(day)}", f"batch_id={batch_id}"
                 self._replace(parquet_of(_REFUSED_COLUMNS, of_day), *where)
         return sorted(by_day)
@@ -98,7 +99,7 @@ class LiveTables:
         """Fold placed rows, and add to the tables what comes out. False, with nothing written, when they do not simply
         go on from what is folded."""
         live = self.load()
-        made = look(live, [_record(row) for row in rows if row["status"] == OK and row["group"] == self._group])
+        made = look(live, [_record(row) for row in rows if row["status"] == OK])
         if made is None:
             return False
         for (table, day), of_day in _by_place(made.closed).items():

@@ -162,7 +162,8 @@ class TableFolder:
             days = self._append(records, batch_id, before)
             places = self._places_in(days, batch_id, before)
         else:
-            rows, places = with_places(few, before)
+            mine = [row for row in few if row["status"] != OK or row["group"] == self._group]
+            rows, places = with_places(mine, before)
             days = self._tables.append(rows, batch_id)
             if self._goes_on(live, batch_id) and self._tables.take(rows, places, batch_id):
                 self._tidy(days, batch_id)
@@ -213,7 +214,7 @@ class TableFolder:
     def _append(self, records: DataFrame, batch_id: int, before: Mapping[str, int]) -> list[int]:
         """Write the records to bronze; the days that they are of."""
         files, staged = self.files, (_STAGING, "bronze")
-        mine = bronze_of(records, before).where((f.col("status") != OK) | (f.col("group") == self._group))
+        mine = bronze_of(records, before, group=self._group)
         mine.write.partitionBy("day").option("compression", "zstd").parquet(files.path(*staged))
         days = [int(name.removeprefix("day=")) for name in files.children(*staged) if name.startswith("day=")]
         for day in days:
@@ -225,14 +226,15 @@ class TableFolder:
         return self._largest_places(self._bronze(self._folders(0, but=batch_id)))
 
     def _places_in(self, days: Sequence[int], batch_id: int, before: Mapping[str, int]) -> dict[str, int]:
-        """The same after a micro-batch. Records of other groups are not in bronze, and move no place."""
+        """The same after a micro-batch."""
         return {**before, **self._largest_places(self._bronze([(day, f"batch_id={batch_id}") for day in days]))}
 
     def _largest_places(self, bronze: DataFrame | None) -> dict[str, int]:
         if bronze is None:
             return {}
         key = f.concat_ws("/", "topic", "partition").alias("key")
-        return {row["key"]: row["ms"] for row in bronze.groupBy(key).agg(f.max("place_ms").alias("ms")).collect()}
+        events = bronze.where(f.col("status") == OK)
+        return {row["key"]: row["ms"] for row in events.groupBy(key).agg(f.max("place_ms").alias("ms")).collect()}
 
     def _bronze(self, folders: Sequence[tuple[int, str]]) -> DataFrame | None:
         """Events in folders of bronze, given as day and name; None when there are none."""

@@ -1,8 +1,9 @@
 """The order that events are folded in: that of the topic, never that of a clock.
 
 Within a partition the offset decides. Between partitions the *place* of a record does: the largest append time of its
-partition so far. It goes with the time and never back, whatever a broker's clock does, or the clocks of producers where
-a topic has CreateTime. All parts of a rebalance are folded at the place of its header; without a header they are not.
+group in the partition so far. It goes with the time and never back, whatever a broker's clock does, or the clocks of
+producers where a topic has CreateTime. All parts of a rebalance are folded at the place of its header; without a header
+they are not.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ __all__ = ["Key", "Record", "in_order"]
 
 
 class Record(NamedTuple):
-    """A readable event of the group. ``place_ms`` is the largest append time of the partition up to it;
+    """A readable event of the group. ``place_ms`` is the group's largest append time in the partition up to it;
     ``rebalance_id``, ``part`` and ``parts`` are those of a part of a rebalance, part 0 being its header."""
 
     place_ms: int

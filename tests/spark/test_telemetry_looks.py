@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streams_py.telemetry.schemas import TABLES
-from tests.spark.test_telemetry import check_tables, expected
+from tests.spark.test_telemetry import check_tables, expected, rows_of
 from tests.unit.telemetry.golden import stored
 from tests.unit.telemetry.history import Stored
 
@@ -73,6 +73,29 @@ def test_look_at_new_events_builds_no_day_and_a_killed_one_is_done_again(
     (bad,) = spark.read.parquet(str(root / "events_bad")).collect()
     assert bytes(bad["value"]) == b"garbage"
     assert spark.read.parquet(str(root / "bronze")).count() == len(records) + 1
+
+
+@pytest.mark.parametrize("look_records_max", [5_000, 0], ids=["looks", "days"])
+def test_clock_of_another_group_and_of_garbage_moves_nothing(
+    look_records_max: int, spark: SparkSession, folder: Callable[[], TableFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two groups may write to one topic, which may have CreateTime."""
+    from streams_py.spark.build import bronze_of, build
+
+    monkeypatch.setattr("streams_py.spark.telemetry._LOOK_RECORDS_MAX", look_records_max)
+    records = stored()
+    hour_later = records[11].append_ms + 3_600_000
+    other = records[0].value.replace(b'"group":"app"', b'"group":"another"', 1)
+    between = [(1_000 * records[11].offset + n, hour_later, value) for n, value in enumerate((other, b"garbage"), 1)]
+    mine = [(1_000 * record.offset, record.append_ms, record.value) for record in records]
+    rows = [("events", 0, *row) for row in sorted([*mine, *between])]
+    tables = folder()
+    for batch_id, (start, end) in enumerate([(0, 5), (5, 13), (13, 20), (20, len(rows))]):  # also between these two
+        tables.add(spark.createDataFrame(rows[start:end], RECORDS), batch_id)
+    root = Path(tables.files.root)
+    check_tables(spark, root, expected(records), *TABLES)
+    together = build(bronze_of(spark.createDataFrame(rows, RECORDS)))["rebalance"].where(f"group = '{GROUP}'")
+    assert rows_of(together) == expected(records)["rebalance"]
 
 
 def test_looks_and_whole_days_in_turn_make_the_same_tables(

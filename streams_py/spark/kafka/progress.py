@@ -20,13 +20,15 @@ def records_behind(progress: Any) -> dict[TopicPartition, int]:
     """Offsets between the end of a micro-batch and the end of each partition at that time.
 
     ``progress`` is ``query.lastProgress``, one of ``query.recentProgress``, or that of a listener's event. Partitions
-    of all sources of this kind are in it; other sources are passed over. Transaction markers count, too.
+    of all sources of this kind are in it, one that is read twice as far behind as the slower of its readers; other
+    sources are passed over. Transaction markers count, too.
     """
     behind: dict[TopicPartition, int] = {}
     for source in progress["sources"]:
         latest, end = _offsets(source["latestOffset"]), _offsets(source["endOffset"])
         for key, offset in latest.items():
-            behind[stream_partition(key)] = max(0, offset - end.get(key, 0))
+            partition = stream_partition(key)
+            behind[partition] = max(0, offset - end.get(key, 0), behind.get(partition, 0))
     return behind
 
 

@@ -83,3 +83,9 @@ def test_lag_is_what_lies_between_the_ends_of_batch_and_topic() -> None:
         TopicPartition("a", 1): 3,
         TopicPartition("b", 0): 0,
     }
+
+
+def test_lag_is_that_of_the_slower_one_where_a_query_reads_a_topic_twice() -> None:
+    slow, fast = ({"latestOffset": {"a/0": 9}, "endOffset": {"a/0": end}} for end in (2, 9))
+    for sources in ([slow, fast], [fast, slow]):
+        assert records_behind({"sources": sources}) == {TopicPartition("a", 0): 7}

@@ -175,7 +175,17 @@ def circles(metadata: TopologyMetadata) -> list[list[str]]:
     """Topics through which data goes round in a circle; at most one list, of all of them."""
     subs = metadata.subtopologies
     left = subs.keys() - set(_ordered(metadata))
-    topics = {topic for id in left for other in left for topic in subs[id].source_topics & subs[other].sink_topics}
+    readers = {id: {other for other in left if subs[id].sink_topics & subs[other].source_topics} for id in left}
+    behind = dict(readers)  # and what reads from these; what is only behind a circle is left, too
+    for _ in left:
+        behind = {id: found.union(*(readers[other] for other in found)) for id, found in behind.items()}
+    topics = {
+        topic
+        for id in left
+        for other in readers[id]
+        if id == other or id in behind[other]
+        for topic in subs[id].sink_topics & subs[other].source_topics
+    }
     return [sorted(topics)] if topics else []
 
 

@@ -131,6 +131,21 @@ def test_topic_that_is_written_and_read_is_refused_where_a_live_application_woul
         assert "writes and reads it" in rule
 
 
+def test_topics_of_a_circle_are_named_without_those_behind_it() -> None:
+    def describe(stream: Any, builder: StreamsBuilder) -> None:
+        totals = stream.group_by(lambda _, value: value).count(store="totals")
+        both = stream.join(totals, lambda value, total: f"{value}{total}")
+        both.repartition(name="behind").to("out")
+        builder.table("a").join(builder.table("b"), min, on=lambda key, value: value, store="joined")
+
+    found = [finding.node for finding in findings(built(describe), "app", {}) if "stage would" in finding.rule]
+    (topics,) = found
+    assert "app-totals-repartition" in topics
+    assert "SUBSCRIPTION-REGISTRATION" in topics
+    assert "SUBSCRIPTION-RESPONSE" in topics
+    assert "behind" not in topics
+
+
 def joined(stream: Any, builder: StreamsBuilder) -> None:
     stream.join(builder.global_table("names"), lambda a, b: a + b, on=lambda key, value: key).to("out")
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from streams_protocol.types import TopicPartition
-from streams_py.errors import BrokerUnavailableError, StreamsError
+from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 from streams_py.history.bootstrap import BootstrapCluster, BootstrapPlan, Step, differences
 from streams_py.ports import OffsetAndMetadata
 from streams_py.rights import TOPIC, missing_right
@@ -66,8 +66,11 @@ def _perhaps_committed(group: str) -> str:
 
 def commit(plan: BootstrapPlan, path: Path, cluster: BootstrapCluster) -> None:
     """Commit the positions, if nobody has touched anything since they were verified, and say so in the file ``path``.
-    Once more does no harm. StreamsError when that is refused; where nothing of it is obeyed the plan stays as it is."""
+    Once more does no harm. ConfigError before they are verified. StreamsError when that is refused; where nothing of it
+    is obeyed the plan stays as it is."""
     check_not_started(plan, cluster)
+    if plan.step not in (Step.VERIFIED, Step.COMMITTING):
+        raise ConfigError(plan.standing())
     if different := differences(plan, cluster, {topic for topic, *_ in plan.ranges}):
         node, rule, _ = different[0]
         raise StreamsError(f"{node}: {rule}, so these are not its positions; `bootstrap abort`, and plan again")
@@ -89,9 +92,13 @@ def abort(plan: BootstrapPlan, cluster: BootstrapCluster) -> list[str]:
     an application has committed that was started on top of them goes first, so that it begins at the beginning. Nothing
     where nothing was begun, or is taken back already: what is there then belongs to the application.
 
-    StreamsError while the application runs, and when the positions were committed, or may have been before it ran,
-    although the plan does not say so.
+    ConfigError when the plan is committed. StreamsError while the application runs, and when the positions were
+    committed, or may have been before it ran, although the plan does not say so.
     """
+    if plan.step is Step.COMMITTED:
+        raise ConfigError(
+            f"the warm start of {plan.application_id} is committed; to begin again, reset the application"
+        )
     if plan.step in (Step.PLANNED, Step.ABORTED):
         return []
     if plan.step is Step.COMMITTING:

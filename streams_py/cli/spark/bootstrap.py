@@ -242,12 +242,7 @@ def abort(bootstrap: BOOTSTRAP = None, config: Config = None, file: _Plan = _PLA
     """
     with _on_plan(file, bootstrap, config) as (planned, cluster, _):
         from streams_py.history import bootstrap_ends
-        from streams_py.history.bootstrap import Step
 
-        if planned.step is Step.COMMITTED:
-            raise ConfigError(
-                f"the warm start of {planned.application_id} is committed; to begin again, reset the application"
-            )
         gone = bootstrap_ends.abort(planned, cluster)
         planned.aborted().save(file)
         console().print(f"deleted: {', '.join(gone) or 'nothing'}")

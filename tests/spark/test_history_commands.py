@@ -67,6 +67,14 @@ def named():
     lines = builder.stream({lines!r})
     lines.join(names, lambda line, name: line + name, on=lambda key, _: key).to({out!r})
     return builder.build()
+
+
+def unnamed():
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    names = builder.global_table({short!r})
+    lines = builder.stream({lines!r})
+    lines.join(names, lambda line, name: line + name, on=lambda key, line: None if len(line) > 4 else key).to({out!r})
+    return builder.build()
 """
 
 
@@ -428,6 +436,14 @@ def test_global_table_is_allowed_as_it_is_at_the_end_and_said_so(files: Files) -
     same = files.do("diff", *[files.topology(name="named")] * 2, "--global-tables", "as-of-end", "--last", "1h")
     assert same.exit_code == 0, same.output
     assert f"{files.out}: 2 records the same" in same.output
+
+
+def test_records_that_were_dropped_are_counted(files: Files) -> None:
+    files.produce(*TEXTS)
+    arguments = (files.topology("old", "unnamed"), "--out", str(files.folder / "made"), "--global-tables", "as-of-end")
+    done = files.do("backfill", *arguments)
+    assert done.exit_code == 0, done.output
+    assert "sub-topology 1 has dropped 2 records, as it would live" in done.output
 
 
 def test_what_is_refused_leaves_no_plan(files: Files) -> None:

@@ -29,6 +29,7 @@ from streams_py.cli.spark.history_options import (
     connected,
     kafka_options,
     now_ms,
+    say_dropped,
     say_frozen,
     settings_from,
     spark_of,
@@ -194,6 +195,7 @@ def run(
                     f"{topic}: {count:,} records left out, because they are older than it keeps (its retention.ms); "
                     "the application does without these windows"
                 )
+            say_dropped(done.dropped)
             records = sum(count for count, _ in made.written.values())
             console().print(f"{records:,} records are in {len(made.changelogs)} changelogs; next: verify, then commit")
             if and_commit:

@@ -41,6 +41,7 @@ from streams_py.cli.spark.history_options import (
     connected,
     kafka_options,
     now_ms,
+    say_dropped,
     say_frozen,
     settings_from,
     spark_of,
@@ -208,6 +209,7 @@ def backfill(
                 is_complete = True
                 if there:
                     console().print(f"{there:,} records were there already, from an earlier attempt")
+                say_dropped(results.dropped())
                 for topic in results.sinks:
                     console().print(f"{topic}: {results.written(topic):,} records")
 

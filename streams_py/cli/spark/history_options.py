@@ -40,6 +40,7 @@ __all__ = [
     "connected",
     "kafka_options",
     "now_ms",
+    "say_dropped",
     "say_frozen",
     "settings_from",
     "spark_of",
@@ -109,6 +110,17 @@ def say_frozen(topology: Any) -> None:
     for topic in sorted(topology.global_topics):
         console().print(
             f"global table of topic {topic}: every record meets it as it is at the end; live it changes meanwhile",
+            soft_wrap=True,
+        )
+
+
+def say_dropped(dropped: Mapping[int, int]) -> None:
+    """Say how many records are in no output, which is lost among the lines that tasks log of them. ``dropped``:
+    sub-topology -> how many."""
+    for number, count in sorted(dropped.items()):
+        console().print(
+            f"sub-topology {number} has dropped {count:,} records, as it would live; the lines `dropped record number` "
+            "that its tasks have logged say why",
             soft_wrap=True,
         )
 

@@ -130,6 +130,11 @@ class Results:
             self._summaries[stage.rank] = sorted(found, key=lambda summary: summary.task)
         return self._summaries[stage.rank]
 
+    def dropped(self) -> dict[int, int]:
+        """Sub-topology -> how many records its tasks have dropped, where there are any. Their log says why."""
+        found = {stage: sum(task.dropped for task in done) for stage, done in self.summaries().items()}
+        return {stage: count for stage, count in found.items() if count}
+
     def written(self, topic: str) -> int:
         """How many records were written to a topic."""
         return self._written(topic, self.plan.stages).total()

@@ -41,10 +41,12 @@ _WRITTEN = ("topic", "partition", "timestamp_ms", "key", "value", "headers")
 
 @dataclass(frozen=True, slots=True)
 class StateWritten:
-    """What a run has left in the changelogs. ``left_out``: changelog -> records that it would delete at once."""
+    """What a run has left in the changelogs. ``left_out``: changelog -> records that it would delete at once.
+    ``dropped``: sub-topology -> records that its tasks have dropped."""
 
     plan: BootstrapPlan
     left_out: Mapping[str, int]
+    dropped: Mapping[int, int]
 
 
 def write_changelogs(
@@ -120,12 +122,13 @@ def write_changelogs(
             write_sinks(results, options, plan.id, place)
             plan = replace(plan, outputs_begun=False)
         sums = _sums_of_all(kept, untimed, versioned)
+        dropped = results.dropped()
         summaries = [done for each in results.summaries().values() for done in each]
     topics_made = {**plan.changelogs, **plan.repartitions}
     ends = cluster.ends([TopicPartition(topic, p) for topic, count in topics_made.items() for p in range(count)])
     plan = written(plan, sums, untimed, summaries, ends)
     plan.save(path)
-    return StateWritten(plan, left_out)
+    return StateWritten(plan, left_out, dropped)
 
 
 def _kept(

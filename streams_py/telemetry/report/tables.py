@@ -58,7 +58,8 @@ def read_tables(folder: str | Path) -> Tables:
         group = json.loads((root / _MARKER).read_text(encoding="utf-8"))["group"]
     except (OSError, ValueError, KeyError, TypeError):
         raise ConfigError(
-            f"{root} holds no telemetry tables; make them with `streams-py telemetry run --tables {root}` first"
+            f"{root} holds no telemetry tables; make them first: `streams-py telemetry run --group GROUP --tables "
+            f"{root}`"
         ) from None
     for attempt in range(_ATTEMPTS):
         try:

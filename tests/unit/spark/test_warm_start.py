@@ -161,6 +161,9 @@ class NothingLeft:
     def summaries(self) -> Mapping[str, Any]:
         return {}
 
+    def dropped(self) -> Mapping[int, int]:
+        return {}
+
 
 def test_outputs_that_were_written_in_part_are_completed_before_anything_is_committed(
     file: Path, monkeypatch: pytest.MonkeyPatch

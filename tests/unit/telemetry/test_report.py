@@ -220,7 +220,9 @@ def test_folder_without_tables_is_explained(tmp_path: Path) -> None:
     for damaged in (None, "", "[]"):
         if damaged is not None:
             (tmp_path / "telemetry.json").write_text(damaged)
-        with pytest.raises(ConfigError, match=r"holds no telemetry tables; make them with `streams-py telemetry run"):
+        with pytest.raises(
+            ConfigError, match=r"holds no telemetry tables; make them first: `streams-py telemetry run --group GROUP"
+        ):
             read_tables(tmp_path)
 
 

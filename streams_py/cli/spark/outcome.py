@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib
 import logging
 import signal
 import sys
@@ -124,19 +125,44 @@ def _interruptible() -> Iterator[list[int]]:
 
 
 def keeping_handlers(start: Callable[[], T]) -> T:
-    """What ``start`` gives. The handlers of signals stay: PySpark puts one of its own in the place of that of Ctrl-C,
-    which asks the JVM something in the middle of another question, and both sides say so at length."""
+    """What ``start`` gives, which starts Spark. The handlers of signals stay, also meanwhile: PySpark puts one of its
+    own in the place of that of Ctrl-C, which asks the JVM something in the middle of another question, and both sides
+    say so at length. While the JVM begins, which takes seconds, signals wait: PySpark would remove what it still needs,
+    and it would end with its stack."""
     if threading.current_thread() is not threading.main_thread():
         return start()
+    context: Any = importlib.import_module("pyspark.core.context")
     before = {number: signal.getsignal(number) for number in _SIGNALS}
-    made = start()
+    module: Any = signal
+    setter, launch = signal.signal, context.launch_gateway
+
+    def keep(number: int, handler: Any) -> Any:
+        is_ours = number in before and callable(handler)
+        return before[signal.Signals(number)] if is_ours else setter(number, handler)
+
+    def launch_whole(*given: Any, **named: Any) -> Any:
+        came: list[int] = []
+        for number in filter(lambda number: callable(before[number]), before):
+            setter(number, lambda number, _: came.append(number))
+        try:
+            return launch(*given, **named)
+        finally:
+            _set_handlers(before, setter)
+            for came_first in came[:1]:
+                signal.raise_signal(came_first)
+
+    module.signal, context.launch_gateway = keep, launch_whole
+    try:
+        made = start()
+    finally:
+        module.signal, context.launch_gateway = setter, launch
     _set_handlers(before)
     return made
 
 
-def _set_handlers(handlers: Mapping[signal.Signals, Any]) -> None:
+def _set_handlers(handlers: Mapping[signal.Signals, Any], setter: Callable[[int, Any], Any] = signal.signal) -> None:
     for number, handler in handlers.items():
-        signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        setter(number, signal.SIG_DFL if handler is None else handler)
 
 
 def _end(sentence: str, status: int, error: BaseException) -> NoReturn:

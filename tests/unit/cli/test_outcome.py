@@ -122,6 +122,34 @@ def test_handler_of_pyspark_does_not_stay(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().err == "error: interrupted; do it again\n"
 
 
+def test_signal_that_comes_while_spark_starts_is_the_commands(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """PySpark's handler, and its way to leave a JVM that just begins, print pages."""
+    context = pytest.importorskip("pyspark.core.context")
+    done: list[str] = []
+
+    def launch() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        done.append("launched")
+
+    def start_with_jvm() -> None:
+        context.launch_gateway()
+        done.append("connected")
+
+    def start_with_handler() -> None:
+        signal.signal(signal.SIGINT, lambda *_: pytest.fail("it asks the JVM"))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(context, "launch_gateway", launch)
+    for start in (start_with_jvm, start_with_handler):
+        with pytest.raises(typer.Exit), explained("interrupted; do it again"):
+            keeping_handlers(start)
+        assert capsys.readouterr().err == "error: interrupted; do it again\n"
+    assert done == ["launched"], "the JVM is there, and nothing is asked of it"
+    assert context.launch_gateway is launch
+
+
 def test_place_that_cannot_be_used_is_said_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for place, said in ((tmp_path / "none" / "file", "No such file or directory"), (tmp_path, "Is a directory")):
         with pytest.raises(typer.Exit) as ended, explained():

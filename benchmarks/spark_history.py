@@ -206,9 +206,9 @@ def _archive(path: str, records: int, partitions: int, record: Callable[[int], t
 def _words(bootstrap: str, topic: str, lines: int, runs: int) -> None:
     """Print the seconds of the live application and of Spark, one line per run."""
     from streams_py.spark.history.run import run
-    from streams_py.spark.session import spark_session
+    from streams_py.spark.session import MOSTLY_PYTHON, spark_session
 
-    spark = spark_session("benchmark", master="local[2]")
+    spark = spark_session("benchmark", master="local[2]", **MOSTLY_PYTHON)
     spark.sparkContext.setLogLevel("ERROR")
     options = {"kafka.bootstrap.servers": bootstrap}
 
@@ -262,13 +262,14 @@ def _check_alive(streams: KafkaStreams) -> None:
 def _workers(workers: int, folder: str, runs: int) -> None:
     """Print the seconds of each run on a cluster of processes; each begins when a line comes in."""
     from streams_py.spark.history.run import run
-    from streams_py.spark.session import spark_session
+    from streams_py.spark.session import MOSTLY_PYTHON, spark_session
 
     partitions = {"spark.sql.shuffle.partitions": _CLUSTER_PARTITIONS, "spark.executor.memory": "1g"}
     environment = {"spark.executorEnv.PYTHONPATH": str(Path(__file__).resolve().parent.parent)}
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    spark = spark_session("benchmark", master=f"local-cluster[{workers},1,1024]", **partitions, **environment)
+    settings = MOSTLY_PYTHON | partitions | environment
+    spark = spark_session("benchmark", master=f"local-cluster[{workers},1,1024]", **settings)
     spark.sparkContext.setLogLevel("ERROR")
     work = f"{folder}/work-{workers}"
     for _ in range(runs):
@@ -282,9 +283,9 @@ def _workers(workers: int, folder: str, runs: int) -> None:
 def _of_files(folder: str, records: int) -> None:
     """Print seconds, and the largest memory of a Python worker in MB."""
     from streams_py.spark.history.run import run
-    from streams_py.spark.session import spark_session
+    from streams_py.spark.session import MOSTLY_PYTHON, spark_session
 
-    spark = spark_session("benchmark", master="local[2]")
+    spark = spark_session("benchmark", master="local[2]", **MOSTLY_PYTHON)
     spark.sparkContext.setLogLevel("ERROR")
     largest, ended = _Largest(), threading.Event()
     watching = threading.Thread(target=largest.watch, args=(ended,), daemon=True)

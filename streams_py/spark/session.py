@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
+    "DRIVER_JVM",
+    "MOSTLY_PYTHON",
     "PYSPARK_MAX",
     "PYSPARK_MIN",
     "QUIET",
@@ -43,8 +45,13 @@ PYSPARK_MAX: Final = (4, 4)
 """The first minor version that is not tested any more."""
 
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
-QUIET: Final = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"}
+DRIVER_JVM: Final = "spark.driver.extraJavaOptions"
+_EXECUTOR_JVM: Final = "spark.executor.extraJavaOptions"
+QUIET: Final = {DRIVER_JVM: f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"}
 """For ``spark_session``: nothing but errors on the terminal, from the first line on."""
+MOSTLY_PYTHON: Final = dict.fromkeys((DRIVER_JVM, _EXECUTOR_JVM), "-XX:TieredStopAtLevel=1")
+"""For ``spark_session``, where JVMs hand records to Python workers and do little else. Their optimising compiler would
+take the cores that the workers need, and longer than it ever gives back."""
 
 _REMOTE: Final = "SPARK_REMOTE"
 _NO_CONNECT: Final = (

@@ -182,4 +182,6 @@ def spark_of(
     master: str | None, conf: list[str] | None, py_files: list[Path] | None = None
 ) -> contextlib.AbstractContextManager[SparkSession]:
     """See :func:`~streams_py.cli.spark.own_session.own_session`."""
-    return own_session("streams-py history", master, pairs_of(conf, "--conf"), py_files or ())
+    from streams_py.spark.session import MOSTLY_PYTHON
+
+    return own_session("streams-py history", master, pairs_of(conf, "--conf"), py_files or (), MOSTLY_PYTHON)

@@ -7,6 +7,7 @@ import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from streams_py.cli.spark.outcome import keeping_handlers
@@ -20,15 +21,19 @@ if TYPE_CHECKING:
 __all__ = ["own_session"]
 
 _MASTER: Final = "spark.master"
-_JVM_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 
 @contextlib.contextmanager
 def own_session(
-    app: str, master: str | None, settings: Mapping[str, object], py_files: Sequence[Path] = ()
+    app: str,
+    master: str | None,
+    settings: Mapping[str, object],
+    py_files: Sequence[Path] = (),
+    defaults: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[SparkSession]:
-    """A session of our own, or the one that this process has, which stays. ``py_files`` go to its workers."""
-    from streams_py.spark.session import QUIET, check_platform, spark_session
+    """A session of our own, or the one that this process has, which stays. ``py_files`` go to its workers. ``settings``
+    count more than ``defaults``; options of the driver's JVM come behind those of the defaults."""
+    from streams_py.spark.session import DRIVER_JVM, QUIET, check_platform, spark_session
 
     check_platform()
     if master is not None and settings.get(_MASTER, master) != master:
@@ -38,11 +43,12 @@ def own_session(
     from pyspark.sql import SparkSession
 
     before = SparkSession.getActiveSession()
-    given = {**QUIET, **settings}
+    given = {**QUIET, **defaults, **settings}
     with quiet_logs("py4j"), _quiet_bridge(), contextlib.ExitStack() as folders:
         if before is None:
-            ours = f'"-Djava.io.tmpdir={folders.enter_context(_folder())}" {QUIET[_JVM_OPTIONS]}'
-            given[_JVM_OPTIONS] = f"{ours} {settings.get(_JVM_OPTIONS, '')}".strip()
+            folder = f'"-Djava.io.tmpdir={folders.enter_context(_folder())}"'
+            options = [str(some[DRIVER_JVM]) for some in (QUIET, defaults, settings) if DRIVER_JVM in some]
+            given[DRIVER_JVM] = " ".join((folder, *options))
         session = keeping_handlers(lambda: spark_session(app, master=master, **given))
         try:
             if before is None:

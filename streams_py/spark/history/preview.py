@@ -80,7 +80,7 @@ def preview(
     from streams_py.spark.history.fixed_ranges import count_partitions
     from streams_py.spark.history.run import settings_of
     from streams_py.spark.kafka.source import register
-    from streams_py.spark.session import check_classic, spark_session
+    from streams_py.spark.session import MOSTLY_PYTHON, check_classic, spark_session
 
     if spark is not None:
         check_classic(spark)
@@ -95,7 +95,7 @@ def preview(
     for key in ("topics", "assign"):
         if key in options:
             raise ConfigError(f"{key} cannot be given: the topology reads {topic}", key=key)
-    session = spark or spark_session("streams-py preview")
+    session = spark or spark_session("streams-py preview", **MOSTLY_PYTHON)
     register(session)
     session.conf.set(_PROVIDER, _ROCKSDB)
     asked = {**options, "topics": topic}

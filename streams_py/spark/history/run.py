@@ -220,7 +220,7 @@ def run(
     Errors are StreamsError and its kinds: RefusedTopologyError with everything that cannot be run over a history,
     ConfigError for inputs, and with task, topic, partition and offset what the code of the topology raises.
     """
-    from streams_py.spark.session import check_classic, spark_session
+    from streams_py.spark.session import MOSTLY_PYTHON, check_classic, spark_session
 
     if spark is not None:
         check_classic(spark)
@@ -238,7 +238,7 @@ def run(
         allow_side_effects=allow_side_effects,
         frozen_tables=check_global_tables(global_tables),
     )
-    session = spark or spark_session("streams-py history")
+    session = spark or spark_session("streams-py history", **MOSTLY_PYTHON)
     topics = topics_read(described, application_id, settings)
     with contextlib.ExitStack() as if_it_fails:
         folder = if_it_fails.enter_context(contextlib.closing(WorkFolder(session, work)))

@@ -5,13 +5,18 @@ from __future__ import annotations
 from streams_py.cli.usage import refuse
 from streams_py.history.loading import TopologyNotFoundError, load_topology
 
-__all__ = ["describe_topology"]
+__all__ = ["building", "describe_topology"]
+
+
+def building(*, optimize: bool) -> dict[str, object]:
+    """What a builder is built with, as ``--optimize`` says."""
+    return {"topology.optimization": "all"} if optimize else {}
 
 
 def describe_topology(what: str, *, optimize: bool, form: str = "text") -> int:
     """Print ``module:name`` or ``file.py[:name]`` as text, or as a picture (svg, mermaid, dot); the exit status."""
     try:
-        topology = load_topology(what, {"topology.optimization": "all"} if optimize else None)
+        topology = load_topology(what, building(optimize=optimize))
     except TopologyNotFoundError as error:
         return refuse(error)
     match form:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from streams_py import Topology
+from streams_py.cli.development.topologies import building
 from streams_py.cli.usage import refuse
 from streams_py.config_files import read_config_file
 from streams_py.errors import StreamsError
@@ -34,7 +35,7 @@ def check(
             group = application_id or ({} if config is None else read_config_file(config)).get("application.id")
             if new is not None or not group:
                 return refuse("with --bootstrap or --config give one version, the new one, and --application-id")
-            report = _against_cluster(load_topology(old, _settings(optimize=optimize)), bootstrap, str(group), config)
+            report = _against_cluster(load_topology(old, building(optimize=optimize)), bootstrap, str(group), config)
         elif new is None:
             return refuse(
                 "give two versions, OLD and NEW; or the new one and the group: --bootstrap and --application-id, or "
@@ -48,15 +49,11 @@ def check(
     return _SAFE if (report.safe_while_rolling if rolling else report.safe) else _NOT_SAFE
 
 
-def _settings(*, optimize: bool) -> dict[str, object]:
-    return {"topology.optimization": "all"} if optimize else {}
-
-
 def _version(what: str, *, optimize: bool) -> Topology | str:
     """A topology; or the text of a description, when a file has one."""
     path = Path(what)
     if what.endswith(".py") or (":" in what and not path.is_file()):
-        return load_topology(what, _settings(optimize=optimize))
+        return load_topology(what, building(optimize=optimize))
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

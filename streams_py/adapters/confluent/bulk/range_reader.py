@@ -55,6 +55,7 @@ _FINAL: Final = frozenset(
     }
 )
 _INVALID_POSITION: Final = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+_AFTER_THE_LAST: Final = object()
 
 _error_of_message: Final = cast("Callable[[Message], KafkaError | None]", Message.error)
 _offset: Final = cast("Callable[[Message], int]", Message.offset)
@@ -169,8 +170,7 @@ class _RangeReader:
             before = self._position
             wanted = min(self._request, self._end - self._position, self._room)
             messages = self._consumer.consume(max(1, wanted), _WAIT_S)
-            records = self._without_events(messages)
-            found = self._taken(records) if records else ([], 0)
+            found = self._in_order(messages) if messages else ([], 0)
             if self._position > before:
                 give_up_s = time.monotonic() + patience_s
             elif time.monotonic() >= give_up_s:
@@ -182,7 +182,7 @@ class _RangeReader:
                 give_up_s += time.monotonic() - given_s
 
     def _taken(self, records: list[Message]) -> tuple[list[Message], int]:
-        records = self._new(records)
+        records = self._new(records) if records else records
         if not records:
             return [], 0
         last = _offset(records[-1])
@@ -220,15 +220,23 @@ class _RangeReader:
             )
         return new
 
-    def _without_events(self, messages: list[Message]) -> list[Message]:
-        """The records among the messages; events are dealt with."""
+    def _in_order(self, messages: list[Message]) -> tuple[list[Message], int]:
+        """Records and events as they came: an event says where the partition stands after the records before it."""
         errors = list(map(_error_of_message, messages))
         if not any(errors):
-            return messages
-        for message, error in zip(messages, errors, strict=True):
-            if error is not None:
-                self._handle(error, message)
-        return [message for message, error in zip(messages, errors, strict=True) if error is None]
+            return self._taken(messages)
+        taken: list[Message] = []
+        size = first = 0
+        for number, error in enumerate([*errors, _AFTER_THE_LAST]):
+            if error is None:
+                continue
+            records, bytes = self._taken(messages[first:number])
+            taken += records
+            size += bytes
+            first = number + 1
+            if isinstance(error, KafkaError):
+                self._handle(error, messages[number])
+        return taken, size
 
     def _handle(self, error: KafkaError, message: Message) -> None:
         code = error.code()

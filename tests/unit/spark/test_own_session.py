@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("pyspark")
+from pyspark.sql import SparkSession
 
 from streams_py.cli.spark import own_session as module
 from streams_py.cli.spark.history_options import spark_of
@@ -31,6 +32,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
 
     monkeypatch.setattr(session, "spark_session", start)
     monkeypatch.setattr(session, "check_platform", lambda: None)
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)  # of a test before, in the same process
     monkeypatch.setattr(module, "keeping_handlers", lambda start: start())
 
     def settings(*conf: str) -> dict[str, Any]:
@@ -57,3 +59,10 @@ def test_options_of_the_user_for_jvms_count_more(started: Callable[..., dict[str
         "the last one of an option counts"
     )
     assert settings[EXECUTOR_JVM] == wanted
+
+
+def test_session_that_runs_already_gets_no_folder_for_its_jvm(
+    started: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: "a session")
+    assert started()[session.DRIVER_JVM] == "-XX:TieredStopAtLevel=1", "its JVM has started long ago"

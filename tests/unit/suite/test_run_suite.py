@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.run_suite import Outcome, plan, run_suite
+from tests.run_suite import plan
+from tests.shuffling import order_of
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -26,14 +27,6 @@ def test_good():
 def test_weak():
     pathlib.Path("runs").open("a").write("weak ")
     assert "PYTEST_XDIST_WORKER" not in os.environ
-"""
-
-FAILS = """
-import pathlib
-
-def test_bad():
-    pathlib.Path("runs").open("a").write("bad ")
-    assert False
 """
 
 KILLS_ITS_WORKER = """
@@ -53,44 +46,59 @@ def test_after():
 """
 
 BREAKS_AFTER_ITS_CALL = """
-import os, pytest
+import pytest
 
 @pytest.fixture
 def clean_up():
     yield
-    assert "PYTEST_XDIST_WORKER" not in os.environ
+    raise AssertionError
 
 def test_that_leaves_a_mess(clean_up):
     pass
 """
 
-SKIPS_WHEN_ALONE = """
-import os, pytest
+WRITES_ITS_ORDER = """
+import pathlib, pytest
 
-def test_shy():
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        pytest.skip("no witness")
-    assert False
+@pytest.mark.parametrize("number", range(6))
+def test_alone(number):
+    pathlib.Path("order").open("a").write(f"alone{number} ")
+
+class TestTogether:
+    @pytest.mark.parametrize("number", range(6))
+    def test_in_class(self, number):
+        pathlib.Path("order").open("a").write(f"class{number} ")
 """
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def project(tmp_path: Path) -> Path:
+    """An empty project in a folder full of settings that are not its own."""
+    (tmp_path / "setup.py").write_text("raise SystemExit('not part of the project')")
+    (tmp_path / "conftest.py").write_text("raise SystemExit('not part of the project')")
+    (tmp_path / "tox.ini").write_text("[pytest]\naddopts = --no-such-option\n")
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "pytest.ini").touch()  # pytest looks no further for the root of a project
+    (folder / "conftest.py").write_text(
+        "from tests.parallel import Sharing\n\n"
+        "def pytest_configure(config):\n    config.pluginmanager.register(Sharing())\n"
+    )
+    return folder
+
+
+@pytest.fixture
+def run(project: Path) -> Run:
     """Writes the files of a project and runs its suite."""
     plugins = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin", "PYTHONPATH": str(ROOT)}
 
     def run_it(*arguments: str, **files: str) -> subprocess.CompletedProcess[str]:
-        ours = ("PYTEST_", "STREAMS_PY_TEST")
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
-        (tmp_path / "conftest.py").write_text(
-            "from tests.parallel import Sharing\n\n"
-            "def pytest_configure(config):\n    config.pluginmanager.register(Sharing())\n"
-        )
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
         for name, text in files.items():
-            (tmp_path / f"{name}.py").write_text(text)
+            (project / f"{name}.py").write_text(text)
         return subprocess.run(
             [sys.executable, "-m", "tests.run_suite", *arguments],
-            cwd=tmp_path,
+            cwd=project,
             env=inherited | plugins,
             capture_output=True,
             text=True,
@@ -100,30 +108,20 @@ def run(tmp_path: Path) -> Run:
     return run_it
 
 
-def test_run_is_green_and_names_them_when_all_failed_tests_pass_alone(run: Run, tmp_path: Path) -> None:
-    done = run(test_weak=PASSES_ALONE, test_killer=KILLS_ITS_WORKER, test_mess=BREAKS_AFTER_ITS_CALL)
-    assert done.returncode == 0, done.stdout
-    named = done.stdout.partition("failed under load, passed alone (3):\n")[2].split()
-    assert sorted(named) == [
-        "test_killer.py::test_dies",
-        "test_mess.py::test_that_leaves_a_mess",
-        "test_weak.py::test_weak",
-    ]
-    assert (tmp_path / "runs").read_text() == "weak weak "
-    assert (tmp_path / "died").read_text() == "died "  # a test that kills its worker is not tried on the next one
-    assert (tmp_path / "after").exists()
+def test_run_is_red_when_tests_fail_that_would_pass_alone(run: Run, project: Path) -> None:
+    done = run(test_weak=PASSES_ALONE, test_mess=BREAKS_AFTER_ITS_CALL)
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout
+    failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    assert sorted(failed) == ["test_mess.py::test_that_leaves_a_mess", "test_weak.py::test_weak"]
+    assert (project / "runs").read_text() == "weak ", "no test runs twice"
 
 
-def test_run_is_red_when_a_test_fails_alone_too_or_is_skipped_then(run: Run, tmp_path: Path) -> None:
-    done = run("--retry", "-n2", "-rA", ".", test_weak=PASSES_ALONE, test_bad=FAILS, test_shy=SKIPS_WHEN_ALONE)
-    assert done.returncode == 1, done.stdout
-    assert "passed alone (1):\n  test_weak.py::test_weak\n" in done.stdout
-    named = done.stdout.partition("failed again (2):\n")[2].split()
-    assert sorted(named) == ["test_bad.py::test_bad", "test_shy.py::test_shy"]
-    assert sorted((tmp_path / "runs").read_text().split()) == ["bad", "bad", "weak", "weak"]
-    second = done.stdout.partition("once more, alone")[2]
-    assert "PASSED test_weak.py::test_weak" in second  # -rA holds for it too
-    assert "test_good" not in second
+def test_run_is_red_and_runs_the_other_tests_when_a_test_kills_its_worker(run: Run, project: Path) -> None:
+    done = run("--shuffle=1", "--maxfail=100", test_killer=KILLS_ITS_WORKER)
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout
+    assert re.findall(r"^FAILED (\S+)", done.stdout, re.MULTILINE) == ["test_killer.py::test_dies"]
+    assert (project / "died").read_text() == "died "  # a test that kills its worker is not tried on the next one
+    assert (project / "after").exists()
 
 
 def test_modules_are_compiled_once_for_all_processes_of_a_run(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,73 +130,67 @@ def test_modules_are_compiled_once_for_all_processes_of_a_run(run: Run, monkeypa
     assert done.returncode == 0, done.stdout
 
 
-def test_run_is_red_when_a_file_cannot_be_read(run: Run) -> None:
-    done = run(test_weak=PASSES_ALONE, test_broken="import nothing_of_this_name")
-    assert done.returncode != 0
-    assert "once more" not in done.stdout
+@pytest.mark.parametrize("workers", ["-n0", "-n2"])
+def test_run_is_red_when_a_file_cannot_be_read(workers: str, run: Run) -> None:
+    done = run(workers, test_good="def test_good():\n    pass\n", test_broken="import nothing_of_this_name")
+    assert done.returncode != 0, done.stdout
 
 
-def test_given_files_are_not_run_again(run: Run, tmp_path: Path) -> None:
-    assert run("test_bad.py", test_bad=FAILS).returncode == 1
-    assert (tmp_path / "runs").read_text() == "bad "
+def test_order_of_a_run_is_printed_at_its_start_and_can_be_repeated(run: Run, project: Path) -> None:
+    orders = []
+    seed = ""
+    for _ in range(2):
+        done = run("-n0", *([f"--shuffle={seed}"] if seed else []), test_order=WRITES_ITS_ORDER)
+        assert done.returncode == 0, done.stdout
+        first = done.stdout.splitlines()[0]
+        assert first.startswith("order of the tests: --shuffle=")
+        seed = first.removeprefix("order of the tests: --shuffle=").split()[0]
+        orders.append((project / "order").read_text().split())
+        (project / "order").unlink()
+    assert orders[0] == orders[1]
+
+
+def test_workers_of_a_parallel_run_have_one_order(run: Run) -> None:
+    done = run("-n2", test_order=WRITES_ITS_ORDER, test_other=WRITES_ITS_ORDER)
+    assert done.returncode == 0, done.stdout  # xdist refuses workers that collected in different orders
+    assert "24 passed" in done.stdout
+
+
+def test_seeds_give_different_orders_and_keep_classes_together(run: Run, project: Path) -> None:
+    seen = set()
+    for seed in range(4):
+        assert run("-n0", f"--shuffle={seed}", test_order=WRITES_ITS_ORDER).returncode == 0
+        order = (project / "order").read_text().split()
+        (project / "order").unlink()
+        seen.add(tuple(order))
+        places = [place for place, name in enumerate(order) if name.startswith("class")]
+        assert places == list(range(places[0], places[0] + 6))
+    assert len(seen) == 4
+
+
+def test_order_of_two_tests_does_not_depend_on_the_others() -> None:
+    names = [("a.py", f"a.py::test_{number}", f"a.py::test_{number}") for number in range(10)]
+    every = sorted(names, key=lambda name: order_of(7, *name))
+    some = sorted(names[::3], key=lambda name: order_of(7, *name))
+    assert some == [name for name in every if name in some]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "parallel", "retry"),
+    ("arguments", "added"),
     [
-        ((), True, True),
-        (("--durations=15",), True, False),
-        (("--retry", "--durations=15"), True, True),
-        (("-m", "slow"), True, False),
-        (("tests/unit",), False, False),
-        (("tests/unit/test_config.py::test_x", "--retry"), False, True),
-        (("-n", "3"), False, False),
-        (("--pdb",), False, False),
+        ((), ["-n3", "--shuffle=7"]),
+        (("--durations=15",), ["-n3", "--shuffle=7"]),
+        (("-m", "slow"), ["-n3", "--shuffle=7"]),
+        (("--shuffle=1",), ["-n3"]),
+        (("--shuffle", "1"), ["-n3"]),
+        (("tests/unit",), ["--shuffle=7"]),
+        (("tests/unit/test_config.py::test_x", "--shuffle=1"), []),
+        (("-n", "3"), ["--shuffle=7"]),
+        (("--pdb",), ["--shuffle=7"]),
     ],
 )
 def test_plan_is_made_from_the_arguments(
-    arguments: Sequence[str], parallel: bool, retry: bool, monkeypatch: pytest.MonkeyPatch
+    arguments: Sequence[str], added: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
-    assert plan(arguments)[1:] == (parallel, retry)
-
-
-class Scripted:
-    """pytest runs that end as given."""
-
-    def __init__(self, *outcomes: Outcome) -> None:
-        self.outcomes = list(outcomes)
-        self.asked: list[Sequence[str]] = []
-
-    def __call__(self, arguments: Sequence[str]) -> Outcome:
-        self.asked.append(arguments)
-        return self.outcomes.pop(0)
-
-
-suite = functools.partial(run_suite, workers=2, retry=True, say=lambda line: None)
-
-
-def test_run_is_red_when_tests_could_not_be_collected_even_if_pytest_were_content() -> None:
-    pytest_runs = Scripted(Outcome(0, broken=("a.py",)))
-    assert suite([], pytest_runs) == 1
-
-
-@pytest.mark.parametrize("status", [2, 3, 4, 5, -9])
-def test_what_is_no_failed_test_is_never_repeated(status: int) -> None:
-    pytest_runs = Scripted(Outcome(status, ("a::b",)))
-    assert suite([], pytest_runs) == status
-    assert len(pytest_runs.asked) == 1
-
-
-def test_run_that_failed_without_a_failed_test_is_red() -> None:
-    assert suite([], Scripted(Outcome(1))) == 1
-
-
-def test_green_run_is_not_repeated() -> None:
-    pytest_runs = Scripted(Outcome(0))
-    assert suite([], pytest_runs) == 0
-    assert pytest_runs.asked == [["-n2"]]
-
-
-def test_run_is_red_when_the_repetition_did_not_come_to_a_test() -> None:
-    assert suite([], Scripted(Outcome(1, ("a", "b")), Outcome(0, (), frozenset({"a"})))) == 1
+    assert plan(arguments, workers=3, seed=7) == [*added, *arguments]

@@ -284,8 +284,12 @@ class OffsetOutOfRangeError(StreamsError):
     ``auto.offset.reset`` says where it goes on.
     """
 
-    def __init__(self, partitions: Collection[TopicPartition], message: str = "") -> None:
+    def __init__(
+        self, partitions: Collection[TopicPartition], message: str = "", *, deleted: Collection[TopicPartition] = ()
+    ) -> None:
         self.partitions = frozenset(partitions)
+        self.deleted = frozenset(deleted)
+        """The partitions whose logs begin behind the position: the records in between were deleted."""
         names = ", ".join(map(str, sorted(self.partitions)))
         super().__init__(message or f"no such offset (deleted or never written): {names}")
 

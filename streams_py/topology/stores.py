@@ -116,6 +116,12 @@ class StoreBuilder:
     logs_headers: bool = False
     supplier: Callable[[], Any] | None = None
 
+    @property
+    def expires(self) -> bool:
+        """Whether retention may delete the beginning of its changelog: entries expire, or others write the topic."""
+        is_deleted = "delete" in self.logging_config.get("cleanup.policy", "")
+        return is_deleted or not (self.windows is None and self.ttl_ms is None and self.source_topic is None)
+
     @located
     def __post_init__(self) -> None:
         check_serdes_of(f"store {self.name!r}", key=self.key_serde, value=self.value_serde)

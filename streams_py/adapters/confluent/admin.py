@@ -107,6 +107,7 @@ class ConfluentAdmin:
         self._reader_group = ""
         self._connections_lost_before = 0
         self._doubted = threading.Event()  # by an answer that nobody waited for
+        self._undeleted: set[TopicPartition] = set()  # partitions whose last deletion failed because of the client
         self._live()  # settings that cannot work are an error now, not at the first rebalance
 
     def cluster_id(self) -> str | None:
@@ -318,7 +319,7 @@ class ConfluentAdmin:
             return
         for partition, future in futures.items():
             place = TopicPartition(partition.topic, partition.partition)
-            future.add_done_callback(_on_deletion(place, self._broker_log, self._doubted))
+            future.add_done_callback(_on_deletion(place, self._broker_log, self._doubted, self._undeleted))
 
     # -- groups ----------------------------------------
 
@@ -410,13 +411,18 @@ class ConfluentAdmin:
             return AdminError(AdminErrorKind.TIMED_OUT, "the client library did not answer")
 
 
-def _on_deletion(partition: TopicPartition, log: BrokerLog, doubted: threading.Event) -> Callable[[Future[Any]], None]:
+def _on_deletion(
+    partition: TopicPartition, log: BrokerLog, doubted: threading.Event, undeleted: set[TopicPartition]
+) -> Callable[[Future[Any]], None]:
     """A callback that runs on the library's thread. It must not hold the client: dropping the last reference there
-    aborts the process. ``doubted`` is set when the client itself may be at fault."""
+    aborts the process. ``doubted`` is set when the client itself may be at fault: the next purge uses a new client. A
+    client that was made before a topic may not find the topic's leaders, so the first such failure of a partition
+    (then in ``undeleted``) is not a warning."""
 
     def done(future: Future[Any]) -> None:
         failed = future.exception()
         if failed is None:
+            undeleted.discard(partition)
             return
         error = error_of(failed)
         why = str(failed)
@@ -425,6 +431,10 @@ def _on_deletion(partition: TopicPartition, log: BrokerLog, doubted: threading.E
             why = answer.message
             if _is_doubtful(answer):
                 doubted.set()
+                if _names_no_leaders(answer) and partition not in undeleted:
+                    undeleted.add(partition)
+                    _log.debug("records of %s are not deleted yet: %s; the next purge tries again", partition, why)
+                    return
         log.warn(f"records of {partition} cannot be deleted: {why}")
 
     return done

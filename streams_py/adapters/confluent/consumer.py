@@ -266,20 +266,22 @@ class ConfluentConsumer:
         if now_s < self._next_look_s:
             return
         gone: set[TopicPartition] = set()
+        deleted: set[TopicPartition] = set()
         for partition in sorted(self._invalid, key=lambda partition: (partition < self._first_invalid, partition)):
             self._first_invalid = partition
             if time.monotonic() - now_s >= _SILENCE_LOOKS_S:
                 break
-            if self._is_gone(partition):
+            if self._is_gone(partition, deleted):
                 gone.add(partition)
         self._next_look_s = time.monotonic() + _LOOK_INTERVAL_S if self._invalid - gone else 0.0
         if gone:
             self._invalid -= gone
             for partition in gone:
                 self._looks.pop(partition, None)
-            raise OffsetOutOfRangeError(gone)
+            raise OffsetOutOfRangeError(gone, deleted=deleted)
 
-    def _is_gone(self, partition: TopicPartition) -> bool:
+    def _is_gone(self, partition: TopicPartition, deleted: set[TopicPartition]) -> bool:
+        """Whether the log does not have the position. Adds to ``deleted`` a partition whose log begins behind it."""
         position = self.position(partition)
         if position is None:
             return True  # not even the beginning or the end could be found: the caller says again where to start
@@ -288,6 +290,7 @@ class ConfluentConsumer:
             return False
         low, high = log
         if position < low:
+            deleted.add(partition)
             return True
         looks = self._looks[partition] = self._looks.get(partition, 0) + 1
         if looks >= _LOOKS:

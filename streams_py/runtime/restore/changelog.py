@@ -36,6 +36,10 @@ class RestorableTask(Protocol):
     def source_changelogs(self) -> frozenset[TopicPartition]:
         """Those changelogs that are source topics."""
 
+    def expires(self, changelog: TopicPartition) -> bool:
+        """Whether retention may delete the beginning of this changelog: its store expires, or others write the
+        topic."""
+
     def is_of(self, changelog: TopicPartition, topic_id: str | None) -> bool:
         """False when the position in this changelog is one in another topic of that name."""
 
@@ -104,6 +108,11 @@ class ChangelogInWork:
     known_end: int = 0  # a copy's: the end that its listener was told
     ended: bool = False  # its listener is told that it is done
     lent: list[LentPart] = field(default_factory=list)  # what another process reads: the last offsets before the end
+
+    @property
+    def expires(self) -> bool:
+        """Whether retention may delete the beginning of the changelog."""
+        return self.task.expires(self.partition)
 
     @property
     def needs_end(self) -> bool:
@@ -191,6 +200,8 @@ class ChangelogInWork:
         if found.end is None or (self.end is not None and self.task.is_active):
             return None
         at = self.task.restore_position(self.partition) if self.position is None else self.position
+        if found.begins > max(at, 0):
+            self._complain_of_lost_beginning(at, found.begins)
         if self.doubts_end(found.limit, at, now_ms):
             return None
         if found.end < at:
@@ -199,6 +210,39 @@ class ChangelogInWork:
         if found.committed is not None:
             self.task.note_limit(self.partition, found.committed)
         return None
+
+    def overtaken(self) -> bool:
+        """The log begins behind the position now. Continue at the beginning of the log, or return False when nothing
+        was replayed yet: then the store starts over, and has exactly what the log has.
+
+        A restoration that starts over whenever retention overtakes it may never end.
+        """
+        if not self.total:
+            return False
+        log = _log.info if self.expires else _log.error
+        log(
+            "task %s: records of changelog %s were deleted while they were replayed, from offset %d on: continuing at "
+            "the beginning of the log%s",
+            self.task.id,
+            self.partition,
+            self.position or 0,
+            "" if self.expires else f". Store {self.task.store_of(self.partition)} misses what they contained",
+        )
+        self.position, self.registered = BEGINNING, False
+        return True
+
+    def _complain_of_lost_beginning(self, position: int, begins: int) -> None:
+        _log.error(
+            "task %s: changelog %s begins at offset %d, but store %s needs it from offset %d: records were deleted, "
+            "which compaction never does. The store misses every key that was last written in them. Check that the "
+            "topic has cleanup.policy=compact, and reset the application (streams-py reset) or have these keys written "
+            "again",
+            self.task.id,
+            self.partition,
+            begins,
+            self.task.store_of(self.partition),
+            max(position, 0),
+        )
 
     def doubts_end(self, end: int, position: int, now_ms: int) -> bool:
         """True while an end lies before the position of the task's state, and was not given often enough to be

@@ -25,6 +25,8 @@ class ChangelogEnd(NamedTuple):
     limit: int = 0
     committed: int | None = None
     """What the group has committed, where that limits it."""
+    begins: int = 0
+    """First offset of the log, where that was requested."""
 
 
 def ask_ends(
@@ -33,9 +35,11 @@ def ask_ends(
     wanted: Collection[TopicPartition],
     with_end: Collection[TopicPartition],
     limited: Collection[TopicPartition],
+    lasting: Collection[TopicPartition] = (),
 ) -> tuple[list[ChangelogEnd], dict[TopicPartition, str]]:
     """Each wanted changelog, ``with_end`` where it is one of these, and to be read no further than the group has
-    committed where it is one of the ``limited``. Second: those of which that is not known, and why.
+    committed where it is one of the ``limited``; with the beginning of the log where it is one of the ``lasting``.
+    Second: those of which that is not known, and why.
 
     A request for end offsets waits until all partitions have leaders; so those without one are left out.
     """
@@ -60,6 +64,7 @@ def ask_ends(
             asked[partition] = topic_id
     try:
         ends = admin.list_offsets(asked.keys()) if asked else {}
+        begins = admin.list_offsets(first, earliest=True) if (first := asked.keys() & set(lasting)) else {}
     except BrokerUnavailableError as error:
         return known, silent | dict.fromkeys(asked, str(error))
     committed: Mapping[TopicPartition, int | None] = {}
@@ -74,7 +79,8 @@ def ask_ends(
         if not isinstance(end, int):
             silent[partition] = end.message if isinstance(end, AdminError) else "no answer"
         elif partition not in limited:
-            known.append(ChangelogEnd(partition, topic_id, end, end))
+            begin = begins.get(partition)
+            known.append(ChangelogEnd(partition, topic_id, end, end, begins=begin if isinstance(begin, int) else 0))
         elif held_up:
             silent[partition] = held_up
         else:

@@ -21,6 +21,7 @@ class Question(NamedTuple):
     wanted: set[TopicPartition]
     with_end: set[TopicPartition]
     limited: set[TopicPartition]
+    lasting: set[TopicPartition]
 
 
 class Questions:
@@ -44,4 +45,5 @@ class Questions:
         self._next_limits_ms = now_ms + self._interval_ms
         if looked_at:
             self._next_identity_ms = now_ms + _IDENTITY_MS
-        return Question(wanted, with_end, limited)
+        lasting = {c.partition for c in changelogs if c.partition in with_end and not c.expires}
+        return Question(wanted, with_end, limited, lasting)

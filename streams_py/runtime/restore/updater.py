@@ -14,7 +14,8 @@ Rules kept:
 * a changelog that is the source topic of a table is never read past the group's committed offset;
 * a position in another topic of the same name, which was deleted since, makes the task corrupted: its store is emptied,
   and restored from the beginning;
-* a position below the log start makes the task corrupted: it starts again from the beginning;
+* a position below the log start makes the task corrupted: it starts again from the beginning. A replay that retention
+  overtakes continues at the new log start;
 * an end below the checkpoint is asked for again, and makes the task corrupted only when it stays.
 """
 
@@ -286,7 +287,11 @@ class StateUpdater:
             self._backoff.wait(error)
             return
         except OffsetOutOfRangeError as error:
-            self._corrupted(error.partitions)
+            with self._lock:
+                behind = {
+                    c.partition for c in self._changelogs.values() if c.partition in error.deleted and c.overtaken()
+                }
+            self._corrupted(error.partitions - behind)
             return
         self._backoff.over()
         with self._lock:
@@ -479,15 +484,11 @@ class StateUpdater:
     def _corrupted(self, partitions: Collection[TopicPartition], what: str = "does not reach back to") -> None:
         with self._lock:
             bad: dict[TaskId, set[TopicPartition]] = {}
-            for partition in partitions:
-                if partition in self._changelogs:
-                    bad.setdefault(self._changelogs[partition].task.id, set()).add(partition)
+            for partition in self._changelogs.keys() & set(partitions):
+                bad.setdefault(self._changelogs[partition].task.id, set()).add(partition)
             for task_id, changelogs in bad.items():
-                names = ", ".join(map(str, sorted(changelogs)))
-                error = TaskCorruptedError(
-                    f"changelog {names} {what} the checkpoint of task {task_id}", {task_id: changelogs}
-                )
-                self._fail(self._tasks[task_id], error)
+                text = f"changelog {', '.join(map(str, sorted(changelogs)))} {what} the checkpoint of task {task_id}"
+                self._fail(self._tasks[task_id], TaskCorruptedError(text, {task_id: changelogs}))
 
     def _checkpoint_if_due(self) -> None:
         if (now := self._clock.monotonic_ms()) < self._next_checkpoint_ms:

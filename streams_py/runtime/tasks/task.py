@@ -220,6 +220,12 @@ class Task:
         """False when the position in this changelog is one in another topic of that name."""
         return self.stores.is_of(changelog, topic_id)
 
+    def expires(self, changelog: TopicPartition) -> bool:
+        """Whether retention may delete the beginning of this changelog: its store expires, or others write the
+        topic."""
+        name = self.store_of(changelog)
+        return any(store.name == name and store.expires for store in self.nodes.stores)
+
     def note_limit(self, changelog: TopicPartition, committed: int) -> None:
         """A source topic is read no further than to what the group has committed, and that was this."""
         self._limits[changelog] = committed

@@ -301,7 +301,8 @@ class StreamLoop:
             self._control.commit_latency.add(self._clock.monotonic_ms() - now)
         if due and committed >= 0:
             self._last_commit_ms = self._clock.monotonic_ms()
-            self._purge_repartition_topics(running)
+        if committed > 0 or (due and committed == 0):  # a requested commit may be the only one for a long time
+            self._purge_repartition_topics(self.parts.table.running())
         return max(committed, 0)
 
     def _uncommitted_bytes(self) -> int:

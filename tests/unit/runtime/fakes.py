@@ -86,7 +86,9 @@ class FakeConsumer:
     def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
         self.assignments.append(dict(positions))
         self.positions = {
-            partition: self.positions[partition] if offset is None else (0 if offset == BEGINNING else offset)
+            partition: self.positions[partition]
+            if offset is None
+            else (self.log.starts.get(partition, 0) if offset == BEGINNING else offset)
             for partition, offset in positions.items()
         }
 
@@ -102,7 +104,7 @@ class FakeConsumer:
         if gone:
             for partition in gone:
                 del self.positions[partition]
-            raise OffsetOutOfRangeError(gone)
+            raise OffsetOutOfRangeError(gone, deleted=gone)
         records: list[FakeRecord] = []
         for partition, position in self.positions.items():
             present = [o for o in self.log.offsets.get(partition, []) if o >= position]
@@ -138,11 +140,13 @@ class FakeAdmin:
     def list_offsets(
         self, partitions: Collection[TopicPartition], *, earliest: bool = False
     ) -> Mapping[TopicPartition, int | AdminError]:
-        self.asked.append(set(partitions))
+        if not earliest:
+            self.asked.append(set(partitions))
         if self.failures:
             self.failures -= 1
             return {}
-        return {partition: self.log.ends.get(partition, 0) for partition in partitions}
+        known = self.log.starts if earliest else self.log.ends
+        return {partition: known.get(partition, 0) for partition in partitions}
 
     def committed_offsets(
         self, group: str, partitions: Collection[TopicPartition]
@@ -201,11 +205,15 @@ class FakeTask:
         self.awaits_disk = False
         self.is_flushed = True
         self.is_ready = False
+        self.expiring: set[TopicPartition] = set()
         self.takes_files: dict[TopicPartition, tuple[str, bool]] = {}
         self.taken_in: list[tuple[TopicPartition, SortedPart]] = []
 
     def is_of(self, changelog: TopicPartition, topic_id: str | None) -> bool:
         return topic_id is None or self.topic_ids.setdefault(changelog.topic, topic_id) == topic_id
+
+    def expires(self, changelog: TopicPartition) -> bool:
+        return changelog in self.expiring
 
     def restore_position(self, changelog: TopicPartition) -> int:
         return self.checkpointed[changelog] + 1 if changelog in self.checkpointed else BEGINNING

@@ -183,7 +183,7 @@ class WorldConsumer:
         if gone:
             for partition in gone:
                 self.positions[partition] = 1 << 60
-            raise OffsetOutOfRangeError(gone)
+            raise OffsetOutOfRangeError(gone, deleted=gone)
         found: list[MemoryRecord] = []
         for partition, at in sorted(self.positions.items()):
             if partition in self.paused or self._world.away:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import Future
+
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent import ConfluentClients
+from streams_py.adapters.confluent.admin import _on_deletion
+from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.embedded.mock_library import MockCluster
 from streams_py.adapters.confluent.producer import ConfluentProducer
 from streams_py.config import StreamsConfig
@@ -106,3 +112,25 @@ def test_config_error_at_once_when_an_admin_setting_is_unknown(cluster: MockClus
     )
     with pytest.raises(ConfigError, match=r"admin client: no\.such\.key is no setting"):
         ConfluentClients(config).admin()
+
+
+def test_deletion_without_known_leaders_is_a_warning_only_when_it_fails_again(caplog: pytest.LogCaptureFixture) -> None:
+    partition, doubted, undeleted = TopicPartition("app-step-repartition", 0), threading.Event(), set[TopicPartition]()
+    log = BrokerLog("client", "broker:9092")
+
+    def fail() -> None:
+        failed: Future[None] = Future()
+        failed.add_done_callback(_on_deletion(partition, log, doubted, undeleted))
+        failed.set_exception(KafkaException(KafkaError(KafkaError._NOENT, "No leaders found")))
+
+    fail()
+    assert doubted.is_set()
+    assert not caplog.records
+    fail()
+    assert "records of app-step-repartition-0 cannot be deleted" in caplog.text
+    deleted: Future[None] = Future()
+    deleted.add_done_callback(_on_deletion(partition, log, doubted, undeleted))
+    deleted.set_result(None)
+    caplog.clear()
+    fail()
+    assert not caplog.records

@@ -20,6 +20,7 @@ from streams_py.cli.usage import FAILED, refuse, say
 from streams_py.clients import KafkaClients
 from streams_py.errors import SerializationError, StreamsError
 from streams_py.ports import BEGINNING, Admin, AdminError, PartitionInfo, RawRecord, TopicSpec
+from streams_py.record_headers import headers_of
 from streams_py.serdes import cannot_decode, cannot_encode
 from streams_py.topology.names import check_topic
 
@@ -256,7 +257,7 @@ class Shown:
                     "partition": record.partition(),
                     "offset": record.offset(),
                     "timestamp": record.timestamp()[1],
-                    "headers": [[name, _header_text(data)] for name, data in record.headers() or ()],
+                    "headers": [[name, _header_text(data)] for name, data in headers_of(record) or ()],
                     "key": _decoded(record, record.key(), self.key, self.key.plain, is_key=True),
                     "value": _decoded(record, record.value(), self.value, self.value.plain, is_key=False),
                 },
@@ -268,7 +269,7 @@ class Shown:
         )
         if not self.details:
             return f"{key}\t{value}"
-        headers = "".join(f"\t{name}={_header_text(data)}" for name, data in record.headers() or ())
+        headers = "".join(f"\t{name}={_header_text(data)}" for name, data in headers_of(record) or ())
         at = f"{record.partition()}:{record.offset()}"
         return f"{at}\t{_time_text(record.timestamp()[1])}\t{key}\t{value}{headers}"
 

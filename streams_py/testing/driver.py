@@ -22,6 +22,7 @@ from typing import Any, Generic, TypeVar
 from streams_py.config import StreamsConfig
 from streams_py.errors import IllegalStateError, TopologyError
 from streams_py.ports import Headers
+from streams_py.record_headers import headers_of
 from streams_py.runtime.metrics import At, Metrics, task_metrics
 from streams_py.runtime.tasks.collector import as_list
 from streams_py.runtime.tasks.task_settings import TaskSettings
@@ -144,7 +145,7 @@ class OutputTopic(Generic[K, V]):
             None if key is None else self._decode_key(key),
             None if value is None else self._decode_value(value),
             raw.timestamp()[1],
-            tuple(raw.headers() or ()),
+            tuple(headers_of(raw) or ()),
         )
 
     @property

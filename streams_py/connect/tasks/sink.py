@@ -12,6 +12,7 @@ from streams_py.connect.ports import SinkConsumer, SinkListener
 from streams_py.connect.tasks.task import TaskStart, TaskThread
 from streams_py.errors import BrokerUnavailableError, ProcessingError
 from streams_py.ports import RawRecord
+from streams_py.record_headers import headers_of
 
 __all__ = ["SinkTaskThread"]
 
@@ -166,7 +167,7 @@ class SinkTaskThread(TaskThread):
             key,
             value,
             kind_and_ms[1] if kind_and_ms[0] else None,
-            tuple(raw.headers() or ()),
+            tuple(headers_of(raw) or ()),
         )
 
     def _note(self, records: Sequence[RawRecord]) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streams_py.ports import Headers, RawRecord
+from streams_py.record_headers import headers_of_all
 from streams_py.topology.node_figures import NodeFigures
 from streams_py.topology.nodes import Process, RecordContext
 from streams_py.topology.sampled import Sampled
@@ -53,7 +54,8 @@ def measured_source(
 
 def bytes_of(records: Sequence[RawRecord]) -> int:
     """As Kafka Streams counts them."""
-    return sum(_bytes(r.topic(), r.value(), r.key(), r.headers()) for r in records)
+    headers = headers_of_all(records)
+    return sum(_bytes(r.topic(), r.value(), r.key(), of) for r, of in zip(records, headers, strict=True))
 
 
 def _bytes(topic: str, value: bytes | None, key: bytes | None, headers: Headers | None) -> int:

@@ -20,6 +20,7 @@ from typing import Protocol
 from streams_protocol.types import TopicPartition
 from streams_py.errors import StreamsError
 from streams_py.ports import Clock, RawRecord
+from streams_py.record_headers import headers_of, headers_of_all
 from streams_py.runtime.tasks.error_handling.failures import Failures
 from streams_py.runtime.tasks.measuring import bytes_of
 from streams_py.runtime.tasks.offset_metadata import UNKNOWN_TIME
@@ -198,7 +199,7 @@ class RecordLoop:
         self._batch, self._rest = batch, rest
         ended = False
         try:
-            for raw in rest:
+            for raw, headers in zip(rest, headers_of_all(batch)):
                 key = raw.key()
                 value = raw.value()
                 try:
@@ -218,7 +219,7 @@ class RecordLoop:
                     raise self._failures.no_timestamp(reader, raw)
                 record.offset = raw.offset()
                 record.timestamp = timestamp
-                record.headers = raw.headers() or ()
+                record.headers = headers or ()
                 process(key, value, timestamp)
             ended = True
         except StreamsError:
@@ -269,7 +270,7 @@ class RecordLoop:
             record.topic, record.partition = queue.partition
             record.offset = raw.offset()
             record.timestamp = timestamp
-            record.headers = raw.headers() or ()
+            record.headers = headers_of(raw) or ()
             if timestamp > queue.partition_time_ms:
                 queue.partition_time_ms = timestamp
                 if timestamp > record.stream_time_ms:
@@ -396,5 +397,5 @@ def _context_of(raw: RawRecord) -> RecordContext:
     """Of a record that is not in process yet, for a timestamp extractor."""
     context = RecordContext()
     context.topic, context.partition, context.offset = raw.topic(), raw.partition(), raw.offset()
-    context.timestamp, context.headers = raw.timestamp()[1], tuple(raw.headers() or ())
+    context.timestamp, context.headers = raw.timestamp()[1], tuple(headers_of(raw) or ())
     return context

@@ -23,6 +23,7 @@ from streams_py.history.readable import IsReadable, readable_in
 from streams_py.history.records import HistoryRecord
 from streams_py.history.task import StageOrders
 from streams_py.ports import RawRecord
+from streams_py.record_headers import headers_of_all
 from streams_py.spark.columns import headers_column
 from streams_py.spark.history.blocks import INPUT, RECORD, Blocks, records_batch
 from streams_py.spark.history.each_once import each_once
@@ -168,14 +169,14 @@ def blocks_read_by(
     blocks, is_readable = Blocks(RECORD, reader.topic, INPUT), readable_in(orders, reader.topic)
     for task, _, records in reader(batches):
         counter.add(len(records))
-        columns = zip(*((r.offset(), r.timestamp()[1], r.key(), r.value(), r.headers()) for r in records), strict=True)
-        seq, timestamps, keys, values, headers = columns
+        columns = zip(*((r.offset(), r.timestamp()[1], r.key(), r.value()) for r in records), strict=True)
+        seq, timestamps, keys, values = columns
         batch = records_batch(
             np.array(seq, np.int64),
             np.array(timestamps, np.int64),
             pa.array(keys, pa.binary()),
             pa.array(values, pa.binary()),
-            headers_column(headers),
+            headers_column(headers_of_all(records)),
         )
         yield blocks.by_time(np.full(len(seq), task, np.int32), batch, _unread(batch, is_readable))
     counter.end()

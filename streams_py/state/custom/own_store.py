@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from streams_py.errors import ConfigError, StateError, StreamsError
 from streams_py.ports import RawRecord
+from streams_py.record_headers import headers_of
 from streams_py.state.custom.context import OwnStoreContext
 from streams_py.state.custom.supplied_bytes import SuppliedBytes
 from streams_py.state.key_value import ChangeLog
@@ -54,7 +55,7 @@ class OwnStore:
     def restore_records(self, records: Iterable[RawRecord]) -> None:
         """Apply changelog records; those without a key are skipped."""
         given = [
-            ChangelogRecord(key, record.value(), record.timestamp()[1], record.headers() or ())
+            ChangelogRecord(key, record.value(), record.timestamp()[1], headers_of(record) or ())
             for record in records
             if (key := record.key()) is not None
         ]

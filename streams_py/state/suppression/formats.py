@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 
 from streams_py.errors import SerializationError
 from streams_py.ports import Headers, RawRecord
+from streams_py.record_headers import headers_of
 
 __all__ = ["CHANGELOG_HEADERS", "Buffered", "decode_buffered", "decode_record", "encode"]
 
@@ -91,7 +92,7 @@ def _sized(data: bytes | None) -> tuple[bytes, ...]:
 def decode_record(record: RawRecord, value: bytes, prior: bytes | None) -> tuple[Buffered, int]:
     """The entry and its buffer time. ``prior``: that of the entry which is buffered for this key already, needed by old
     versions. SerializationError when the value is of no version that is known."""
-    versions = [data for name, data in record.headers() or () if name == "v"]
+    versions = [data for name, data in headers_of(record) or () if name == "v"]
     try:
         match versions[-1] if versions else None:
             case None:
@@ -168,7 +169,7 @@ def _decode_0(record: RawRecord, value: bytes, prior: bytes | None) -> tuple[Buf
         record.offset(),
         record.topic(),
         record.partition(),
-        tuple(record.headers() or ()),
+        tuple(headers_of(record) or ()),
     )
     return Buffered(old if prior is None else prior, old, new, *context), time_ms
 

@@ -28,6 +28,7 @@ from streams_py.adapters.confluent.failures import broker_away, error_of
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
 from streams_py.errors import BrokerUnavailableError, OffsetOutOfRangeError, StreamsError
 from streams_py.ports import RawRecord
+from streams_py.record_headers import headers_of_all
 from streams_py.rights import TOPIC, missing_right
 
 __all__ = ["Columns", "ReadLimits", "read_messages", "read_range"]
@@ -62,7 +63,6 @@ _offset: Final = cast("Callable[[Message], int]", Message.offset)
 _key: Final = cast("Callable[[Message], bytes | None]", Message.key)
 _value: Final = cast("Callable[[Message], bytes | None]", Message.value)
 _timestamp: Final = cast("Callable[[Message], tuple[int, int]]", Message.timestamp)
-_headers: Final = cast("Callable[[Message], Headers | None]", Message.headers)
 _length: Final = cast("Callable[[Message], int]", Message.__len__)
 
 
@@ -94,7 +94,7 @@ class Columns:
         self.timestamps += map(_timestamp, messages)
         self.keys += map(_key, messages)
         self.values += map(_value, messages)
-        self.headers += map(_headers, messages)
+        self.headers += headers_of_all(cast("list[RawRecord]", messages))
         self.bytes += bytes
 
 

@@ -25,6 +25,7 @@ from streams_py.errors import (
     TimeoutExceededError,
 )
 from streams_py.ports import RawRecord
+from streams_py.record_headers import headers_of
 from streams_py.runtime.tasks.collector import RecordCollector
 from streams_py.runtime.tasks.error_handling.handlers import Answer, ErrorContext, FailedRecord, ask
 from streams_py.runtime.tasks.record_queue import SourceReader
@@ -204,7 +205,7 @@ class Failures:
             raw.partition(),
             raw.offset(),
             raw.timestamp()[1],
-            tuple(raw.headers() or ()),
+            tuple(headers_of(raw) or ()),
             reader.node,
             self._task_id,
             raw=raw,

@@ -6,7 +6,9 @@ Facts about Apache Kafka itself are with the broker tests.
 
 from __future__ import annotations
 
+import gc
 import time
+from operator import methodcaller
 from typing import Any
 
 import confluent_kafka
@@ -15,6 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exports unmarked
 
 from streams_py.adapters.confluent.embedded.mock_library import MockCluster
+from tests.wire_records import WireRecord, write_records
 
 
 def reader(cluster: MockCluster, **settings: Any) -> Consumer:
@@ -51,6 +54,32 @@ def events(consumer: Consumer, count: int) -> list[Message]:
 def test_tested_version_is_installed() -> None:
     assert str(confluent_kafka.version()).startswith("2.16.")
     assert confluent_kafka.libversion()[0].startswith("2.16.")
+
+
+def test_headers_fail_with_the_first_name_that_is_not_utf_8_and_leave_a_hole(cluster: MockCluster, topic: str) -> None:
+    headers = [(b"a\xff", b"1"), (b"b", b"2"), (b"\xfe", None)]
+    write_records(cluster.bootstrap, topic, [WireRecord(None, b"v", headers=headers)])
+    consumer = reader(cluster)
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    message = events(consumer, 1)[0]
+    consumer.close()
+    with pytest.raises(SystemError) as failed:
+        methodcaller("headers")(message)
+    cause: BaseException | None = failed.value
+    while isinstance(cause, SystemError):
+        cause = cause.__cause__
+    assert isinstance(cause, UnicodeDecodeError)
+    assert cause.object == b"a\xff"
+    again = message.headers() or []
+    assert [gc.get_referents(header) for header in again] == [[b"1"], [b"2", "b"], [None]]
+
+
+def test_header_name_ends_at_nul(cluster: MockCluster, topic: str) -> None:
+    write_records(cluster.bootstrap, topic, [WireRecord(None, b"v", headers=[(b"a\0b", b"1"), (b"\0", b"2")])])
+    consumer = reader(cluster)
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    assert events(consumer, 1)[0].headers() == [("a", b"1"), ("", b"2")]
+    consumer.close()
 
 
 def test_only_the_first_of_two_report_functions_counts_when_both_stand_by_position(

@@ -1,0 +1,101 @@
+"""The headers of a consumed record, whatever bytes their names are made of.
+
+Kafka stores a header name as bytes, and any client can write any bytes. confluent-kafka decodes names strictly. For a
+name that is not UTF-8, ``Message.headers()`` returns a list with a hole in it, together with an exception that the
+interpreter does not notice. The exception then surfaces in unrelated code, and reading the hole kills the process.
+So no module calls ``headers()`` of a consumed record itself: :func:`headers_of` and :func:`headers_of_all` call it in
+a way in which the interpreter does notice, and repair the message.
+
+Kafka's Java clients decode names leniently: malformed bytes become U+FFFD, and a sink writes U+FFFD. These functions
+return the same names. confluent-kafka reveals the bytes of the first such name only; a further one of the same record
+becomes a single U+FFFD. The values of headers are never affected.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Sequence
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from streams_py.ports import RawRecord
+
+__all__ = ["headers_of", "headers_of_all"]
+
+_log = logging.getLogger(__name__)
+
+_HeaderList = list[tuple[str, bytes | None]]
+
+# CPython checks for unnoticed exceptions where C code calls a function, but not where byte code calls a C function
+# that it has specialized for. methodcaller() and map() are C code.
+_read: Final = methodcaller("headers")
+
+_UNKNOWN_NAME: Final = "\ufffd"
+_NAME_CHARACTERS_SHOWN: Final = 80
+
+
+def headers_of(record: RawRecord) -> _HeaderList | None:
+    """Return the headers of a consumed record, None when it has none."""
+    try:
+        return _read(record)  # type: ignore[no-any-return]
+    except SystemError as failed:
+        return _repair(record, failed)
+
+
+def headers_of_all(records: Sequence[RawRecord]) -> list[_HeaderList | None]:
+    """Return the headers of each record. The records must be of one type."""
+    headers: list[_HeaderList | None] = []
+    if not records:
+        return headers
+    found = map(type(records[0]).headers, records)
+    while True:
+        try:
+            headers.extend(found)  # keeps what came before an exception; the next call continues behind it
+        except SystemError as failed:
+            headers.append(_repair(records[len(headers)], failed))
+        else:
+            return headers
+
+
+class _Repairs:
+    """Counts the records that were repaired."""
+
+    count = 0
+
+
+def _repair(record: RawRecord, failed: SystemError) -> _HeaderList:
+    """Replace the headers that the message keeps by headers without holes."""
+    undecoded = _undecoded_name(failed)
+    if undecoded is None:
+        raise failed
+    names = iter([undecoded.decode("utf-8", "replace")])
+    message: Any = record
+    headers = [
+        # A tuple refers to its name and its value; the hole is no reference. Reading a hole would be fatal.
+        header if len(gc.get_referents(header)) == 2 else (next(names, _UNKNOWN_NAME), header[1])
+        for header in message.headers()  # decoded before, so there is no exception this time
+    ]
+    message.set_headers(headers)
+    _Repairs.count = count = _Repairs.count + 1
+    if count & (count - 1) == 0:  # a flood of warnings would hide others
+        _log.warning(
+            "%s-%d, offset %d: a header name is not UTF-8 and is read as %r, as Java clients do "
+            "(record number %d of this process with such a name)",
+            record.topic(),
+            record.partition(),
+            record.offset(),
+            undecoded[:_NAME_CHARACTERS_SHOWN].decode("utf-8", "replace"),
+            count,
+        )
+    return headers
+
+
+def _undecoded_name(error: BaseException | None) -> bytes | None:
+    """The bytes of the first name that is not UTF-8: the earliest cause."""
+    while error is not None:
+        if isinstance(error, UnicodeDecodeError):
+            return error.object
+        error = error.__cause__
+    return None

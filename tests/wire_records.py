@@ -1,0 +1,111 @@
+"""Writes records byte by byte, as a client in another language may: header names that are not UTF-8, any timestamp.
+
+Shares no code with the product or with a client library.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+__all__ = ["NO_TIMESTAMP", "WireRecord", "write_records"]
+
+NO_TIMESTAMP = -1
+
+_PRODUCE, _VERSION = 0, 7
+_ACKS_ALL = -1
+_TIMEOUT_MS = 30_000
+_POLYNOMIAL = 0x82F63B78  # of CRC-32C, reflected
+
+
+class WireRecord(NamedTuple):
+    """A record to be written."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int = 1_000
+    headers: Sequence[tuple[bytes, bytes | None]] = ()
+
+
+class RefusedError(Exception):
+    """The broker has refused a batch, with this error code."""
+
+
+def write_records(bootstrap: str, topic: str, records: Sequence[WireRecord], *, partition: int = 0) -> int:
+    """Write one batch; return the offset of its first record."""
+    batch = _batch(records)
+    name = topic.encode()
+    body = struct.pack(">hhiih", -1, _ACKS_ALL, _TIMEOUT_MS, 1, len(name)) + name
+    body += struct.pack(">iii", 1, partition, len(batch)) + batch
+    request = struct.pack(">hhih", _PRODUCE, _VERSION, 1, 4) + b"wire" + body
+    host, port = bootstrap.split(",")[0].rsplit(":", 1)
+    with socket.create_connection((host, int(port)), _TIMEOUT_MS / 1000) as connection:
+        connection.sendall(struct.pack(">i", len(request)) + request)
+        answer = _received(connection, struct.unpack(">i", _received(connection, 4))[0])
+    # correlation id, one topic: its name, one partition: number, error code, first offset
+    code, offset = struct.unpack_from(">hq", answer, 4 + 4 + 2 + len(name) + 4 + 4)
+    if code:
+        raise RefusedError(f"{topic}-{partition}: error code {code}")
+    return int(offset)
+
+
+def _received(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = connection.recv(size - len(data))
+        if not more:
+            raise ConnectionError("the broker has closed the connection")
+        data += more
+    return data
+
+
+def _batch(records: Sequence[WireRecord]) -> bytes:
+    first_ms = records[0].timestamp_ms
+    body = b"".join(_record(number, record, first_ms) for number, record in enumerate(records))
+    last_ms = max(record.timestamp_ms for record in records)
+    count = len(records)
+    content = struct.pack(">hiqqqhii", 0, count - 1, first_ms, last_ms, -1, -1, -1, count) + body
+    content = struct.pack(">ibI", -1, 2, _crc32c(content)) + content
+    return struct.pack(">qi", 0, len(content)) + content
+
+
+def _record(number: int, record: WireRecord, first_ms: int) -> bytes:
+    content = b"\0" + _varint(record.timestamp_ms - first_ms) + _varint(number)
+    content += _blob(record.key) + _blob(record.value) + _varint(len(record.headers))
+    content += b"".join(_blob(name) + _blob(value) for name, value in record.headers)
+    return _varint(len(content)) + content
+
+
+def _blob(data: bytes | None) -> bytes:
+    return _varint(-1) if data is None else _varint(len(data)) + data
+
+
+def _varint(number: int) -> bytes:
+    number = (number << 1) ^ (number >> 63) if number < 0 else number << 1
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+def _table() -> list[int]:
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = (byte >> 1) ^ _POLYNOMIAL if byte & 1 else byte >> 1
+        table.append(byte)
+    return table
+
+
+_CRC_TABLE = _table()
+
+
+def _crc32c(data: bytes) -> int:
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = _CRC_TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    return crc ^ 0xFFFFFFFF

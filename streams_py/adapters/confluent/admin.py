@@ -209,8 +209,8 @@ class ConfluentAdmin:
         self,
         asked: Mapping[confluent_kafka.TopicPartition, Any],
         level: IsolationLevel,
-        read: Callable[[Any], int | AdminError],
-    ) -> dict[TopicPartition, int | AdminError]:
+        read: Callable[[Any], _Answer | AdminError],
+    ) -> dict[TopicPartition, _Answer | AdminError]:
         answers = self._ask(
             "listing offsets",
             lambda client: client.list_offsets(asked, isolation_level=level, request_timeout=self._timeout_s),  # type: ignore[arg-type]  # stubs want a dict

@@ -15,8 +15,10 @@ from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo
 
 __all__ = [
     "NO_ANSWER",
+    "NewestRecord",
     "TopicRetention",
     "delete_retention_of",
+    "newest_record_of",
     "offset_of",
     "partitions_of",
     "retention_of",
@@ -46,9 +48,19 @@ def time_offset_of(found: Any) -> int | AdminError:
     return _at_least(-1, found)
 
 
-def time_of(found: Any) -> int | AdminError:
-    """The timestamp of a ListOffsets result: -1 means that there is no record."""
-    return _at_least(-1, found, "timestamp")
+class NewestRecord(NamedTuple):
+    """Place and time of the record with the largest timestamp of a partition; both are -1 where there is no record."""
+
+    offset: int
+    timestamp_ms: int
+
+
+def newest_record_of(found: Any) -> NewestRecord | AdminError:
+    """The record that a ListOffsets result names."""
+    offset, timestamp_ms = _at_least(-1, found), _at_least(-1, found, "timestamp")
+    if isinstance(offset, AdminError):
+        return offset
+    return timestamp_ms if isinstance(timestamp_ms, AdminError) else NewestRecord(offset, timestamp_ms)
 
 
 def _at_least(lowest: int, found: Any, name: str = "offset") -> int | AdminError:

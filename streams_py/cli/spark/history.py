@@ -163,7 +163,7 @@ def backfill(
                 global_tables=global_tables,
                 accept_retention=accept_retention,
             )
-            sources = {topic: _planned(planned.inputs[topic], kafka) for topic in sources}
+            sources = {topic: _planned(planned, topic, kafka) for topic in sources}
             known = planned.partitions
         else:
             check_sources(settings, option, kafka, sources.values())
@@ -375,10 +375,13 @@ def _check_archives(
     check_retention_of(kept, planned.outputs, oldest_ms, size, now_ms())
 
 
-def _planned(given: Any, kafka: Mapping[str, str]) -> str | dict[str, str]:
+def _planned(planned: BackfillPlan, topic: str, kafka: Mapping[str, str]) -> str | dict[str, str]:
+    """Where a topic is read, as the plan says."""
     from streams_py.spark.kafka.options import for_reader
+    from streams_py.spark.kafka.planning import ids_option
 
-    return given if isinstance(given, str) else {**for_reader(kafka), **given}
+    given = planned.inputs[topic]
+    return given if isinstance(given, str) else for_reader(kafka) | given | ids_option(topic, planned.topic_ids)
 
 
 def diff(

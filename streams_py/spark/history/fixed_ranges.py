@@ -3,57 +3,118 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Final
 
-from streams_py.adapters.confluent.bulk.bulk_settings import bulk_admin_settings
+from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent.bulk.bulk_settings import bulk_consumer_settings
 from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
+from streams_py.adapters.confluent.bulk.range_reader import ReadLimits, read_messages
+from streams_py.adapters.confluent.bulk.same_topic import believed, check_same_topics
 from streams_py.spark.kafka.options import PositionKind, ReaderOptions, for_reader, reader_options
+from streams_py.spark.kafka.planning import REMEDY, RangePlan, ids_option, log_admin, plan_of
 from streams_py.spark.kafka.pushdown import EVERYTHING, Bounds
-from streams_py.spark.kafka.ranges import OffsetRange, partitions_of, plan_ranges, positions
+from streams_py.spark.kafka.ranges import OffsetRange, clipped, partitions_of, positions
 
 __all__ = ["count_partitions", "fixed_options", "newest_ms", "ranges_in", "ranges_of"]
 
+_CLIENT_ID: Final = "streams-history"
+_TAIL: Final = 10_000
+"""Offsets at the end of a partition that are read to find the newest committed record."""
+
 
 def fixed_options(topic: str, given: Mapping[str, str]) -> dict[str, str]:
-    """Options of ``streams-kafka`` for one topic, by our names, with offsets for ``starting`` and ``ending``.
-    ConfigError when the topic does not exist."""
+    """Options of ``streams-kafka`` for one topic, by our names, with offsets for ``starting`` and ``ending`` and the
+    topic's id. ConfigError when the topic does not exist."""
     options = reader_options({**given, "topics": topic}, streaming=False)
-    admin = LogAdmin(bulk_admin_settings(options.resolved(), client_id="streams-history"))
-    try:
+    admin = log_admin(options, _CLIENT_ID)
+
+    def look() -> dict[str, str]:
+        ids = admin.topic_ids([topic])
+        check_same_topics(options.topic_ids, ids, "was planned to be read", REMEDY)
         partitions = partitions_of(options, admin)
-        found = {
-            option: positions(position, partitions, admin, read_committed=options.read_committed, option=option)
+        starts, ends = (
+            positions(position, partitions, admin, read_committed=options.read_committed, option=option)
             for option, position in (("starting", options.starting), ("ending", options.ending))
+        )
+        if options.read_committed and options.ending.kind is PositionKind.LATEST:
+            # A position behind the last stable offset is in an open transaction: nothing is to be read there yet.
+            behind = [at for at in partitions if starts[at] > ends[at]]
+            written = admin.log_ends(behind, read_committed=False)
+            starts |= {at: ends[at] for at in behind if starts[at] <= written[at]}
+        text = {
+            option: json.dumps({topic: {str(at.partition): offset for at, offset in sorted(offsets.items())}})
+            for option, offsets in (("starting", starts), ("ending", ends))
         }
+        return text | ids_option(topic, {**ids, **options.topic_ids})
+
+    try:
+        found = believed(look, admin)
     finally:
         admin.close()
-    text = {
-        option: json.dumps({topic: {str(at.partition): offset for at, offset in sorted(offsets.items())}})
-        for option, offsets in found.items()
-    }
-    return {**for_reader(given), **text}
+    return {**for_reader(given), **found}
 
 
-def newest_ms(topic: str, given: Mapping[str, str]) -> int | None:
-    """The largest timestamp of a topic that is read to its end, as the cluster knows it; None when it is empty, or when
-    it is read to somewhere else."""
+def newest_ms(topic: str, given: Mapping[str, str], fixed: Mapping[str, str] | None = None) -> int | None:
+    """The largest timestamp of a topic that is read to its end, found without reading all of it.
+
+    The cluster names a record of each partition, but also one that is in an open or aborted transaction. So the record
+    is looked up, or the end of the partition is read, as a reader would see it.
+
+    Args:
+        topic: name of the topic.
+        given: options of ``streams-kafka`` as the user has given them.
+        fixed: the same options with the offsets that :func:`fixed_options` has fixed.
+
+    Returns:
+        None when the topic is empty, when it is read to somewhere else than its end, or when only reading all of it
+        would tell.
+    """
     options = reader_options({**given, "topics": topic}, streaming=False)
     if options.ending.kind is not PositionKind.LATEST:
         return None
-    admin = LogAdmin(bulk_admin_settings(options.resolved(), client_id="streams-history"))
+    options, (ranges, _) = ranges_in(topic, fixed or fixed_options(topic, given), None)
+    admin = log_admin(options, _CLIENT_ID)
+    newest: int | None = None
     try:
-        found = max(admin.newest_ms(partitions_of(options, admin)).values(), default=-1)
+        named = admin.newest_records([TopicPartition(of.topic, of.partition) for of in ranges])
+        for of in sorted(ranges, key=lambda of: -named[TopicPartition(*of[:2])].timestamp_ms):
+            record = named[TopicPartition(*of[:2])]
+            if newest is not None and record.timestamp_ms <= newest:
+                break
+            found = None
+            if of.start <= record.offset < of.end:
+                found = max(_timestamps(options, of._replace(start=record.offset, end=record.offset + 1)), default=None)
+            if found is None and record.timestamp_ms >= 0:
+                tail = of._replace(start=max(of.start, of.end - _TAIL))
+                found = max((-1 if newest is None else newest, *_timestamps(options, tail)))
+                if tail.start > of.start and 0 <= _first_after(admin, of, found) < tail.start:
+                    return None
+            newest = max((each for each in (newest, found) if each is not None and each >= 0), default=None)
     finally:
         admin.close()
-    return None if found < 0 else found
+    return newest
+
+
+def _first_after(admin: LogAdmin, of: OffsetRange, timestamp_ms: int) -> int:
+    """First offset whose record is newer; -1 where there is none."""
+    at = TopicPartition(of.topic, of.partition)
+    return admin.first_at([at], timestamp_ms + 1)[at]
+
+
+def _timestamps(options: ReaderOptions, of: OffsetRange) -> Iterable[int]:
+    settings = bulk_consumer_settings(options.resolved(), client_id=_CLIENT_ID, read_committed=options.read_committed)
+    limits = ReadLimits(patience_ms=options.poll_timeout_ms, skip_gone=options.skip_gone)
+    for records in read_messages(settings, of.topic, of.partition, of.start, of.end, limits):
+        yield from (record.timestamp()[1] for record in records)
 
 
 def count_partitions(topic: str, given: Mapping[str, str]) -> int:
     """Partitions of a topic that a stream will read. ConfigError when it does not exist."""
     options = reader_options({**given, "topics": topic}, streaming=True)
-    admin = LogAdmin(bulk_admin_settings(options.resolved(), client_id="streams-history"))
+    admin = log_admin(options, _CLIENT_ID)
     try:
-        return len(partitions_of(options, admin))
+        return len(believed(lambda: partitions_of(options, admin), admin))
     finally:
         admin.close()
 
@@ -64,13 +125,14 @@ def ranges_of(topic: str, options: Mapping[str, str]) -> list[tuple[str, int, in
     return [(topic, int(partition), start, ends[partition]) for partition, start in starts.items()]
 
 
-def ranges_in(topic: str, given: Mapping[str, str], since_ms: int | None) -> tuple[ReaderOptions, list[OffsetRange]]:
+def ranges_in(topic: str, given: Mapping[str, str], since_ms: int | None) -> tuple[ReaderOptions, RangePlan]:
     """How to read a topic with fixed offsets, and its ranges, without those that are empty or older than ``since_ms``.
     ConfigError when they do not exist (any more)."""
     options = reader_options({**given, "topics": topic}, streaming=False)
     bounds = EVERYTHING if since_ms is None else Bounds(timestamp_ms=since_ms)
-    admin = LogAdmin(bulk_admin_settings(options.resolved(), client_id="streams-history"))
+    admin = log_admin(options, _CLIENT_ID)
     try:
-        return options, plan_ranges(options, admin, bounds)
+        plan = plan_of(options, admin)
+        return options, plan._replace(ranges=clipped(plan.ranges, bounds, admin))
     finally:
         admin.close()

@@ -235,12 +235,13 @@ class Inputs:
         """A row for each partition that has records; they are read where it is processed."""
         ends = {int(partition): end for partition, end in self._ends.get(topic, {}).items()}
         options, planned = ranges_in(topic, self._given[topic], self._since_ms)
-        ranges = {of.partition: (of.start, min(of.end, ends.get(of.partition, of.end))) for of in planned}
+        ranges = {of.partition: (of.start, min(of.end, ends.get(of.partition, of.end))) for of in planned.ranges}
         sizes = {task: end - start for task, (start, end) in ranges.items() if start < end}
         tasks = largest_first(sizes, sizes)
         # One Spark partition for each, without a shuffle.
         rows = self._spark.range(0, len(tasks), 1, max(1, len(tasks)))
-        return rows, OfRanges(topic, tuple(tasks), ranges, options, self._since_ms, self._until_ms)
+        topic_id = planned.topic_ids.get(topic)
+        return rows, OfRanges(topic, tuple(tasks), ranges, options, self._since_ms, self._until_ms, topic_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +297,7 @@ def newest_of(spark: SparkSession, given: Mapping[str, Any], fixed: Mapping[str,
 
     newest = []
     for topic, rows in fixed.items():
-        found = newest_ms(topic, given.get(topic, given)) if isinstance(rows, Mapping) else None
+        found = newest_ms(topic, given.get(topic, given), rows) if isinstance(rows, Mapping) else None
         if found is None:
             row = _all_rows(spark, topic, rows).agg(f.max("timestamp_ms")).first()
             found = None if row is None or row[0] is None else int(row[0])

@@ -30,6 +30,7 @@ from streams_py.spark.history.each_once import each_once
 from streams_py.spark.history.order import in_order
 from streams_py.spark.history.progress import RecordCounter, StageReports
 from streams_py.spark.kafka.options import ReaderOptions
+from streams_py.spark.kafka.planning import same_topic
 from streams_py.spark.version import check_same_version, library_version
 
 __all__ = ["OfBlocks", "OfRanges", "Portion", "Reader", "blocks_of_rows", "blocks_read_by", "timed_blocks"]
@@ -39,6 +40,8 @@ _BYTES_AT_ONCE: Final = 4 << 20
 """Less than is written at once, because one record may make many."""
 _CREATE_TIME: Final = 1
 _PART_BITS: Final = 31
+_SAME_TOPIC_EVERY_MS: Final = 500
+"""Shortest time between two checks, while a range is read, that the topic is still the same."""
 _CLIENT_ID: Final = "streams-history-reader"
 
 
@@ -91,7 +94,7 @@ class OfBlocks:
 @dataclass(frozen=True, slots=True)
 class OfRanges:
     """A row is a number into ``tasks``. ``ranges``: task -> first offset and end. Only records from ``since_ms`` on and
-    before ``until_ms``, if given."""
+    before ``until_ms``, if given. ``topic_id``: of the topic that the offsets are of, where the cluster gives ids."""
 
     topic: str
     tasks: Sequence[int]
@@ -99,6 +102,7 @@ class OfRanges:
     options: ReaderOptions
     since_ms: int | None = None
     until_ms: int | None = None
+    topic_id: str | None = None
     version: str = library_version()
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Portion]:
@@ -108,13 +112,18 @@ class OfRanges:
             options.resolved(), client_id=_CLIENT_ID, read_committed=options.read_committed
         )
         limits = ReadLimits(_RECORDS_AT_ONCE, _BYTES_AT_ONCE, options.poll_timeout_ms, skip_gone=options.skip_gone)
-        for batch in batches:
-            for number in batch.column("id").to_pylist():
-                task = self.tasks[number]
-                for records in read_messages(settings, self.topic, task, *self.ranges[task], limits):
-                    wanted = self._wanted(records)
-                    if wanted:
-                        yield Portion(task, self.topic, wanted)
+        # What is made of the records counts when the Spark task has ended, so the check after the last one decides.
+        same = same_topic(options, self.topic, self.topic_id, _CLIENT_ID, _SAME_TOPIC_EVERY_MS)
+        with same:
+            for batch in batches:
+                for number in batch.column("id").to_pylist():
+                    task = self.tasks[number]
+                    for records in read_messages(settings, self.topic, task, *self.ranges[task], limits):
+                        same.check()
+                        wanted = self._wanted(records)
+                        if wanted:
+                            yield Portion(task, self.topic, wanted)
+                    same.check_now()
 
     def _wanted(self, records: Sequence[RawRecord]) -> Sequence[RawRecord]:
         since_ms, until_ms = self.since_ms, self.until_ms

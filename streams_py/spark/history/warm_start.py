@@ -28,6 +28,7 @@ from streams_py.spark.history.run import Results, run
 from streams_py.spark.history.sinks import announce_sinks, check_writers, write_sinks
 from streams_py.spark.history.work import check_work
 from streams_py.spark.kafka.options import for_reader, for_writer
+from streams_py.spark.kafka.planning import ids_option
 from streams_py.spark.kafka.source import register
 from streams_py.spark.session import check_writes_once
 
@@ -97,7 +98,8 @@ def write_changelogs(
     prepare(plan, cluster, replication_factor)
     register(spark)
     topics = sorted({topic for topic, *_ in (*plan.ranges, *plan.tables)})
-    inputs = {topic: {**for_reader(options), **plan.options_for(topic)} for topic in topics}
+    reading = for_reader(options)
+    inputs = {topic: reading | plan.options_for(topic) | ids_option(topic, plan.topic_ids) for topic in topics}
     results = run(
         plan.topology,
         inputs,

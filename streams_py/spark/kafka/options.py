@@ -42,6 +42,7 @@ _COMMON: Final = ("allow.plain.secrets",)
 _READER: Final = (
     *_COMMON, "topics", "topics.pattern", "assign", "starting", "ending", "isolation", "split.records",
     "min.partitions", "batch.records", "batch.bytes", "poll.timeout.ms", "rows.per.trigger", "on.gone", "push.filters",
+    "topic.ids",
 )  # fmt: skip
 _WRITER: Final = (*_COMMON, "topic", "flush.timeout.ms")
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname", "path"})
@@ -155,6 +156,8 @@ class ReaderOptions(_Shared):
     rows_per_trigger: int | None
     skip_gone: bool
     push_filters: bool
+    topic_ids: Mapping[str, str]
+    """Topic -> the id that it must have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +175,7 @@ def reader_options(given: Mapping[str, str], *, streaming: bool) -> ReaderOption
         whole = "a stream keeps partitions whole"
         for key, instead in (
             ("ending", "a stream has no end"), ("split.records", whole), ("min.partitions", whole),
-            ("push.filters", "a stream reads all there is"),
+            ("push.filters", "a stream reads all there is"), ("topic.ids", "a stream keeps ids in its checkpoint"),
         ):  # fmt: skip
             if options.get(key) is not None:
                 raise ConfigError(f"{key} is for batches only: {instead}", key=key)
@@ -197,6 +200,7 @@ def reader_options(given: Mapping[str, str], *, streaming: bool) -> ReaderOption
         rows_per_trigger=options.number("rows.per.trigger"),
         skip_gone=options.one_of("on.gone", "fail", "skip") == "skip",
         push_filters=options.one_of("push.filters", "false", "true") == "true",
+        topic_ids=_topic_ids(options.get("topic.ids")),
     )
 
 
@@ -259,6 +263,13 @@ def _assigned(topics: str | None, assign: str | None, pattern: str | None) -> di
     if not assigned:
         raise ConfigError("assign is empty: name at least one topic", key="assign")
     return assigned
+
+
+def _topic_ids(given: str | None) -> dict[str, str]:
+    found = _json_object(given or "{}", "topic.ids")
+    if not all(isinstance(id, str) and id for id in found.values()):
+        raise ConfigError('topic.ids: expected the id of each topic as text, as in {"orders":"..."}', key="topic.ids")
+    return {topic: str(id) for topic, id in found.items()}
 
 
 class _Options:

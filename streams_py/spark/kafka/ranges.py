@@ -17,7 +17,7 @@ from streams_py.ports import BEGINNING, END
 from streams_py.spark.kafka.options import INT64_MAX, Position, PositionKind, ReaderOptions
 from streams_py.spark.kafka.pushdown import EVERYTHING, Bounds
 
-__all__ = ["LogOffsets", "OffsetRange", "partitions_of", "plan_ranges", "positions"]
+__all__ = ["LogOffsets", "OffsetRange", "clipped", "partitions_of", "plan_ranges", "positions", "split", "whole_ranges"]
 
 
 class OffsetRange(NamedTuple):
@@ -146,40 +146,55 @@ def _named(
 
 def plan_ranges(options: ReaderOptions, log: LogOffsets, bounds: Bounds = EVERYTHING) -> list[OffsetRange]:
     """The ranges of a batch, by topic, partition and offset; empty ones are left out, and what lies out of ``bounds``.
+    Errors as :func:`whole_ranges`."""
+    return split(clipped(whole_ranges(options, log), bounds, log), options)
 
+
+def whole_ranges(options: ReaderOptions, log: LogOffsets) -> list[OffsetRange]:
+    """A range for each partition that has something to read, by topic and partition.
+
+    A range that would begin behind the last stable offset is empty: its records are in a transaction that is open.
     ConfigError when an explicit offset lies beyond the end of the log: those records do not exist (yet, or any more);
-    and when a range would begin after its end.
+    when a range would end behind the last stable offset; and when it would begin after its end.
     """
     partitions = partitions_of(options, log)
     committed = options.read_committed
     starts = positions(options.starting, partitions, log, read_committed=committed, option="starting")
     ends = positions(options.ending, partitions, log, read_committed=committed, option="ending")
-    log_ends = log.log_ends(partitions, read_committed=committed)
+    stable = log.log_ends(partitions, read_committed=committed)
+    beyond = [tp for tp in partitions if max(starts[tp], ends[tp]) > stable[tp]]
+    written = {**stable, **(log.log_ends(beyond, read_committed=False) if committed and beyond else {})}
     ranges = []
     for tp in partitions:
         for option, offset in (("starting", starts[tp]), ("ending", ends[tp])):
-            if offset > log_ends[tp]:
+            if offset > written[tp]:
                 raise ConfigError(
-                    f"{option}: offset {offset} of {tp} is beyond the end of the log, {log_ends[tp]}; was the topic "
+                    f"{option}: offset {offset} of {tp} is beyond the end of the log, {written[tp]}; was the topic "
                     "deleted and created again?",
                     key=option,
                 )
+        if ends[tp] > stable[tp]:
+            raise ConfigError(
+                f"ending: offset {ends[tp]} of {tp} is behind the last stable offset, {stable[tp]}: a transaction is "
+                "open there; wait until it has ended, or set isolation=read_uncommitted",
+                key="ending",
+            )
         if starts[tp] < ends[tp]:
             ranges.append(OffsetRange(*tp, starts[tp], ends[tp]))
-        elif starts[tp] > ends[tp]:
+        elif starts[tp] > ends[tp] and not (starts[tp] > stable[tp] and ends[tp] == stable[tp]):
             _check_all_gone(tp, starts[tp], ends[tp], log)
-    return _split(_within(ranges, bounds, log), options.split_records, options.min_partitions)
+    return ranges
 
 
-def _within(ranges: Sequence[OffsetRange], bounds: Bounds, log: LogOffsets) -> list[OffsetRange]:
+def clipped(ranges: Sequence[OffsetRange], bounds: Bounds, log: LogOffsets) -> list[OffsetRange]:
     """What a filter leaves of the ranges. Never less than the records it would let pass: the filter itself is still
     applied to them."""
-    clipped = [
+    inside = [
         of._replace(start=max(of.start, bounds.offsets.low), end=min(of.end, bounds.offsets.high + 1))
         for of in ranges
         if bounds.takes(of.topic, of.partition)
     ]
-    left = [of for of in clipped if of.start < of.end]
+    left = [of for of in inside if of.start < of.end]
     if bounds.timestamp_ms <= 0 or not left:
         return left
     if bounds.timestamp_ms > INT64_MAX:
@@ -200,9 +215,10 @@ def _check_all_gone(tp: TopicPartition, start: int, end: int, log: LogOffsets) -
         )
 
 
-def _split(ranges: Sequence[OffsetRange], records: int | None, least: int | None) -> list[OffsetRange]:
-    """Ranges in pieces of at most ``records`` offsets; when there are fewer than ``least``, in as many pieces of about
-    the same size, as far as there are offsets."""
+def split(ranges: Sequence[OffsetRange], options: ReaderOptions) -> list[OffsetRange]:
+    """Ranges in pieces of at most ``split.records`` offsets; when there are fewer than ``min.partitions``, in as many
+    pieces of about the same size, as far as there are offsets."""
+    records, least = options.split_records, options.min_partitions
     sizes = [whole.end - whole.start for whole in ranges]
     counts = [1 if records is None else -(-size // records) for size in sizes]
     if least is None or sum(counts) >= least:

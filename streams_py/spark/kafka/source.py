@@ -10,9 +10,10 @@
         .load()
     )
 
-Rows have the columns of :data:`SCHEMA`. Each range of a partition becomes one Spark partition, read in offset order,
-without shuffle, in memory that does not depend on its length. Transactions are honoured: by default only committed
-records are read, up to the last stable offset.
+Rows have the columns of :data:`SCHEMA`. ``load`` fixes what a DataFrame reads: offsets, and the ids of the topics. All
+queries of the DataFrame read that, or fail. Each range of a partition becomes one Spark partition, read in offset
+order, without shuffle, in memory that does not depend on its length. Transactions are honoured: by default only
+committed records are read, up to the last stable offset.
 
 Everything the classes here hold is plain text and numbers: Spark pickles them and runs each method in a process of its
 choice. Clients are made where they are used; secrets are looked up there, too: :mod:`streams_py.spark.kafka.options`.
@@ -21,7 +22,8 @@ Parameter names follow :class:`pyspark.sql.datasource.DataSource`, which Spark c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,18 +39,21 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from streams_protocol.types import TopicPartition
-from streams_py.adapters.confluent.bulk.bulk_settings import bulk_admin_settings, bulk_consumer_settings
+from streams_py.adapters.confluent.bulk.bulk_settings import bulk_consumer_settings
 from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
 from streams_py.adapters.confluent.bulk.range_reader import ReadLimits, read_range
-from streams_py.errors import ConfigError
+from streams_py.adapters.confluent.bulk.same_topic import believed
+from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 from streams_py.spark.columns import SCHEMA, record_batch
 from streams_py.spark.kafka.options import ReaderOptions, reader_options, writer_options
+from streams_py.spark.kafka.planning import RangePlan, log_admin, plan_of, same_topic
 from streams_py.spark.kafka.pushdown import EVERYTHING, Bounds, bounds_of
-from streams_py.spark.kafka.ranges import OffsetRange, partitions_of, plan_ranges, positions
+from streams_py.spark.kafka.ranges import OffsetRange, clipped, partitions_of, positions, split
 from streams_py.spark.kafka.stream_offsets import (
     StreamOffsets,
     check_same_topics,
     check_still_there,
+    firsts_in,
     ids_in,
     limited,
     offsets_in,
@@ -69,6 +74,7 @@ if TYPE_CHECKING:
 __all__ = ["SCHEMA", "StreamsKafkaSource", "register"]
 
 _CLIENT_ID: Final = "streams-kafka"
+_PLANNER: Final = f"{_CLIENT_ID}-planner"
 _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 
@@ -83,7 +89,13 @@ def register(spark: SparkSession) -> None:
 
 
 class StreamsKafkaSource(DataSource):
-    """``streams-kafka``. Options are documented in :mod:`streams_py.spark.kafka.options`."""
+    """``streams-kafka``. Options are documented in :mod:`streams_py.spark.kafka.options`.
+
+    Spark creates an object of this class in ``load``, asks it for the schema, and uses copies of it for every query of
+    the DataFrame. So ``schema`` is where the ranges are planned: each query of its own would find other ends.
+    """
+
+    _planned: RangePlan | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -91,13 +103,26 @@ class StreamsKafkaSource(DataSource):
         return "streams-kafka"
 
     def schema(self) -> str:
-        """Always the same, see :mod:`streams_py.spark.columns`."""
+        """Always the same, see :mod:`streams_py.spark.columns`. Plans what a batch will read."""
+        self._planned = self._plan()
         return SCHEMA
+
+    def _plan(self) -> RangePlan | None:
+        """None for what a batch cannot read. Whether a stream or a writer is wanted is not known here, so each of them
+        refuses, later, what it cannot do."""
+        try:
+            options = reader_options(self.options, streaming=False)
+            with closing(log_admin(options, _PLANNER)) as admin:
+                return plan_of(options, admin)
+        except BrokerUnavailableError:
+            raise
+        except StreamsError:
+            return None
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For a batch."""
         options = reader_options(self.options, streaming=False)
-        return _FilteredReader(options) if options.push_filters else _BatchReader(options)
+        return (_FilteredReader if options.push_filters else _BatchReader)(options, self._planned)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # PySpark's name
         """For a stream."""
@@ -131,10 +156,12 @@ class _RangePartition(InputPartition):
     partition: int
     start: int
     end: int
+    topic_id: str | None = None
 
 
 class _RangeReader:
-    """What batch and stream share: reading one range, on a worker."""
+    """What batch and stream share: reading one range, on a worker. Records of another topic than the planned one are
+    an error before they are given out."""
 
     def __init__(self, options: ReaderOptions) -> None:
         self._options = options
@@ -153,32 +180,32 @@ class _RangeReader:
             options.batch_records, options.batch_bytes, options.poll_timeout_ms, skip_gone=options.skip_gone
         )
         where = partition.topic, partition.partition
-        with rare_collections():
+        same = same_topic(options, partition.topic, partition.topic_id, f"{_CLIENT_ID}-reader")
+        with rare_collections(), same:
             for columns in read_range(settings, *where, partition.start, partition.end, limits):
+                same.check_now()
                 yield record_batch(*where, columns)
-
-    def _log_admin(self) -> LogAdmin:
-        options = self._options
-        settings = bulk_admin_settings(options.resolved(), client_id=f"{_CLIENT_ID}-planner")
-        return LogAdmin(settings, timeout_ms=options.poll_timeout_ms)
+            same.check_now()  # also when there was no record: it may be missing from another topic only
 
 
-def _partitions(ranges: Sequence[OffsetRange]) -> list[InputPartition]:
-    return [_RangePartition(*found) for found in ranges]
+def _partitions(ranges: Sequence[OffsetRange], topic_ids: Mapping[str, str]) -> list[InputPartition]:
+    return [_RangePartition(*found, topic_ids.get(found.topic)) for found in ranges]
 
 
 class _BatchReader(_RangeReader, DataSourceReader):
-    def __init__(self, options: ReaderOptions) -> None:
+    """``planned``: what ``load`` has fixed, None when it could not."""
+
+    def __init__(self, options: ReaderOptions, planned: RangePlan | None = None) -> None:
         super().__init__(options)
+        self._planned = planned
         self._bounds: Bounds = EVERYTHING
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One for each range; the ends are those of this moment."""
-        admin = self._log_admin()
-        try:
-            return _partitions(plan_ranges(self._options, admin, self._bounds))
-        finally:
-            admin.close()
+        """One for each range that ``load`` has planned, or more where it is to be cut."""
+        with closing(log_admin(self._options, _PLANNER)) as admin:
+            planned = plan_of(self._options, admin) if self._planned is None else self._planned
+            ranges = split(clipped(planned.ranges, self._bounds, admin), self._options)
+            return _partitions(ranges, planned.topic_ids)
 
 
 class _FilteredReader(_BatchReader):
@@ -192,7 +219,8 @@ class _FilteredReader(_BatchReader):
 
 
 class _StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Its offsets: :mod:`streams_py.spark.kafka.stream_offsets`. Partitions that appear later are read from 0."""
+    """Its offsets: :mod:`streams_py.spark.kafka.stream_offsets`. Partitions that appear later are read from their first
+    offset."""
 
     def __init__(self, options: ReaderOptions) -> None:
         super().__init__(options)
@@ -205,6 +233,9 @@ class _StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailab
 
     def initialOffset(self) -> StreamOffsets:  # noqa: N802  # PySpark's name, as all below
         """``starting``, for every partition there is now."""
+        return believed(self._first, self._live())
+
+    def _first(self) -> StreamOffsets:
         admin = self._live()
         partitions = partitions_of(self._options, admin)
         ids = admin.topic_ids({tp.topic for tp in partitions})
@@ -215,14 +246,26 @@ class _StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailab
 
     def latestOffset(self, start: StreamOffsets, limit: ReadLimit) -> StreamOffsets:  # noqa: N802
         """The end of the next micro-batch. StreamsError when a topic is not the one that was read before."""
-        before = offsets_in(start)
         latest = self._latest(start)
-        ends = offsets_in(latest)
+        before, ends = offsets_in(start), offsets_in(latest)
+        if self._target is not None:  # partitions that came after it are for the next run
+            ends = {key: end for key, end in ends.items() if key in before or key in self._target}
+        firsts = {**firsts_in(start), **self._first_offsets(ends.keys() - before.keys())}
+        begins = {key: before.get(key, firsts.get(key, 0)) for key in ends}
         if self._target is not None:
-            ends = {key: max(before.get(key, 0), min(end, self._target.get(key, 0))) for key, end in ends.items()}
+            ends = {key: min(end, self._target.get(key, 0)) for key, end in ends.items()}
+        ends = {key: max(begins[key], end) for key, end in ends.items()}
         if isinstance(limit, ReadMaxRows):
-            ends = limited(before, ends, limit.max_rows)
-        return stream_offsets(ends, ids_in(latest))
+            if self._options.skip_gone:  # only offsets that are there count as rows
+                left = self._first_offsets(key for key, end in ends.items() if begins[key] < end)
+                begins |= {key: max(begins[key], min(first, ends[key])) for key, first in left.items()}
+            ends = limited(begins, ends, limit.max_rows)
+        return stream_offsets(ends, ids_in(latest), firsts)
+
+    def _first_offsets(self, keys: Iterable[str]) -> dict[str, int]:
+        """Where the logs of partitions begin now."""
+        found = self._live().log_starts([stream_partition(key) for key in keys])
+        return {stream_key(tp): offset for tp, offset in found.items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """``rows.per.trigger``."""
@@ -240,12 +283,16 @@ class _StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailab
     def partitions(self, start: StreamOffsets, end: StreamOffsets) -> Sequence[InputPartition]:
         """One for each partition with something new. After a restart this may be the first that is asked, with
         offsets of a micro-batch that was planned before."""
+        ids = ids_in(end)
         if not self._is_checked:
-            check_same_topics(ids_in(end), self._live().topic_ids(ids_in(end).keys()))
+            admin = self._live()
+            believed(lambda: check_same_topics(ids, admin.topic_ids(ids.keys())), admin)
             self._is_checked = True
-        before, ends = offsets_in(start), offsets_in(end)
-        ranges = [OffsetRange(*stream_partition(key), before.get(key, 0), ends[key]) for key in sorted(ends)]
-        return _partitions([found for found in ranges if found.start < found.end])
+        before, ends, firsts = offsets_in(start), offsets_in(end), firsts_in(end)
+        ranges = [
+            OffsetRange(*stream_partition(key), before.get(key, firsts.get(key, 0)), ends[key]) for key in sorted(ends)
+        ]
+        return _partitions([found for found in ranges if found.start < found.end], ids)
 
     def commit(self, end: StreamOffsets) -> None:
         """The checkpoint folder is the truth; nothing is committed to Kafka."""
@@ -258,24 +305,32 @@ class _StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailab
 
     def _live(self) -> LogAdmin:
         if self._admin is None:
-            self._admin = self._log_admin()
+            self._admin = log_admin(self._options, _PLANNER)
         return self._admin
 
     def _latest(self, start: StreamOffsets) -> StreamOffsets:
         """Where the topics end now. They must be those that ``start`` is of."""
-        admin = self._live()
+        found = believed(lambda: self._look(start), self._live())
+        self._is_checked = True
+        return found
+
+    def _look(self, start: StreamOffsets) -> StreamOffsets:
+        admin, known, before = self._live(), ids_in(start), offsets_in(start)
         try:
             partitions = partitions_of(self._options, admin)
         except ConfigError:
-            check_still_there(offsets_in(start), {})
+            check_still_there(before, {})
             raise
-        known = ids_in(start)
         ids = admin.topic_ids({tp.topic for tp in partitions})
         check_same_topics(known, ids)
-        found = admin.log_ends(partitions, read_committed=self._options.read_committed)
+        found = dict(admin.log_ends(partitions, read_committed=self._options.read_committed))
+        if self._options.read_committed:
+            # A position behind the last stable offset is in an open transaction: its records are still to come.
+            behind = [tp for tp in partitions if found[tp] < before.get(stream_key(tp), 0)]
+            written = admin.log_ends(behind, read_committed=False)
+            found |= {tp: min(before[stream_key(tp)], end) for tp, end in written.items()}
         ends = {stream_key(TopicPartition(*tp)): offset for tp, offset in found.items()}
-        check_still_there(offsets_in(start), ends)
-        self._is_checked = True
+        check_still_there(before, ends)
         return stream_offsets(ends, {**known, **ids})
 
 

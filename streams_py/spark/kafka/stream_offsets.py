@@ -3,6 +3,9 @@
 The id is the cluster's (KIP-516): a topic that was deleted and created again has another one, also when it has grown
 past the old offsets meanwhile, and also when the query was not running at that time. Offsets without ids, from an
 older release or of a cluster that gives none, are taken as they are. No topic's name has a slash in it.
+
+A partition that appears while the query runs is read from its first offset. Where that is not 0, it is kept as well, as
+text: ``"topic/partition/first": "1000"``. A micro-batch that is repeated thus begins at the same offset.
 """
 
 from __future__ import annotations
@@ -11,12 +14,14 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent.bulk import same_topic
 from streams_py.errors import StreamsError
 
 __all__ = [
     "StreamOffsets",
     "check_same_topics",
     "check_still_there",
+    "firsts_in",
     "ids_in",
     "limited",
     "offsets_in",
@@ -25,6 +30,7 @@ __all__ = [
     "stream_partition",
 ]
 
+_FIRST: Final = "/first"
 _ANEW: Final = "Start over with a new checkpoint folder (telemetry: with a new folder of tables)"
 
 StreamOffsets: TypeAlias = dict[str, int | str]
@@ -42,10 +48,15 @@ def stream_partition(key: str) -> TopicPartition:
     return TopicPartition(topic, int(number))
 
 
-def stream_offsets(offsets: Mapping[str, int], topic_ids: Mapping[str, str]) -> StreamOffsets:
-    """Offsets by key, and ids of their topics as far as they are known; equal ones are equal as JSON."""
+def stream_offsets(
+    offsets: Mapping[str, int], topic_ids: Mapping[str, str], firsts: Mapping[str, int] | None = None
+) -> StreamOffsets:
+    """Offsets by key, ids of their topics as far as they are known, and first offsets (``firsts``, by key) of
+    partitions that are new to the query; equal ones are equal as JSON."""
     topics = {stream_partition(key).topic for key in offsets}
-    return dict(sorted(offsets.items())) | {topic: topic_ids[topic] for topic in sorted(topics & topic_ids.keys())}
+    began = {f"{key}{_FIRST}": str(first) for key, first in sorted((firsts or {}).items()) if first and key in offsets}
+    ids = {topic: topic_ids[topic] for topic in sorted(topics & topic_ids.keys())}
+    return dict(sorted(offsets.items())) | ids | began
 
 
 def offsets_in(offsets: Mapping[str, int | str]) -> dict[str, int]:
@@ -55,7 +66,16 @@ def offsets_in(offsets: Mapping[str, int | str]) -> dict[str, int]:
 
 def ids_in(offsets: Mapping[str, int | str]) -> dict[str, str]:
     """The ids alone, by topic."""
-    return {topic: found for topic, found in offsets.items() if isinstance(found, str)}
+    return {topic: found for topic, found in offsets.items() if isinstance(found, str) and "/" not in topic}
+
+
+def firsts_in(offsets: Mapping[str, int | str]) -> dict[str, int]:
+    """The first offsets of partitions that came to the query later, by key, where they are not 0."""
+    return {
+        key.removesuffix(_FIRST): int(found)
+        for key, found in offsets.items()
+        if isinstance(found, str) and key.endswith(_FIRST) and found.isdecimal()
+    }
 
 
 def limited(start: Mapping[str, int], ends: Mapping[str, int], rows: int | None) -> dict[str, int]:
@@ -83,12 +103,7 @@ def limited(start: Mapping[str, int], ends: Mapping[str, int], rows: int | None)
 
 def check_same_topics(before: Mapping[str, str], now: Mapping[str, str]) -> None:
     """StreamsError when a topic has another id than before."""
-    for topic, known in before.items():
-        if now.get(topic, known) != known:
-            raise StreamsError(
-                f"topic {topic} is another one than this query has read (its id is {now[topic]}, not {known}); was it "
-                f"deleted and created again? {_ANEW}"
-            )
+    same_topic.check_same_topics(before, now, "this query has read", _ANEW)
 
 
 def check_still_there(start: Mapping[str, int], ends: Mapping[str, int]) -> None:

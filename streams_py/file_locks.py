@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Final
 
 from streams_py.errors import ConfigError
+from streams_py.private_files import open_file
 
 __all__ = ["LOCK_FILE", "FileLock", "LockHolder", "alone"]
 
 LOCK_FILE: Final = ".lock"
 """In a folder that is locked as a whole."""
 
-_MODE: Final = 0o666
 _TEXT_MAX: Final = 512
 _TEXT: Final = re.compile(r"(\d{1,10}) ([\w.-]+)", re.ASCII)
 
@@ -56,7 +56,7 @@ class FileLock:
     def take(cls, path: Path) -> FileLock | LockHolder:
         """The lock on a file, which is made, or who has it. OSError when the file cannot be made."""
         while True:
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
+            file = open_file(str(path), os.O_RDWR | os.O_CREAT)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

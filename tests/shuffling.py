@@ -26,9 +26,7 @@ def order_of(seed: int, *names: str) -> tuple[bytes, ...]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        _OPTION, type=int, metavar="SEED", help="random order; one seed, one order"
-    )
+    parser.addoption(_OPTION, type=int, metavar="SEED", help="random order; one seed, one order")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol
 
 from streams_py.errors import ConfigError
 from streams_py.file_locks import LOCK_FILE, FileLock, alone
+from streams_py.private_files import replace_file
 from streams_py.telemetry.marker import marker_in, marker_text
 
 __all__ = ["PREFIXES", "SCHEME", "SCORES", "LocalFiles", "RunFolder", "for_spark"]
@@ -85,9 +86,7 @@ class LocalFiles:
         """See :class:`Files`."""
         target = self._root.joinpath(*names)
         target.parent.mkdir(parents=True, exist_ok=True)
-        draft = target.with_name(f"{target.name}.draft")
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(target)
+        replace_file(str(target), text.encode(), shared=True)
 
     def remove(self, *names: str) -> None:
         """See :class:`Files`."""

@@ -7,19 +7,13 @@ nobody any more.
 from __future__ import annotations
 
 import fcntl
-import logging
 import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from streams_py.quiet import quiet_logs
-
-if TYPE_CHECKING:
-    from streams_py.state.directory import StateDirectory
-
-__all__ = ["TemporaryFolder", "open_in_silence"]
+__all__ = ["TemporaryFolder"]
 
 _PREFIX: Final = "streams-py-history-"
 
@@ -41,12 +35,6 @@ class TemporaryFolder:
             self._lock = None
 
 
-def open_in_silence(state: StateDirectory) -> None:
-    """Open one in a temporary folder. That its state may go is right here, and not worth a line for each task."""
-    with quiet_logs(type(state).__module__, below=logging.WARNING):
-        state.open()
-
-
 def _remove_abandoned(parent: Path) -> None:
     for found in parent.glob(f"{_PREFIX}*"):
         lock = _locked(found)
@@ -58,8 +46,11 @@ def _remove_abandoned(parent: Path) -> None:
 def _locked(folder: Path) -> int | None:
     """The descriptor that holds the lock; None when another process has it, or the file system knows no locks."""
     try:
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
+        return None
+    if os.fstat(lock).st_uid != os.geteuid():  # another user's, which root could delete
+        os.close(lock)
         return None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import ConfigError
-from streams_py.history.folders import TemporaryFolder, open_in_silence
+from streams_py.history.folders import TemporaryFolder
 from streams_py.ports import RawRecord
 from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.state.directory import StateDirectory
@@ -62,13 +62,13 @@ class FrozenTables:
         """``declared``: store -> declaration and topic. ``folder``: where files are; default the system's for temporary
         ones."""
         self._folder = TemporaryFolder(folder)
-        self._directory = StateDirectory(str(self._folder.path), settings.application_id)
+        self._directory = StateDirectory(str(self._folder.path), settings.application_id, warns_of_temporary=False)
         defaults = StoreDefaults(settings.default_key_serde, settings.default_value_serde, persistent=True)
         self._stores = GlobalStores(
             declared, application_id=settings.application_id, directory=self._directory, defaults=defaults
         )
         try:
-            open_in_silence(self._directory)
+            self._directory.open()
             self._stores.open()
             for topic, records_of in contents.items():
                 for records in records_of():

@@ -12,13 +12,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from streams_py.errors import ConfigError
 from streams_py.file_locks import FileLock, alone
+from streams_py.private_files import open_file, replace_file
 
 __all__ = ["held", "read_plan", "save_plan"]
 
@@ -29,13 +29,9 @@ _HASH: Final = "sha256"
 
 def save_plan(path: Path, plan: Mapping[str, Any]) -> None:
     """Write it. ConfigError when that cannot be."""
-    beside = path.with_name(f"{path.name}.new")
+    text = json.dumps({**plan, _HASH: _hash_of(plan)}, indent=1)
     try:
-        with beside.open("w", encoding="utf-8") as file:
-            file.write(json.dumps({**plan, _HASH: _hash_of(plan)}, indent=1))
-            file.flush()
-            os.fsync(file.fileno())  # or a machine that loses its power may have the new name with nothing in it
-        os.replace(beside, path)
+        replace_file(str(path), text.encode())
     except OSError as error:
         raise _unwritable(path, error) from None
 
@@ -44,7 +40,8 @@ def read_plan(path: Path, version: int) -> dict[str, Any] | None:
     """What was saved, with ``format`` as the ``version`` of its layout; None when it is no plan at all. OSError when
     there is no such file, ConfigError when it is one of another version, or was changed by others."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        with open(path, encoding="utf-8", opener=open_file) as file:
+            found = json.load(file)
     except ValueError:
         return None
     if not isinstance(found, dict) or "format" not in found:

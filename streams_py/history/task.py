@@ -11,7 +11,7 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.config import StreamsConfig
 from streams_py.errors import StreamsError, UnsupportedOperationError
 from streams_py.history.fold import FoldEntry, fold_of, keeps_order
-from streams_py.history.folders import TemporaryFolder, open_in_silence
+from streams_py.history.folders import TemporaryFolder
 from streams_py.history.global_tables import FrozenTables, TableContents
 from streams_py.history.kept_state import entries_of, is_its_own_fold, logging_what_is_folded
 from streams_py.history.loading import TopologyNotFoundError
@@ -138,7 +138,7 @@ class HistoryTask:
             if not is_its_own_fold(store)
         }
         self._producer = HistoryProducer(stage.outputs, self._folds)
-        self._directory = StateDirectory(str(self._folder.path), settings.application_id)
+        self._directory = StateDirectory(str(self._folder.path), settings.application_id, warns_of_temporary=False)
         self._inputs = EverythingDelivered()
         inputs = [TopicPartition(topic, number) for topic, count in stage.inputs.items() if number < count]
         surroundings = TaskSurroundings(
@@ -151,7 +151,7 @@ class HistoryTask:
             owner="history",
         )
         try:
-            open_in_silence(self._directory)
+            self._directory.open()
             nodes = replace(topology.nodes, stores=tuple(map(logging_what_is_folded, topology.nodes.stores)))
             self._executor = TaskExecutor(self._task_id, nodes, inputs, surroundings, global_stores=global_stores)
             self._executor.start()

@@ -106,6 +106,7 @@ class ClientResources:
             persistent=persistent,
             name=config.client_setting("group.instance.id", *_CONSUMER) or config.client_id or None,
             cluster_id=self._cluster_id,
+            warns_of_temporary=not config.embedded,  # its state ends with the cluster
         )
         self.hosts = StoreHosts(topology, config.application_id, parse_endpoint(config.application_server), defaults)
         self._future_process_id = uuid.uuid4()
@@ -149,8 +150,7 @@ class ClientResources:
         self._clients.check_connection()
 
     def open(self) -> None:
-        """Take a state directory and the process id; StateError when that is not possible, ConfigError when the
-        cluster does not let us in."""
+        """Take a state directory and the process id. StateError; ConfigError when the cluster refuses the client."""
         self.check_connection()
         self._process_id = self.directory.open()
         try:

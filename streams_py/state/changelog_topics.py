@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from streams_protocol.types import TaskId, TopicPartition
+from streams_py.private_files import FOLDER_MODE, replace_file
 
 if TYPE_CHECKING:
     from streams_py.state.disk.database import TaskDatabase
@@ -62,10 +63,8 @@ class ChangelogTopics:
     def _note_file(self, topic: str, topic_id: str) -> None:
         path = self._files[topic]
         try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(f"{path}.tmp", "w", encoding="utf-8") as file:
-                file.write(topic_id)
-            os.replace(f"{path}.tmp", path)
+            os.makedirs(os.path.dirname(path), mode=FOLDER_MODE, exist_ok=True)
+            replace_file(path, topic_id.encode())
         except OSError as error:
             _logger.warning(
                 "task %s: cannot note the id of topic %s, so nobody notices if it is deleted and created anew: %s",

@@ -27,6 +27,7 @@ from typing import Final
 from streams_protocol import OFFSET_UNKNOWN
 from streams_protocol.types import TopicPartition
 from streams_py.errors import StateError
+from streams_py.private_files import open_file, replace_file
 
 __all__ = [
     "CHECKPOINT_FILE",
@@ -96,7 +97,7 @@ def read_checkpoint(task_directory: str) -> dict[TopicPartition, int]:
     """
     path = os.path.join(task_directory, CHECKPOINT_FILE)
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=open_file) as file:
             # Never more than there is: Python's buffered reader allocates what it is asked for.
             content = file.read(min(os.fstat(file.fileno()).st_size, _SIZE_MAX) + 1)
     except FileNotFoundError:
@@ -157,13 +158,7 @@ def write_checkpoint(task_directory: str, offsets: Mapping[TopicPartition, int])
         if offset < 0 and offset != OFFSET_UNKNOWN:
             raise ValueError(f"offset {offset} of {partition} cannot stand in a checkpoint")
         lines.append(f"{partition.topic} {partition.partition} {offset}")
-    path = os.path.join(task_directory, CHECKPOINT_FILE)
-    beside = path + ".tmp"
-    with open(beside, "wb", opener=_private) as file:
-        file.write(("\n".join(lines) + "\n").encode())
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, path)
+    replace_file(os.path.join(task_directory, CHECKPOINT_FILE), ("\n".join(lines) + "\n").encode())
     force_to_disk(task_directory)
 
 
@@ -174,10 +169,6 @@ def delete_checkpoint(task_directory: str) -> None:
     except FileNotFoundError:
         return
     force_to_disk(task_directory)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o640)
 
 
 def force_to_disk(path: str) -> None:

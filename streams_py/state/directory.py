@@ -29,7 +29,6 @@ import contextlib
 import logging
 import os
 import re
-import shutil
 import tempfile
 import threading
 import uuid
@@ -41,6 +40,7 @@ from streams_protocol import OFFSET_UNKNOWN
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.errors import BrokerUnavailableError, LockError, StateError
 from streams_py.ports import EMBEDDED_CLUSTER_ID
+from streams_py.private_files import FOLDER_MODE, check_shared_folder, delete, make_folder
 from streams_py.state.checkpoint import CHECKPOINT_FILE, has_database, stored_offsets
 from streams_py.state.instances import (
     LOCK_FILE,
@@ -50,19 +50,17 @@ from streams_py.state.instances import (
     is_instance_directory,
     lock_directory,
     not_usable,
-    private,
     read_metadata,
     unlock_directory,
     usable_directories,
     write_metadata,
 )
 from streams_py.state.set_aside import ANOTHER_LIBRARY, free_place
-from streams_py.state.task_files import FORMAT, FORMAT_MARKER, delete, delete_ours, has_content, is_ours, task_id_of
+from streams_py.state.task_files import FORMAT_MARKER, delete_ours, has_content, is_ours, task_id_of, write_marker
 
 __all__ = ["StateDirectory"]
 
 _GLOBAL_DIRECTORY: Final = "global"
-_DIRECTORY_MODE: Final = 0o750
 _ASIDE: Final = "of-cluster-"
 
 _logger = logging.getLogger(__name__)
@@ -74,6 +72,10 @@ class StateDirectory:
     With ``persistent=False`` (no store on disk) nothing is touched on disk, the process id is random, and every task
     can be locked. ``name``: ``client.id`` or ``group.instance.id``, where instances have such names. ``cluster_id``
     asks the cluster for its id (BrokerUnavailableError while it does not answer, None when it has none).
+    ``warns_of_temporary``: whether to warn when ``state_dir`` is below the folder for temporary files.
+
+    Every directory is created with mode 0700, and one that another user of the host controls is refused with a
+    StateError (:mod:`streams_py.private_files`).
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class StateDirectory:
         persistent: bool = True,
         name: str | None = None,
         cluster_id: Callable[[], str | None] | None = None,
+        warns_of_temporary: bool = True,
     ) -> None:
         self._persistent = persistent
         self._base = os.path.abspath(state_dir)
@@ -91,6 +94,7 @@ class StateDirectory:
         if os.path.dirname(self._application) != self._base or application_id in ("", ".", ".."):
             raise StateError(f"application.id {application_id!r} cannot be the name of a directory")
         self._name = name
+        self._warns_of_temporary = warns_of_temporary
         self._ask_cluster_id = cluster_id
         self._cluster_guard = threading.Lock()
         self._cluster_checked = cluster_id is None or not persistent
@@ -112,10 +116,9 @@ class StateDirectory:
         if not self._persistent:
             self._metadata = InstanceMetadata(ProcessId(uuid.uuid4()))
             return self._metadata.process_id
-        _mention_temporary(self._base)
-        self._make(self._base)
-        if os.path.islink(self._application):
-            raise StateError(f"{self._application} is a symbolic link; set state.dir to the directory itself")
+        if self._warns_of_temporary:
+            _warn_of_temporary(self._base)
+        self._make_base()
         self._make(self._application)
         self._path, self._lock_file = self._take()
         try:
@@ -146,7 +149,7 @@ class StateDirectory:
             if lock is not None:
                 self._lock_file = None
                 unlock_directory(lost, lock)
-            self._make(self._base)
+            self._make_base()
             self._make(self._application)
             self._path, self._lock_file = self._take()
             found = None
@@ -190,17 +193,19 @@ class StateDirectory:
             raise StateError(f"the state directory {self.path} is not open")
         return self._metadata.process_id
 
+    def _make_base(self) -> None:
+        """Create ``state.dir``, or check the one that is there: other users may share it, but not control it."""
+        try:
+            os.makedirs(self._base, mode=FOLDER_MODE, exist_ok=True)
+            check_shared_folder(self._base)
+        except OSError as error:
+            raise not_usable(self._base, error) from error
+
     def _make(self, path: str) -> None:
         try:
-            os.makedirs(path, mode=_DIRECTORY_MODE, exist_ok=True)
+            make_folder(path)
         except OSError as error:
             raise not_usable(path, error) from error
-        if path == self._base:
-            return  # may well be shared with others
-        try:
-            os.chmod(path, _DIRECTORY_MODE)
-        except OSError as error:
-            _logger.warning("cannot set the permissions of %s: %s", path, error)
 
     def _read_metadata(self) -> InstanceMetadata:
         known: InstanceMetadata | None = None
@@ -259,7 +264,7 @@ class StateDirectory:
         if old.startswith(EMBEDDED_CLUSTER_ID):
             _logger.info("deleting the state in %s: the embedded cluster that it belongs to is gone", self.path)
             for name in folders:
-                shutil.rmtree(os.path.join(self.path, name))
+                delete(os.path.join(self.path, name))
             return
         aside = os.path.join(self.path, _ASIDE + re.sub(r"[^A-Za-z0-9_-]", "_", old)[:64])
         _logger.warning(
@@ -273,8 +278,8 @@ class StateDirectory:
         self._make(aside)
         for name in folders:
             target = os.path.join(aside, name)
-            if os.path.isdir(target):
-                shutil.rmtree(target)
+            if os.path.lexists(target):
+                delete(target)
             os.rename(os.path.join(self.path, name), target)
 
     # -- locks of tasks ----------------------------------------------------------------------------------------
@@ -345,13 +350,13 @@ class StateDirectory:
     def _prepare(self, name: str) -> str:
         self._hold()
         path = os.path.join(self.path, name)
-        if os.path.isdir(path) and not is_ours(path) and set(os.listdir(path)) - {FORMAT_MARKER}:
-            self._set_foreign_aside(path)  # a marker alone, and empty, is what a full disk leaves
         self._make(path)
+        if not is_ours(path) and set(os.listdir(path)) - {FORMAT_MARKER}:
+            self._set_foreign_aside(path)  # a marker alone, and empty, is what a full disk leaves
+            self._make(path)
         if not is_ours(path):
             try:
-                with open(os.path.join(path, FORMAT_MARKER), "wb", opener=private) as file:
-                    file.write(FORMAT)
+                write_marker(path)
             except OSError as error:
                 raise not_usable(path, error) from error
         return path
@@ -449,7 +454,7 @@ class StateDirectory:
         stayed: list[str] = []
         if not self._persistent:
             return stayed
-        for path in instance_directories(self._application):
+        for path in self._checked_directories():
             own = self._lock_file if path == self._path else None
             lock = own or lock_directory(path)
             if lock is None:
@@ -467,12 +472,24 @@ class StateDirectory:
                     unlock_directory(path, lock)
         return stayed
 
+    def _checked_directories(self) -> list[str]:
+        """The directories of all instances. StateError when another user controls one of them, or the way to it."""
+        if not os.path.lexists(self._application):
+            return []
+        self._make_base()
+        self._make(self._application)
+        found = instance_directories(self._application)
+        for path in found:
+            self._make(path)
+        return found
 
-def _mention_temporary(base: str) -> None:
+
+def _warn_of_temporary(base: str) -> None:
     temporary = os.path.realpath(tempfile.gettempdir())
     if os.path.commonpath([temporary, os.path.realpath(base)]) == temporary:
-        _logger.info(
-            "state.dir %s is below the directory for temporary files: when the system deletes it, the state has to be "
-            "restored from the changelog topics",
+        _logger.warning(
+            "state.dir %s is below the folder for temporary files: the system may delete it, then the state has to be "
+            "restored from the changelog topics; and another user of this host can create it first, then this "
+            "application does not start. Set state.dir to a folder that belongs to this user",
             base,
         )

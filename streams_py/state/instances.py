@@ -24,9 +24,9 @@ from typing import IO, Final
 
 from streams_protocol.types import ProcessId
 from streams_py.errors import StateError
+from streams_py.private_files import UntrustedPathError, open_file, replace_file
 
 __all__ = [
-    "FILE_MODE",
     "LOCK_FILE",
     "InstanceMetadata",
     "instance_directories",
@@ -34,7 +34,6 @@ __all__ = [
     "is_instance_directory",
     "lock_directory",
     "not_usable",
-    "private",
     "read_metadata",
     "unlock_directory",
     "usable_directories",
@@ -42,7 +41,6 @@ __all__ = [
 ]
 
 LOCK_FILE: Final = ".lock"
-FILE_MODE: Final = 0o640
 _PROCESS_FILE: Final = "kafka-streams-process-metadata"
 _PROCESS_FILE_MAX: Final = 64 << 10
 _PREFIX: Final = "instance-"
@@ -65,7 +63,7 @@ class InstanceMetadata:
 def read_metadata(directory: str) -> InstanceMetadata | None:
     """None when there is no process file; OSError or ValueError when it is of no use."""
     try:
-        with open(os.path.join(directory, _PROCESS_FILE), "rb", opener=private) as file:
+        with open(os.path.join(directory, _PROCESS_FILE), "rb", opener=open_file) as file:
             found = json.loads(file.read(_PROCESS_FILE_MAX))
         return InstanceMetadata(
             ProcessId.parse(found["processId"]), _text(found.get("clusterId")), _text(found.get("instance"))
@@ -83,14 +81,9 @@ def _text(found: object) -> str | None:
 def write_metadata(directory: str, metadata: InstanceMetadata) -> None:
     """Replace the process file. StateError when the directory cannot be written."""
     content = {"processId": str(metadata.process_id), "clusterId": metadata.cluster_id, "instance": metadata.name}
-    path = os.path.join(directory, _PROCESS_FILE)
-    beside = path + ".tmp"
+    text = json.dumps({field: value for field, value in content.items() if value is not None})
     try:
-        with open(beside, "wb", opener=private) as file:
-            file.write(json.dumps({field: text for field, text in content.items() if text is not None}).encode())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
+        replace_file(os.path.join(directory, _PROCESS_FILE), text.encode())
     except OSError as error:
         raise not_usable(directory, error) from error
 
@@ -148,7 +141,7 @@ def lock_directory(directory: str) -> IO[bytes] | None:
         if directory in _locked_here:
             return None  # opening its lock file once more would end the lock when that is closed
         try:
-            file = open(os.path.join(directory, LOCK_FILE), "ab", opener=private)  # noqa: SIM115  # open while locked
+            file = open(os.path.join(directory, LOCK_FILE), "ab", opener=open_file)  # noqa: SIM115  # open while locked
         except OSError as error:
             raise not_usable(directory, error) from error
         try:
@@ -182,13 +175,10 @@ def unlock_directory(directory: str, lock: IO[bytes]) -> None:
         lock.close()  # releases the record lock
 
 
-def private(path: str, flags: int) -> int:
-    """An opener for files that are nobody else's business."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
-
-
 def not_usable(path: str, error: OSError) -> StateError:
-    """The error for a directory that cannot be written."""
+    """Return the error for a directory that cannot be written, or that another user of the host controls."""
+    if isinstance(error, UntrustedPathError):
+        return StateError(str(error))
     return StateError(
         f"cannot write the state directory {path}: {error.strerror or error}; make it writable for this user "
         f"(uid {os.geteuid()}), or set state.dir to a directory that is"

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
 from typing import Final
 
 from streams_protocol.types import TaskId
+from streams_py.private_files import delete, is_temporary, open_file
 from streams_py.state.checkpoint import CHECKPOINT_FILE
 
-__all__ = ["FORMAT", "FORMAT_MARKER", "delete", "delete_ours", "has_content", "is_ours", "task_id_of"]
+__all__ = ["FORMAT", "FORMAT_MARKER", "delete_ours", "has_content", "is_ours", "task_id_of", "write_marker"]
 
 FORMAT_MARKER: Final = ".py-store-format"
 FORMAT: Final = b"1\n"
@@ -26,44 +25,46 @@ def task_id_of(name: str) -> TaskId | None:
 
 
 def is_ours(task_directory: str) -> bool:
-    """Whether our marker is in it."""
+    """Whether a directory has this library's marker. A symbolic link to one does not count."""
+    if os.path.islink(task_directory):
+        return False
     try:
-        with open(os.path.join(task_directory, FORMAT_MARKER), "rb") as file:
+        with open(os.path.join(task_directory, FORMAT_MARKER), "rb", opener=open_file) as file:
             return file.read(16) == FORMAT
     except OSError:
         return False
 
 
+def write_marker(task_directory: str) -> None:
+    """Mark a directory as this library's. OSError when that is not possible."""
+    with open(os.path.join(task_directory, FORMAT_MARKER), "wb", opener=open_file) as file:
+        file.write(FORMAT)
+
+
 def has_content(task_directory: str) -> bool:
-    """More than our own marker, a checkpoint, and left-over lock files (which are removed)."""
+    """Whether a directory of ours has more than the marker, a checkpoint and lock files."""
     if not is_ours(task_directory):
         return False
-    found = False
     try:
         names = os.listdir(task_directory)
     except FileNotFoundError:  # deleted at this moment
         return False
-    for name in names:
-        if name.endswith(".lock"):
-            with contextlib.suppress(FileNotFoundError):
-                delete(os.path.join(task_directory, name))
-        elif name not in (FORMAT_MARKER, CHECKPOINT_FILE, CHECKPOINT_FILE + ".tmp"):
-            found = True
-    return found
+    return any(
+        name not in (FORMAT_MARKER, CHECKPOINT_FILE)
+        and not name.endswith(".lock")
+        and not is_temporary(name, CHECKPOINT_FILE)
+        for name in names
+    )
 
 
 def delete_ours(directory: str) -> None:
-    """Delete a directory. The marker goes last: what is left when the process is killed in between is still known to be
-    ours."""
+    """Delete a directory. The marker goes last: if the process is killed in between, the rest still counts as ours.
+
+    Raises:
+        UntrustedPathError: Something in it is a symbolic link or belongs to another user.
+        OSError: Something cannot be deleted.
+    """
     for name in os.listdir(directory):
         if name != FORMAT_MARKER:
             delete(os.path.join(directory, name))
-    shutil.rmtree(directory)
-
-
-def delete(path: str) -> None:
-    """A file, a link, or a directory with all that is in it."""
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)
-    else:
-        os.unlink(path)
+    delete(directory)

@@ -21,6 +21,7 @@ from pydantic import Field, model_validator
 from streams_py.connect.api import RetriableError, SinkConnector, SinkRecord, SinkTask, TopicPartition
 from streams_py.connect.connectors.settings import ConnectorSettings, Names, WithSettings
 from streams_py.errors import ConnectorError
+from streams_py.private_files import open_file
 
 __all__ = ["FileSinkConnector", "FileSinkTask"]
 
@@ -118,7 +119,7 @@ class _PartitionFile:
 
     def __init__(self, path: Path, header: bytes) -> None:
         self._path = path
-        self._file = io.FileIO(path, "a+")
+        self._file = io.FileIO(path, "a+", opener=_shared_file)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the kernel drops it when the process dies
         except BlockingIOError:
@@ -175,6 +176,11 @@ class _PartitionFile:
 
     def close(self) -> None:
         self._file.close()
+
+
+def _shared_file(path: str, flags: int) -> int:
+    """An opener. Others are meant to read these files, as far as the umask allows; links are not followed."""
+    return open_file(path, flags, 0o666)
 
 
 def _csv_line(fields: Sequence[object]) -> bytes:

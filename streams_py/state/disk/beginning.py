@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from streams_protocol.types import TaskId
 from streams_py.errors import StateError
+from streams_py.private_files import delete
 from streams_py.state.checkpoint import DATABASE_DIRECTORY
 from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.disk.options import remedy_for
@@ -37,5 +38,5 @@ def database_of(
         if not is_fetched or remedy_for(error) is not None:  # the machine is to blame
             raise
         _log.warning("task %s: its snapshot cannot be used, and its changelogs are replayed: %s", task, error)
-    shutil.rmtree(os.path.join(task_directory, DATABASE_DIRECTORY))
+    delete(os.path.join(task_directory, DATABASE_DIRECTORY))
     return TaskDatabase(task_directory, layout)

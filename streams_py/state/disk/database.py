@@ -28,7 +28,7 @@ from streams_py.errors import StateError
 from streams_py.state.checkpoint import DATABASE_DIRECTORY
 from streams_py.state.disk.aside import Aside
 from streams_py.state.disk.bundles import BUNDLE, name_of, unpacked
-from streams_py.state.disk.opening import Place, open_database
+from streams_py.state.disk.opening import Place, open_database, prepare_folder
 from streams_py.state.disk.options import (
     LEVEL_0_FILES_MERGED,
     LEVEL_0_FILES_MERGED_LATE,
@@ -84,7 +84,7 @@ class TaskDatabase:
         self._is_closed = True
         self.closing = RLock()  # a checkpoint keeps the database and its stores open, and so does a flush
         try:
-            os.makedirs(self.path, mode=0o750, exist_ok=True)
+            prepare_folder(self.path)
             found = self._open({"default", _POSITIONS, *stores})
             self._is_closed = False
             self._unbundle()

@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from typing import TYPE_CHECKING, Final
 
 from streams_py.errors import StateError
+from streams_py.private_files import delete, make_folder
 from streams_py.state.checkpoint import DATABASE_DIRECTORY, force_to_disk, has_database
-from streams_py.state.instances import private
 from streams_py.state.set_aside import ANOTHER_LAYOUT, free_place
-from streams_py.state.task_files import FORMAT, FORMAT_MARKER
+from streams_py.state.task_files import write_marker
 
 if TYPE_CHECKING:
     from streams_py.state.disk.database import TaskDatabase
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["KeptCopy"]
 
 _PART: Final = ".part"
-_DIRECTORY_MODE: Final = 0o750
 
 
 class KeptCopy:
@@ -59,10 +57,9 @@ class KeptCopy:
 
     def _make(self) -> None:
         self._drop()
-        os.makedirs(self._folder, mode=_DIRECTORY_MODE, exist_ok=True)
-        os.mkdir(self._part, _DIRECTORY_MODE)
-        with open(os.path.join(self._part, FORMAT_MARKER), "wb", opener=private) as file:
-            file.write(FORMAT)
+        make_folder(self._folder)
+        make_folder(self._part)
+        write_marker(self._part)
         self._database.checkpoint(os.path.join(self._part, DATABASE_DIRECTORY))
         self._force(self._part, self._folder, os.path.dirname(self._folder))
 
@@ -81,7 +78,7 @@ class KeptCopy:
 
     def _drop(self) -> None:
         if os.path.isdir(self._part):  # of a process that was killed before it was whole
-            shutil.rmtree(self._part)
+            delete(self._part)
 
     def _force(self, *folders: str) -> None:
         with contextlib.suppress(OSError):  # not every file system can

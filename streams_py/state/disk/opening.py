@@ -16,8 +16,9 @@ from typing import Any, Final
 import rocksdict
 
 from streams_py.errors import StateError
+from streams_py.private_files import FOLDER_MODE, close_to_others, make_folder
 
-__all__ = ["Place", "open_database"]
+__all__ = ["Place", "open_database", "prepare_folder"]
 
 _HELD_HERE: Final = "lock hold by current process"
 """So RocksDB says that it is still open in this process."""
@@ -26,6 +27,14 @@ _OPEN_PAUSE_S: Final = 0.01
 _IDENTITY: Final = "IDENTITY"
 """RocksDB's file with what no two databases have in common."""
 _IDENTITY_BYTES_MAX: Final = 100
+
+
+def prepare_folder(path: str) -> None:
+    """Create the folder of a database, or check that it belongs to this user, and close its files to other users.
+    OSError when that is not possible."""
+    os.makedirs(os.path.dirname(path), mode=FOLDER_MODE, exist_ok=True)
+    make_folder(path)
+    close_to_others(path)
 
 
 def open_database(path: str, options: Any, families: Mapping[str, Any]) -> Any:

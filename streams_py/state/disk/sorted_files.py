@@ -8,7 +8,6 @@ are to be taken in in their order.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -17,6 +16,7 @@ from typing import Final
 import rocksdict
 
 from streams_py.errors import StateError
+from streams_py.private_files import make_folder
 from streams_py.state.changelog_entries import ChangelogEntries
 from streams_py.state.disk.options import RocksMemory, database_options, remedy_for
 from streams_py.topology.stores import StoreBuilder, StoreKind
@@ -58,8 +58,7 @@ class SortedFiles:
         self._entries: dict[bytes, bytes | None] = {}
         self._bytes = 0
         self._removes = False
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(folder, 0o750)  # not what is above it: the task may be gone
+        make_folder(folder)  # not what is above it: the task may be gone
 
     def add(self, entries: ChangelogEntries) -> int:
         """The next records of the changelog; those without a key are left out. Returns the bytes of the others."""

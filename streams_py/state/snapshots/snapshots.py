@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailableError, LockError, SnapshotError
+from streams_py.private_files import make_folder
 from streams_py.state.checkpoint import DATABASE_DIRECTORY, force_to_disk, has_database
 from streams_py.state.snapshots.manifest import Manifest, SnapshotFile, SnapshotOf
 from streams_py.state.snapshots.storage import TaskSnapshots, hash_of, time_of
@@ -309,7 +310,7 @@ class Snapshots:
         known = self._known(fetch, task, name, manifest.positions.keys())
         self._check_positions(manifest, known, time_of(name) if manifest.taken_ms is None else manifest.taken_ms)
         shutil.rmtree(fetch.folder, ignore_errors=True)
-        os.mkdir(fetch.folder, 0o750)  # not what is above it: the task may be gone
+        make_folder(fetch.folder)  # not what is above it: the task may be gone
         for file_name, file in manifest.files.items():
             path = os.path.join(fetch.folder, file_name)
             fetch.begin_file(f"{file_name} of snapshot {name}", path)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from streams_py.errors import ConfigError, SnapshotError
+from streams_py.private_files import FILE_MODE, FOLDER_MODE, check_shared_folder, make_folder
 from streams_py.state.checkpoint import force_to_disk
 from streams_py.state.snapshots.manifest import Manifest, SnapshotFile, SnapshotOf
 
@@ -38,7 +39,19 @@ def open_storage(url: str) -> tuple[Any, str]:
         files, root = fsspec.core.url_to_fs(url)
     except (ImportError, ValueError, OSError) as error:
         raise ConfigError(f"{key} = {url!r:.200} cannot be used: {error}", key=key) from error
-    return files, root.rstrip("/")
+    root = root.rstrip("/")
+    if _is_local(files) and os.path.lexists(root):
+        try:
+            check_shared_folder(root)
+        except OSError as error:
+            raise ConfigError(f"{key}: {error}", key=key) from error
+    return files, root
+
+
+def _is_local(files: Any) -> bool:
+    from fsspec.implementations.local import LocalFileSystem
+
+    return isinstance(files, LocalFileSystem)
 
 
 class TaskSnapshots:
@@ -46,6 +59,7 @@ class TaskSnapshots:
 
     def __init__(self, storage: tuple[Any, str], application: str, task: str) -> None:
         self._fs, root = storage
+        self._root = root
         self._files = f"{root}/{application}/{task}/files"
         self._manifests = f"{root}/{application}/{task}/manifests"
         self._fs.invalidate_cache()  # of listings: others write there, and delete
@@ -68,16 +82,19 @@ class TaskSnapshots:
 
         remote = f"{self._files}/{file.sha256}"
         if not (self._fs.exists(remote) and self._fs.size(remote) == file.size):
-            self._fs.makedirs(self._files, exist_ok=True)
+            self._make_folder(self._files)
             self._fs.put_file(local, remote, callback=Callback(hooks={"part": lambda *_, **__: note_part()}))
+            self._close_to_others(remote)
 
     def put_manifest(self, manifest: Manifest) -> None:
         """Make it a snapshot: all of its files must be there."""
-        self._fs.makedirs(self._manifests, exist_ok=True)
+        self._make_folder(self._manifests)
         now_ms = time.time_ns() // 1_000_000
         newest_ms = max((time_of(name) for name in self.names()), default=0)  # perhaps by a clock that is ahead
         name = f"{max(now_ms, newest_ms + 1):015d}-{uuid.uuid4().hex[:8]}.json"
-        self._fs.pipe_file(f"{self._manifests}/{name}", manifest.encode())
+        path = f"{self._manifests}/{name}"
+        self._fs.pipe_file(path, manifest.encode())
+        self._close_to_others(path)
 
     def get_file(self, file: SnapshotFile, local: str) -> None:
         """Download, compare, and force to the disk: files that a database claims and that a machine without power has
@@ -111,6 +128,22 @@ class TaskSnapshots:
             needed.update(file.sha256 for file in manifest.files.values())
         self._remove(self._manifests, unwanted, begin)
         self._remove(self._files, set(self._list(self._files, "")) - needed, begin)
+
+    def _make_folder(self, folder: str) -> None:
+        """Create a folder below the address. On this machine's file system it is for this user alone, as state is."""
+        if not _is_local(self._fs):
+            self._fs.makedirs(folder, exist_ok=True)
+            return
+        os.makedirs(self._root, mode=FOLDER_MODE, exist_ok=True)
+        check_shared_folder(self._root)
+        level = self._root
+        for name in folder.removeprefix(self._root).strip("/").split("/"):
+            level = f"{level}/{name}"
+            make_folder(level)
+
+    def _close_to_others(self, path: str) -> None:
+        if _is_local(self._fs):
+            os.chmod(path, FILE_MODE)
 
     def _list(self, folder: str, ending: str) -> list[str]:
         try:

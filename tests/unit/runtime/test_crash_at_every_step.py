@@ -157,7 +157,7 @@ def faulty_files(world: FaultyWorld, monkeypatch: pytest.MonkeyPatch) -> Iterato
     with monkeypatch.context() as patch:
         patch.setattr(TaskDatabase, "__init__", open_database)
         patch.setattr(TaskDatabase, "_attempt", lambda self, action: attempt(self, watched("database", action)))
-        patch.setattr(checkpoint, "_private", watched("open checkpoint", checkpoint._private))
+        patch.setattr(checkpoint, "replace_file", watched("write checkpoint", checkpoint.replace_file))
         patch.setattr(os, "fsync", watched("force", os.fsync))
         patch.setattr(os, "replace", watched("rename checkpoint", os.replace))
         yield

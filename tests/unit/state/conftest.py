@@ -13,7 +13,7 @@ from tests.contract.stores.store_kit import make_kit as make_kit
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[StateDirectory]:
-    directory = StateDirectory(str(tmp_path), "app")
+    directory = StateDirectory(str(tmp_path), "app", warns_of_temporary=False)
     directory.open()
     yield directory
     directory.close()

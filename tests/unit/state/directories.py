@@ -17,6 +17,6 @@ def store_something(directory: StateDirectory, task_id: TaskId) -> Path:
 
 
 def opened(state_dir: Path, name: str | None = None) -> StateDirectory:
-    directory = StateDirectory(str(state_dir), "app", name=name)
+    directory = StateDirectory(str(state_dir), "app", name=name, warns_of_temporary=False)
     directory.open()
     return directory

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from streams_protocol import OFFSET_UNKNOWN
 from streams_protocol.types import TopicPartition
 from streams_py.errors import StateError
+from streams_py.private_files import is_temporary
 from streams_py.state.checkpoint import CHECKPOINT_FILE, delete_checkpoint, read_checkpoint, write_checkpoint
 
 A = TopicPartition("app-store-a-changelog", 3)
@@ -148,10 +149,12 @@ def test_old_checkpoint_is_intact_when_the_process_is_killed_before_the_rename(t
         [sys.executable, "-c", KILLED_BETWEEN_WRITING_AND_RENAMING, str(tmp_path)], check=False, timeout=60
     )
     assert ended.returncode == -signal.SIGKILL
-    assert sorted(os.listdir(tmp_path)) == [CHECKPOINT_FILE, CHECKPOINT_FILE + ".tmp"]
+    found, left = sorted(os.listdir(tmp_path))
+    assert found == CHECKPOINT_FILE
+    assert is_temporary(left, CHECKPOINT_FILE)
     assert read_checkpoint(str(tmp_path)) == {TopicPartition("a", 0): 1}
     write_checkpoint(str(tmp_path), {TopicPartition("a", 0): 3})
-    assert os.listdir(tmp_path) == [CHECKPOINT_FILE]
+    assert read_checkpoint(str(tmp_path)) == {TopicPartition("a", 0): 3}
 
 
 def test_file_and_directory_are_forced_to_disk_around_the_rename(

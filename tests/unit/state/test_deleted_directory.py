@@ -27,7 +27,7 @@ SAFE = "what was committed is safe in the changelog topics"
 
 
 def opened(folder: Path) -> TaskState:
-    directory = StateDirectory(str(folder), "app")
+    directory = StateDirectory(str(folder), "app", warns_of_temporary=False)
     directory.open()
     builder = key_value_store("names", key=STRING, value=STRING)
     state = TaskState(TASK, [builder], application_id="app", directory=directory, owner="thread")
@@ -187,7 +187,7 @@ class Other:
 
 
 def instance(state_dir: Path) -> StateDirectory:
-    directory = StateDirectory(str(state_dir), "app", cluster_id=lambda: "one")
+    directory = StateDirectory(str(state_dir), "app", cluster_id=lambda: "one", warns_of_temporary=False)
     directory.open()
     return directory
 

@@ -128,7 +128,7 @@ def test_state_error_says_what_to_do_when_the_lock_file_cannot_be_written(
     def refuse(*_: object) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("streams_py.state.instances.private", refuse)
+    monkeypatch.setattr("streams_py.state.instances.open_file", refuse)
     with pytest.raises(StateError, match=r"Permission denied; make it writable .*state\.dir"):
         StateDirectory(str(tmp_path), "app").open()
     monkeypatch.undo()
@@ -152,10 +152,10 @@ def test_application_id_that_is_no_name_is_refused(name: str, tmp_path: Path) ->
 
 def test_directories_are_closed_to_others(directory: StateDirectory) -> None:
     for path in (directory.path, directory.prepare_task(T0)):
-        assert os.stat(path).st_mode & 0o777 == 0o750
+        assert os.stat(path).st_mode & 0o777 == 0o700
 
 
-def test_directory_below_the_temporary_one_is_mentioned_without_a_warning(
+def test_directory_below_the_temporary_one_gets_a_warning_with_both_dangers(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "tmp"))
@@ -165,8 +165,11 @@ def test_directory_below_the_temporary_one_is_mentioned_without_a_warning(
         directory = StateDirectory(str(state_dir), "app")
         directory.open()
         directory.close()
-        logged = [record.levelname for record in caplog.records if "temporary files" in record.message]
-        assert logged == (["INFO"] if warned else [])
+        logged = [record for record in caplog.records if "temporary files" in record.message]
+        assert [record.levelname for record in logged] == (["WARNING"] if warned else [])
+        for record in logged:
+            assert "may delete it" in record.message
+            assert "another user of this host" in record.message
 
 
 # -- process id --------------------------------------------------------------------------------------------------

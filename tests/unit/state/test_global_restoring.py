@@ -35,7 +35,7 @@ def opened(
     folder: Path | str, kind: StoreKind = StoreKind.TIMESTAMPED_KEY_VALUE
 ) -> tuple[GlobalStores, StateDirectory]:
     """Two tables of one topic."""
-    directory = StateDirectory(str(folder), "app")
+    directory = StateDirectory(str(folder), "app", warns_of_temporary=False)
     directory.open()
     builders = [StoreBuilder(name, kind, STRING, INT64, persistent=True, logging=False) for name in "st"]
     stores = GlobalStores(

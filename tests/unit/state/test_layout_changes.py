@@ -39,7 +39,7 @@ def pairs(ttl: int | None = None) -> StoreBuilder:
 
 
 def opened(folder: Path, *declared: StoreBuilder) -> tuple[StateDirectory, TaskState]:
-    directory = StateDirectory(str(folder), "app")
+    directory = StateDirectory(str(folder), "app", warns_of_temporary=False)
     directory.open()
     state = TaskState(TASK, declared, application_id="app", directory=directory, owner="me")
     try:
@@ -146,7 +146,7 @@ def test_nothing_is_emptied_that_cannot_be_kept(tmp_path: Path) -> None:
 def test_what_is_kept_is_no_task_and_goes_only_with_a_clean_up(tmp_path: Path) -> None:
     run(tmp_path, pairs(), ("k", 1))
     run(tmp_path, pairs(ttl=9))
-    directory = StateDirectory(str(tmp_path), "app")
+    directory = StateDirectory(str(tmp_path), "app", warns_of_temporary=False)
     directory.open()
     assert directory.stored_tasks() == [TASK]
     assert directory.delete_unused(now_ms=10**15, delay_ms=0) == [TASK]

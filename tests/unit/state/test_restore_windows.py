@@ -22,7 +22,7 @@ from streams_py.topology.windows import JoinWindows, SessionWindows, SlidingWind
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[StateDirectory]:
-    directory = StateDirectory(str(tmp_path), "test")
+    directory = StateDirectory(str(tmp_path), "test", warns_of_temporary=False)
     directory.open()
     yield directory
     directory.close()

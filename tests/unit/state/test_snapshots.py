@@ -70,7 +70,7 @@ class Machine:
             transactional=transactional,
             now_ms=lambda: round(self.hour * HOUR_MS),
         )
-        self.directory = StateDirectory(str(folder), "app")
+        self.directory = StateDirectory(str(folder), "app", warns_of_temporary=False)
         self.directory.open()
         builder = replace(key_value_store(store, key=STRING, value=STRING, ttl=ttl), source_topic=source_topic)
         self.state = TaskState(

@@ -63,8 +63,9 @@ def test_task_directory_counts_only_with_store_files(directory: StateDirectory) 
     path = Path(directory.prepare_task(T0))
     write_checkpoint(str(path), {TopicPartition("t", 0): 1})
     (path / "old.lock").write_text("")
+    (path / f"{CHECKPOINT_FILE}.0123456789abcdef.tmp").write_text("")
     assert directory.stored_tasks() == []
-    assert not (path / "old.lock").exists()
+    assert (path / "old.lock").exists()
     (path / "rocksdb").mkdir()
     assert directory.stored_tasks() == [T0]
 
@@ -146,7 +147,7 @@ def test_directory_that_is_half_deleted_is_still_ours(
 ) -> None:
     path = store_something(directory, T0)
 
-    def die(*_: object) -> None:
+    def die(*_: object, **__: object) -> None:
         raise OSError("killed")
 
     monkeypatch.setattr(shutil, "rmtree", die)
@@ -257,11 +258,11 @@ def test_file_that_goes_while_its_directory_is_deleted_does_not_stop_that(
     rmtree = shutil.rmtree
     tries: list[str] = []
 
-    def raced(folder: str) -> None:
+    def raced(folder: str, *, dir_fd: int) -> None:
         tries.append(folder)
         if len(tries) == 1:
             raise FileNotFoundError(2, "gone", f"{folder}/3.lock")
-        rmtree(folder)
+        rmtree(folder, dir_fd=dir_fd)
 
     monkeypatch.setattr(shutil, "rmtree", raced)
     directory.wipe_task(T0)
@@ -274,7 +275,7 @@ def test_checkpoint_is_the_first_to_go_when_a_task_is_wiped(
     path = directory.prepare_task(T0)
     Path(path, CHECKPOINT_FILE).write_text("0\n0\n")
 
-    def killed(folder: str) -> None:
+    def killed(folder: str, *, dir_fd: int) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(shutil, "rmtree", killed)

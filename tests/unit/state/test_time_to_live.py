@@ -173,7 +173,7 @@ def test_aggregation_starts_again_after_its_time_to_live(tmp_path: Path, persist
         for key, at in [("a", 1000), ("a", 1100), ("b", 1200), ("a", 1260), ("a", 1300)]:
             source.send(key, "v", timestamp_ms=at)
         assert out.read_pairs() == [("a", 1), ("a", 2), ("b", 1), ("a", 1), ("a", 2)]
-        directory = StateDirectory(str(tmp_path), "test")
+        directory = StateDirectory(str(tmp_path), "test", warns_of_temporary=False)
         directory.open()
         restored = TaskState(
             TaskId(0, 0),

@@ -33,7 +33,7 @@ class World:
         grouped = builder.stream("in", key=serdes.STRING, value=serdes.STRING).group_by_key()
         grouped.count(store="counts").to_stream().to("out", key=serdes.STRING, value=serdes.INT64)
         self.nodes = builder.build().subtopology(0)
-        self.directory = StateDirectory(str(path), "app")
+        self.directory = StateDirectory(str(path), "app", warns_of_temporary=False)
         self.directory.open()
         self.producer = MemoryProducer()
         self.producer.track([COUNTS.topic])

@@ -98,8 +98,8 @@ def write_changelogs(
     prepare(plan, cluster, replication_factor)
     register(spark)
     topics = sorted({topic for topic, *_ in (*plan.ranges, *plan.tables)})
-    reading = for_reader(options)
-    inputs = {topic: reading | plan.options_for(topic) | ids_option(topic, plan.topic_ids) for topic in topics}
+    given = for_reader(options)
+    inputs = {topic: given | plan.options_for(topic) | ids_option(topic, plan.topic_ids) for topic in topics}
     results = run(
         plan.topology,
         inputs,

@@ -186,6 +186,21 @@ class Connector(ABC):
         """What is wrong with a configuration: sentences by key."""
         return {}
 
+    def alter_offsets(self, props: Mapping[str, str], offsets: Sequence[tuple[JsonMap, JsonMap | None]]) -> bool:
+        """Check offsets that a user sets while the connector is stopped (KIP-875), before the worker writes them.
+
+        Args:
+            props: The connector's configuration. ``start`` was not called on this instance.
+            offsets: (partition, offset) pairs; an offset of None is to be removed.
+
+        Returns:
+            Whether the connector has also changed offsets that it keeps outside Kafka.
+
+        Raises:
+            Exception: Any exception refuses the request with its text.
+        """
+        return False
+
 
 class SourceConnector(Connector):
     """Brings records into Kafka."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol, TypeAlias
 
 from streams_protocol.types import TopicPartition
 from streams_py.connect.group.coordinator import Coordinator, GroupHandler
 from streams_py.ports import Admin, Headers, RawRecord, RecordConsumer
 
-__all__ = ["ConnectClients", "Delivered", "Producer", "SinkConsumer", "SinkListener"]
+__all__ = ["ConnectClients", "Delivered", "Producer", "SinkConsumer", "SinkListener", "SinkOffsets"]
 
 Delivered: TypeAlias = Callable[[Exception | None, TopicPartition], None]
 """Told how a send ended: None for success, and the partition (-1 when it never got one)."""
@@ -77,6 +78,15 @@ class SinkConsumer(Protocol):
         ...
 
 
+class SinkOffsets(Protocol):
+    """The offsets of sink connectors' consumer groups. BrokerUnavailableError, or StreamsError with the refusal."""
+
+    def committed(self, group: str) -> Mapping[TopicPartition, int]: ...
+    def set_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None: ...
+    def delete_offsets(self, group: str, partitions: Collection[TopicPartition]) -> None: ...
+    def delete_group(self, group: str) -> None: ...
+
+
 class ConnectClients(Protocol):
     """Makes the clients of one worker. Thread-safe. ``overrides`` are Kafka's dotted client keys."""
 
@@ -97,6 +107,10 @@ class ConnectClients(Protocol):
         ...
 
     def coordinator(self, handler: GroupHandler) -> Coordinator: ...
+    def sink_offsets(self) -> AbstractContextManager[SinkOffsets]:
+        """For a few requests; the connection is closed at the end of the ``with`` block."""
+        ...
+
     def topic_cleanup_policy(self, topic: str) -> str:
         """``cleanup.policy`` of a topic."""
         ...

@@ -21,14 +21,17 @@ from streams_py.adapters.confluent.bulk.bulk_settings import (
 )
 from streams_py.adapters.confluent.consumer import ConfluentConsumer
 from streams_py.adapters.confluent.failures import error_of, send_error
+from streams_py.adapters.confluent.producer import EpochRecordSender
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
-from streams_py.errors import BrokerUnavailableError, IllegalStateError, StreamsError
+from streams_py.adapters.security import parse_security
+from streams_py.errors import BrokerUnavailableError, IllegalStateError, ProductionError, StreamsError
 from streams_py.ports import Headers, RawRecord
 from streams_py.rights import GROUP, TOPIC, missing_right
 
 __all__ = ["ConfluentConnectClients"]
 
 _ADMIN_S: Final = 30.0
+_EPOCH_S: Final = 60.0
 _FULL_POLL_S: Final = 0.1
 _TOPICS_MS: Final = 10_000
 """A sink's topics may come after it, and a pattern's at any time."""
@@ -75,7 +78,18 @@ class ConfluentConnectClients:
         return ConfluentConsumer({**settings, "group.id": self._group_id}, purpose="consumer of an internal topic")
 
     def producer(self, client_id: str, overrides: Mapping[str, str]) -> ConnectProducer:
-        return ConnectProducer(bulk_producer_settings({**self._producer, **overrides}, client_id=client_id))
+        given = {**self._producer, **overrides}
+
+        def epoch_sender() -> EpochRecordSender:
+            # kafka-python takes 0.2 s to load, and hardly any connector needs it here.
+            from streams_py.adapters.librdkafka_gaps import KafkaPythonEpochSender, kafka_python_connection
+
+            connection = kafka_python_connection(
+                given["bootstrap.servers"], client_id, parse_security(given), embedded=False
+            )
+            return KafkaPythonEpochSender(connection, timeout_ms=int(_EPOCH_S * 1000))
+
+        return ConnectProducer(bulk_producer_settings(given, client_id=client_id), epoch_sender)
 
     def sink_consumer(
         self,
@@ -116,7 +130,9 @@ def _without_own(given: Mapping[str, str]) -> dict[str, str]:
 class ConnectProducer:
     """Reports every record's end to a function of its own."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, epoch_sender: Callable[[], EpochRecordSender]) -> None:
+        self._make_epoch_sender = epoch_sender
+        self._epoch_sender: EpochRecordSender | None = None
         self._bootstrap = str(settings["bootstrap.servers"])
         self._broker_log = BrokerLog(str(settings["client.id"]), self._bootstrap)
         all_settings = {"partitioner": "murmur2_random", **settings, "error_cb": self._broker_log.on_error}
@@ -143,6 +159,11 @@ class ConnectProducer:
             where = TopicPartition(topic, -1 if number is None else number)
             on_delivery(None if error is None else send_error(error, topic, partition), where)
 
+        if self._closed:
+            raise IllegalStateError(f"the producer for {topic} is closed")
+        if timestamp_ms is not None and timestamp_ms <= 0:
+            self._send_at_epoch(topic, key, value, on_delivery, partition, timestamp_ms, headers)
+            return
         more: dict[str, Any] = {}
         if partition is not None:
             more["partition"] = partition
@@ -165,6 +186,32 @@ class ConnectProducer:
             else:
                 return
 
+    def _send_at_epoch(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        on_delivery: _Delivered,
+        partition: int | None,
+        timestamp_ms: int,
+        headers: Headers,
+    ) -> None:
+        """Write a record with timestamp 0, for which librdkafka would take the current time, after all others."""
+        if timestamp_ms < 0:
+            raise ProductionError(
+                f"a record for {topic} has the timestamp {timestamp_ms}; it must be 0 or more milliseconds since 1970",
+                topic=topic,
+                partition=partition,
+            )
+        left = self.flush(int(_EPOCH_S * 1000))
+        if left:
+            raise BrokerUnavailableError(f"{left} records before one for {topic} were not written in {_EPOCH_S:.0f} s")
+        if self._epoch_sender is None:
+            self._epoch_sender = self._make_epoch_sender()
+        number = -1 if partition is None else partition
+        written, _ = self._epoch_sender.send(topic, value, key, number, list(headers) or None)
+        on_delivery(None, TopicPartition(topic, written))
+
     def poll(self, timeout_ms: int = 0) -> None:
         self._producer.poll(timeout_ms / 1000)
         self._broker_log.check()
@@ -175,6 +222,8 @@ class ConnectProducer:
     def close(self) -> None:
         self._closed = True
         self._producer.purge()
+        if self._epoch_sender is not None:
+            self._epoch_sender.close()
 
 
 class ConnectSinkConsumer:

@@ -104,6 +104,25 @@ class KafkaPythonGroupAdmin:
             result[partition] = answer.offset if answer.offset >= 0 else None
         return result
 
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """The committed position of each partition that has one. Empty for a group that does not exist."""
+        doing = f"the offsets of group {group} cannot be read"
+        found = self._patiently(doing, lambda: self._admin.list_group_offsets(group), group)
+        if group not in found:
+            raise BrokerUnavailableError(f"{doing}: the answer leaves it out")
+        return {TopicPartition(*at): position.offset for at, position in found[group].items() if position.offset >= 0}
+
+    def delete_offsets(self, group: str, partitions: Collection[TopicPartition]) -> None:
+        """Remove the committed positions of some partitions. StreamsError names what was refused."""
+        doing = f"offsets of group {group} cannot be deleted"
+        wanted = [KafkaPartition(*partition) for partition in partitions]
+        answers = self._patiently(doing, lambda: self._admin.delete_group_offsets(group, wanted), group, "DELETE")
+        for partition in wanted:
+            error = answers.get(partition)
+            if error is not kafka_errors.NoError:
+                why = "the answer leaves it out" if error is None else error.__name__
+                raise StreamsError(f"{doing}: {partition.topic}-{partition.partition}: {why}")
+
     def set_offsets(self, group: str, offsets: Mapping[TopicPartition, int | ports.OffsetAndMetadata]) -> None:
         """Commit positions for a group without members. StreamsError names what was refused."""
         wanted = {}

@@ -26,7 +26,15 @@ from streams_py.connect.rest.forwarding import forward
 from streams_py.connect.rest.guard import MAX_BODY_BYTES, RequestGuard
 from streams_py.connect.rest.herder import JobStatusView, RestHerder
 from streams_py.connect.rest.openapi import ENDPOINTS, document, page
-from streams_py.connect.rest.requests import NewConnector, config_of, flag, json_of, patch_of, task_configs_of
+from streams_py.connect.rest.requests import (
+    NewConnector,
+    config_of,
+    flag,
+    json_of,
+    offsets_of,
+    patch_of,
+    task_configs_of,
+)
 from streams_py.connect.rest.signing import verify
 from streams_py.connect.worker.group_view import GroupView
 from streams_py.errors import StreamsError
@@ -209,6 +217,15 @@ class RestApi:
         offsets = await self._do(self._herder.offsets, _name(request))
         return JSONResponse({"offsets": [{"partition": dict(p), "offset": dict(o)} for p, o in offsets]})
 
+    async def alter_offsets(self, request: Request) -> Response:
+        changes = offsets_of(await _json(request))
+        told = await self._do(self._herder.alter_offsets, _name(request), changes)
+        return JSONResponse({"message": _changed("altered", told)})
+
+    async def reset_offsets(self, request: Request) -> Response:
+        told = await self._do(self._herder.reset_offsets, _name(request))
+        return JSONResponse({"message": _changed("reset", told)})
+
     async def pause(self, request: Request) -> Response:
         await self._do(self._herder.pause_connector, _name(request))
         return Response(status_code=202)
@@ -279,6 +296,17 @@ class RestApi:
             raise NotFoundError(f"there is no status of connector {name} yet")
         tasks = [{"id": task.task, **_job(status.tasks[task])} for task in sorted(status.tasks)]
         return {"name": name, "connector": _job(status.connector), "tasks": tasks, "type": self._herder.kind(name)}
+
+
+def _changed(done: str, told: bool) -> str:
+    """Kafka Connect's sentences."""
+    if told:
+        return f"The offsets for this connector have been {done} successfully"
+    return (
+        f"The Connect framework-managed offsets for this connector have been {done} successfully. However, if this "
+        f"connector manages offsets externally, they will need to be manually {done} in the system that the connector "
+        "uses."
+    )
 
 
 def _group(view: GroupView) -> dict[str, Any]:

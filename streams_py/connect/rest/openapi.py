@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 __all__ = ["ENDPOINTS", "Endpoint", "document", "page"]
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
-_Body = Literal["new connector", "config", "patch", "task configs"]
+_Body = Literal["new connector", "config", "patch", "task configs", "offsets"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,12 @@ ENDPOINTS: Final = (
     Endpoint("PATCH", f"{_C}/config", "patch_config", "Change some keys; null removes one",
              {200: "changed", 400: "what is wrong"}, "patch"),
     Endpoint("GET", f"{_C}/status", "get_status", "States of the connector and its tasks", {200: "states"}),
-    Endpoint("GET", f"{_C}/offsets", "get_offsets", "Where a source connector is", {200: "offsets"}),
+    Endpoint("GET", f"{_C}/offsets", "get_offsets", "Offsets of the source, or of the sink's consumer group",
+             {200: "offsets"}),
+    Endpoint("PATCH", f"{_C}/offsets", "alter_offsets", "Change offsets of a stopped connector; null removes one",
+             {200: "changed", 400: "what is wrong, or not stopped"}, "offsets"),
+    Endpoint("DELETE", f"{_C}/offsets", "reset_offsets", "Remove all offsets of a stopped connector",
+             {200: "removed", 400: "not stopped"}),
     Endpoint("PUT", f"{_C}/pause", "pause", "Pause it and its tasks", {202: "asked for"}),
     Endpoint("PUT", f"{_C}/resume", "resume", "Go on after a pause or a stop", {202: "asked for"}),
     Endpoint("PUT", f"{_C}/stop", "stop", "Stop it: it keeps its configuration, and has no tasks", {204: "stopped"}),
@@ -74,6 +79,22 @@ _BODIES: Final[dict[str, dict[str, Any]]] = {
         },
     },
     "config": _CONFIG,
+    "offsets": {
+        "type": "object",
+        "required": ["offsets"],
+        "additionalProperties": False,
+        "properties": {
+            "offsets": {
+                "type": "array",
+                "minItems": 1,
+                "items": {
+                    "type": "object",
+                    "required": ["partition", "offset"],
+                    "properties": {"partition": {"type": "object"}, "offset": {"type": ["object", "null"]}},
+                },
+            }
+        },
+    },
     "patch": {"type": "object", "additionalProperties": {"type": ["string", "null"]}},
     "task configs": {"type": "array", "items": _CONFIG},
 }

@@ -17,6 +17,7 @@ __all__ = [
     "config_of",
     "flag",
     "json_of",
+    "offsets_of",
     "patch_of",
     "task_configs_of",
 ]
@@ -71,6 +72,24 @@ def task_configs_of(content: Any) -> list[dict[str, str]]:
         {key: _text(key, value) for key, value in _object(one, f"task {number}").items()}
         for number, one in enumerate(content)
     ]
+
+
+def offsets_of(content: Any) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
+    """The body of ``PATCH .../offsets``: (partition, offset) pairs; None removes an offset."""
+    fields = _object(content, "the body")
+    entries = fields.get("offsets")
+    if not isinstance(entries, list) or not entries or fields.keys() - {"offsets"}:
+        raise BadRequestError('the body must be {"offsets": [{"partition": {...}, "offset": {...}}, ...]}')
+    changes: list[tuple[dict[str, Any], dict[str, Any] | None]] = []
+    for number, entry in enumerate(entries):
+        given = _object(entry, f"offsets[{number}]")
+        if given.keys() != {"partition", "offset"}:
+            raise BadRequestError(f"offsets[{number}] must have partition and offset")
+        partition, offset = _object(given["partition"], f"offsets[{number}].partition"), given["offset"]
+        if any(partition == known for known, _ in changes):
+            raise BadRequestError(f"offsets[{number}] has a partition that was given before")
+        changes.append((partition, None if offset is None else _object(offset, f"offsets[{number}].offset")))
+    return changes
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,6 +131,9 @@ class ConfigTable:
         self._states: dict[str, TargetState] = {}
         self._applied: dict[str, dict[str, str]] = {}
         self._pending: dict[str, dict[int, dict[str, str]]] = {}
+        self._early: dict[str, tuple[int, dict[int, dict[str, str]]]] = {}
+        """Committed tasks of connectors whose record has not been read yet. A connector that is written again comes
+        behind its tasks once the topic has been compacted."""
         self._inconsistent: set[str] = set()
         self._session_key: SessionKey | None = None
 
@@ -199,6 +202,9 @@ class ConfigTable:
         is_new = name not in self._connectors
         self._connectors[name] = _strings(content["properties"])
         self._states.setdefault(name, TargetState.STARTED)
+        if name in self._early:
+            # `applied` stays unknown, so the connector's worker writes the tasks again if they should differ.
+            self._replace_tasks(name, *self._early.pop(name))
         return ConnectorUpdated(name, is_new)
 
     def _task(self, text: str, content: Any) -> None:
@@ -207,21 +213,29 @@ class ConfigTable:
             self._pending.setdefault(name, {})[int(number)] = _strings(content["properties"])
 
     def _commit(self, name: str, content: Any) -> ConfigChange | None:
-        pending = self._pending.pop(name, {})
-        if name not in self._connectors:
+        if content is None:
             self._forget_tasks(name)
+            return None  # the connector has gone before
+        pending, count = self._pending.pop(name, {}), int(content["tasks"])
+        if name not in self._connectors:
+            self._early[name] = count, pending
             return None
-        count = int(content["tasks"])
-        self._counts[name] = count
-        if not pending.keys() >= set(range(count)):
-            _log.error("%s: not every one of its %d tasks has a configuration; none runs until there is", name, count)
-            self._inconsistent.add(name)
+        if not self._replace_tasks(name, count, pending):
             return None
-        self._drop_tasks(name)
-        self._tasks.update({TaskId(name, number): pending[number] for number in range(count)})
-        self._inconsistent.discard(name)
         self._applied[name] = self._connectors[name]
         return TasksUpdated(name)
+
+    def _replace_tasks(self, name: str, count: int, configs: Mapping[int, dict[str, str]]) -> bool:
+        """False when a task has no configuration."""
+        self._counts[name] = count
+        if not configs.keys() >= set(range(count)):
+            _log.error("%s: not every one of its %d tasks has a configuration; none runs until there is", name, count)
+            self._inconsistent.add(name)
+            return False
+        self._drop_tasks(name)
+        self._tasks.update({TaskId(name, number): configs[number] for number in range(count)})
+        self._inconsistent.discard(name)
+        return True
 
     def _restart(self, name: str, content: Any) -> ConfigChange | None:
         if content is None or name not in self._connectors:
@@ -230,6 +244,7 @@ class ConfigTable:
 
     def _forget_tasks(self, name: str) -> None:
         self._pending.pop(name, None)
+        self._early.pop(name, None)
         self._counts.pop(name, None)
         self._applied.pop(name, None)
         self._inconsistent.discard(name)
@@ -275,9 +290,14 @@ class ConfigStore:
             self._write(f"connector-{name}", {"properties": dict(props)}, left)
 
     def remove_connector(self, name: str) -> None:
+        """Delete a connector and its tasks. Without the tasks' tombstones a later connector of this name would get them
+        once compaction has removed that of the connector."""
+        count = self.snapshot().task_counts.get(name, 0)
         with self._writing() as left:
             self._write(f"connector-{name}", None, left)
             self._write(f"target-state-{name}", None, left)
+            self._write(f"commit-{name}", None, left)
+            self._log.write_all([(f"task-{name}-{number}".encode(), None) for number in range(count)], left())
 
     def put_tasks(self, name: str, configs: Sequence[Mapping[str, str]]) -> None:
         """Replace all tasks of a connector; takes effect with the last record."""

@@ -31,10 +31,11 @@ class OffsetStore(LoggedStore):
         super().__init__(make_log, partitions)
         self._offsets: dict[bytes, dict[str, Any]] = {}
 
-    def write(self, offsets: Mapping[bytes, JsonMap], timeout_s: float) -> None:
-        """Write offsets by :func:`offset_key`, and wait. Raises TimeoutExceededError, or why it failed."""
+    def write(self, offsets: Mapping[bytes, JsonMap | None], timeout_s: float) -> None:
+        """Write offsets by :func:`offset_key`, and wait; None removes one. Raises TimeoutExceededError, or why it
+        failed."""
         records = [
-            (key, json.dumps(dict(offset), sort_keys=True, separators=(",", ":")).encode())
+            (key, None if offset is None else json.dumps(dict(offset), sort_keys=True, separators=(",", ":")).encode())
             for key, offset in offsets.items()
         ]
         self._log.write_all(records, timeout_s)

@@ -32,6 +32,7 @@ class SinkTaskThread(TaskThread):
         self._consumer: SinkConsumer | None = None
         self._put: dict[TopicPartition, int] = {}  # behind the last record that the task has taken
         self._committed: dict[TopicPartition, int] = {}
+        self._first: dict[TopicPartition, int] = {}  # the first record that was read since the partition came
         self._open: set[TopicPartition] = set()
         self._paused: set[TopicPartition] = set()  # by the task
         self._batch: list[SinkRecord] = []  # to be put again
@@ -122,6 +123,7 @@ class SinkTaskThread(TaskThread):
             self._hold(consumer, paused or bool(self._batch))
             records = consumer.poll(_BATCH, _POLL_MS)
             if records:
+                self._note_first(records)
                 self._batch += [record for raw in records if (record := self._converted(raw)) is not None]
                 if not self._batch:
                     self._note(records)
@@ -170,6 +172,10 @@ class SinkTaskThread(TaskThread):
             tuple(headers_of(raw) or ()),
         )
 
+    def _note_first(self, records: Sequence[RawRecord]) -> None:
+        for raw in records:
+            self._first.setdefault(TopicPartition(raw.topic(), raw.partition()), raw.offset())
+
     def _note(self, records: Sequence[RawRecord]) -> None:
         for raw in records:
             self._put[TopicPartition(raw.topic(), raw.partition())] = raw.offset() + 1
@@ -198,7 +204,14 @@ class SinkTaskThread(TaskThread):
         taken = {partition: at for partition, at in self._put.items() if partition in partitions}
         if not taken or self._abandoned or self._consumer is None:
             return
-        wanted = {tp: at for tp, at in self._task.pre_commit(taken).items() if tp in partitions}
+        try:
+            flushed = self._task.pre_commit(taken)
+        except RetriableError as error:
+            _log.warning("%s: pre_commit failed; its records are put again: %s", self.job, error)
+            # As Kafka Connect does: a task may have dropped what it could not write.
+            self._rewound.update({tp: self._committed.get(tp, self._first[tp]) for tp in taken})
+            return
+        wanted = {tp: at for tp, at in flushed.items() if tp in partitions}
         new = {partition: at for partition, at in wanted.items() if self._committed.get(partition) != at}
         try:
             self._consumer.commit(new)
@@ -213,4 +226,6 @@ class SinkTaskThread(TaskThread):
         for partition in partitions:
             self._put.pop(partition, None)
             self._committed.pop(partition, None)
+            self._first.pop(partition, None)
+            self._rewound.pop(partition, None)
         self._batch = [r for r in self._batch if TopicPartition(r.topic, r.partition) not in partitions]

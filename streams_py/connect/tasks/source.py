@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from streams_protocol.types import TopicPartition
 from streams_py.connect.api import JsonMap, OffsetReader, RetriableError, SourceRecord, SourceTask
@@ -138,7 +138,7 @@ class SourceTaskThread(TaskThread):
         def delivered(error: Exception | None, where: TopicPartition) -> None:
             if error is None:
                 self._acknowledged.done(key, entry)
-                self._task.commit_record(record, where)
+                self._tell(lambda: self._task.commit_record(record, where))
             elif settings.tolerates_errors:
                 self._skip(record, key, entry, error)
             elif self._failure is None:
@@ -178,7 +178,14 @@ class SourceTaskThread(TaskThread):
     def _skip(self, record: SourceRecord, key: bytes, entry: list[object], error: Exception) -> None:
         _log.warning("%s: a record for %s is skipped (errors.tolerance=all): %s", self.job, record.topic, error)
         self._acknowledged.done(key, entry)
-        self._task.commit_record(record, None)
+        self._tell(lambda: self._task.commit_record(record, None))
+
+    def _tell(self, call: Callable[[], None]) -> None:
+        """Of what has happened already: a task that could not take note of it goes on."""
+        try:
+            call()
+        except RetriableError as error:
+            _log.warning("%s: the task could not note what is committed: %s", self.job, error)
 
     def _commit(self) -> None:
         self._next_flush_s = time.monotonic() + self._settings.flush_interval_s
@@ -191,7 +198,7 @@ class SourceTaskThread(TaskThread):
             _log.warning("%s: offsets could not be written, later: %s", self.job, error)
             self._acknowledged.put_back(offsets)
             return
-        self._task.commit()
+        self._tell(self._task.commit)
 
     def _stop_task(self) -> None:
         with self._stop_once:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from typing import Final
+
 from streams_py.adapters.confluent.connect_clients import ConfluentConnectClients
 from streams_py.adapters.handshake import check_admitted
 from streams_py.adapters.kafka_python.connect_coordinator import ConnectCoordinator
+from streams_py.adapters.kafka_python.group_admin import KafkaPythonGroupAdmin
+from streams_py.adapters.librdkafka_gaps import kafka_python_connection
 from streams_py.adapters.security import parse_security
 from streams_py.connect.group.coordinator import Coordinator, GroupHandler
-from streams_py.connect.ports import ConnectClients
+from streams_py.connect.ports import ConnectClients, SinkOffsets
 from streams_py.connect.settings import WorkerSettings
 
 __all__ = ["check_connection", "connect_clients"]
+
+_OFFSETS_MS: Final = 30_000
 
 
 def check_connection(settings: WorkerSettings) -> None:
@@ -36,6 +44,19 @@ class _WorkerClients(ConfluentConnectClients):
             group_id=settings.group_id,
         )
         self._settings = settings
+
+    @contextlib.contextmanager
+    def sink_offsets(self) -> Iterator[SinkOffsets]:
+        settings = self._settings
+        security = parse_security(settings.client_settings("admin."))
+        connection = kafka_python_connection(
+            settings.bootstrap_servers, f"{settings.client}-offsets", security, embedded=False
+        )
+        admin = KafkaPythonGroupAdmin(connection, timeout_ms=_OFFSETS_MS)
+        try:
+            yield admin
+        finally:
+            admin.close()
 
     def coordinator(self, handler: GroupHandler) -> Coordinator:
         settings = self._settings

@@ -20,6 +20,7 @@ from streams_py.connect.tasks.plugins import Converter, converter_of, load
 from streams_py.connect.tasks.sink import SinkTaskThread
 from streams_py.connect.tasks.source import SourceTaskThread
 from streams_py.connect.tasks.task import TaskSettings, TaskStart
+from streams_py.connect.worker.offsets import sink_group
 from streams_py.errors import ConfigError
 
 __all__ = ["RunningJobs"]
@@ -146,7 +147,7 @@ class RunningJobs:
             raise ConfigError(f"{task.connector}: a sink has either topics or topics.regex", key="topics")
 
         def subscribe(listener: SinkListener) -> SinkConsumer:
-            group = f"connect-{task.connector}"
+            group = sink_group(task.connector)
             overrides = _overrides(connector, "consumer.override.")
             return self._clients.sink_consumer(client_id, group, topics, pattern, listener, overrides)
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import TypeVar
 
 from streams_protocol.connect import TaskId
-from streams_py.connect.api import SinkConnector, SourceConnector
+from streams_py.connect.api import Connector, JsonMap, SinkConnector, SourceConnector
 from streams_py.connect.assignment.jobs import Jobs
 from streams_py.connect.errors import (
     AlreadyExistsError,
@@ -35,6 +35,7 @@ from streams_py.connect.tasks.plugins import new_connector
 from streams_py.connect.worker.group_view import GroupView, group_view
 from streams_py.connect.worker.herder import Forward, Herder, TaskConfigs
 from streams_py.connect.worker.metrics import Metrics, worker_metrics
+from streams_py.connect.worker.offsets import ConnectorOffsets, OffsetChange
 from streams_py.connect.worker.stores import Stores
 from streams_py.errors import ConfigError
 
@@ -65,6 +66,7 @@ class Worker:
         self._has_read = False
         self._cluster_id: str | None = None
         self._stores = Stores(settings, clients)
+        self._offsets = ConnectorOffsets(self._stores.offsets, clients)
         self._herder = Herder(settings, clients, self._stores, forward)
         self._thread = threading.Thread(target=self._run, name="connect-herder", daemon=True)
         self.failure: Exception | None = None
@@ -174,10 +176,9 @@ class Worker:
         tasks = self._stores.statuses.tasks_of(name)
         return ConnectorStatus(self._stores.statuses.get(name), tasks)
 
-    def offsets(self, name: str) -> list[tuple[dict[str, object], dict[str, object]]]:
-        """(source partition, source offset) of a source connector."""
-        self._known(name)
-        return self._stores.offsets.of(name)
+    def offsets(self, name: str) -> list[tuple[JsonMap, JsonMap]]:
+        """(partition, offset) of a connector: as its source has them, or those of its consumer group."""
+        return self._offsets.read(name, self._connector(name))
 
     # -- for the leader ------------------------------------------------------------------------------------------------
 
@@ -199,9 +200,10 @@ class Worker:
 
         def put() -> bool:
             self._herder.require_leader()
-            is_new = name not in self.configs.connectors
-            self._stores.configs.put_connector(name, props)
-            return is_new
+            known = self.configs.connectors.get(name)
+            if known != props:  # an equal record would move the connector behind its tasks in the compacted topic
+                self._stores.configs.put_connector(name, props)
+            return known is None
 
         return self._ask(put)
 
@@ -223,6 +225,14 @@ class Worker:
             self._stores.configs.put_target_state(name, TargetState.STOPPED)
 
         self._ask(stop)
+
+    def alter_offsets(self, name: str, changes: Sequence[OffsetChange]) -> bool:
+        """Change offsets of a connector that is stopped; True when the connector changed some of its own as well."""
+        return self._ask(lambda: self._offsets.alter(name, self._stopped(name), self._known(name), changes))
+
+    def reset_offsets(self, name: str) -> bool:
+        """Remove all offsets of a connector that is stopped; returns as :meth:`alter_offsets`."""
+        return self._ask(lambda: self._offsets.reset(name, self._stopped(name), self._known(name)))
 
     def restart_connector(self, name: str, *, include_tasks: bool = False, only_failed: bool = False) -> None:
         def restart() -> None:
@@ -285,6 +295,22 @@ class Worker:
             self._stores.configs.put_target_state(name, state)
 
         self._ask(put)
+
+    def _connector(self, name: str) -> Connector:
+        try:
+            return new_connector(self._known(name))
+        except ConfigError as error:
+            raise BadRequestError(f"{name}: {error}") from None
+
+    def _stopped(self, name: str) -> Connector:
+        """The connector, when this worker leads and may change its offsets."""
+        self._herder.require_leader()
+        connector, configs = self._connector(name), self.configs
+        if configs.target_state(name) is not TargetState.STOPPED or configs.task_counts.get(name, 0):
+            raise BadRequestError(
+                f"connector {name} must be STOPPED before its offsets can be changed: PUT /connectors/{name}/stop"
+            )
+        return connector
 
     def _known(self, name: str) -> Mapping[str, str]:
         found = self.configs.connectors.get(name)

@@ -7,15 +7,17 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
+from confluent_kafka import Consumer
 
 from streams_protocol.connect import TaskId
 from streams_py.connect.assignment.jobs import Jobs
-from streams_py.connect.errors import ConnectError, NotLeaderError, RebalanceExpectedError
+from streams_py.connect.errors import BadRequestError, ConnectError, NotLeaderError, RebalanceExpectedError
 from streams_py.connect.settings import WorkerSettings
 from streams_py.connect.stores.configs import SessionKey
 from streams_py.connect.stores.statuses import JobState
 from streams_py.connect.worker.clients import connect_clients
 from streams_py.connect.worker.worker import Worker
+from streams_py.errors import ProductionError
 from streams_py.ports import TopicSpec
 from streams_py.testing.broker import Broker
 from tests.unit.connect.plugins import COLLECTED
@@ -212,3 +214,73 @@ def test_a_failed_task_stays_failed_until_it_is_restarted(cluster: Cluster) -> N
     until(cluster.running(name, 1), "with another configuration it runs")
     worker.restart_task(task)
     until(cluster.running(name, 1), "a restarted task runs")
+
+
+def test_offsets_of_stopped_connectors_are_changed_and_an_equal_configuration_is_not_written_again(
+    cluster: Cluster,
+) -> None:
+    worker = cluster.start()
+    topic, source, sink = _topic(worker, cluster), f"{cluster.name}-source", f"{cluster.name}-sink"
+    config = {"connector.class": _SOURCE, "topic": topic, "end": "10"}
+    cluster.ask(lambda worker: worker.create_connector(source, config))
+    cluster.ask(lambda worker: worker.create_connector(sink, {"connector.class": _SINK, "topics": topic}))
+    until(lambda: _numbers(sink, f"{source}-0") == list(range(10)), "everything has arrived once")
+    until(lambda: worker.offsets(source) == [({"part": "0"}, {"count": 10})], "the source's offset is shown")
+    until(lambda: sum(offset["kafka_offset"] for _, offset in worker.offsets(sink)) == 10, "the sink's are shown")
+
+    before = worker.configs.offset
+    cluster.ask(lambda worker: worker.put_connector(source, config) and None)
+    assert worker.configs.offset == before
+    with pytest.raises(BadRequestError, match="must be STOPPED"):
+        worker.alter_offsets(source, [({"part": "0"}, {"count": 8})])
+
+    for name in (source, sink):
+        cluster.ask(lambda worker, name=name: worker.stop_connector(name))
+    until(lambda: not worker.jobs.tasks, "no task runs")
+    cluster.ask(lambda worker: worker.alter_offsets(source, [({"part": "0"}, {"count": 8})]) and None)
+    cluster.ask(lambda worker: worker.reset_offsets(sink) and None)
+    assert worker.offsets(sink) == []
+    partition, _ = next(iter(sorted({(r.partition, r.topic) for r in COLLECTED[sink]})))
+    start = [({"kafka_topic": topic, "kafka_partition": partition}, {"kafka_offset": 0})]
+    cluster.ask(lambda worker: worker.alter_offsets(sink, start) and None)
+    assert worker.offsets(sink) == start
+    cluster.ask(lambda worker: worker.alter_offsets(sink, [(start[0][0], None)]) and None)
+    assert worker.offsets(sink) == []
+
+    COLLECTED[sink].clear()
+    for name in (source, sink):
+        worker.resume_connector(name)
+    until(lambda: sorted(_numbers(sink, f"{source}-0")) == [*range(8), 8, 8, 9, 9], "all again, and two once more")
+
+
+def test_record_with_timestamp_0_keeps_it(cluster: Cluster) -> None:
+    worker = cluster.start()
+    topic = _topic(worker, cluster)
+    producer = connect_clients(worker.settings).producer(f"{cluster.name}-epoch", {})
+    ends: list[Exception | None] = []
+    for timestamp_ms in (0, 5, 0):
+        producer.send(topic, b"k", b"v", lambda error, _: ends.append(error), timestamp_ms=timestamp_ms)
+    assert producer.flush(30_000) == 0
+    with pytest.raises(ProductionError, match="timestamp -5"):
+        producer.send(topic, b"k", b"v", lambda error, _: ends.append(error), timestamp_ms=-5)
+    producer.close()
+    assert ends == [None] * 3
+    reader = Consumer(
+        {
+            "bootstrap.servers": worker.settings.bootstrap_servers,
+            "group.id": cluster.name + "-check",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    reader.subscribe([topic])
+    found: list[int] = []
+
+    def all_read() -> bool:
+        message = reader.poll(0.2)
+        if message is not None and message.error() is None:
+            found.append(message.timestamp()[1])
+        return len(found) == 3
+
+    until(all_read, "the records are read")
+    reader.close()
+    assert found == [0, 5, 0]

@@ -102,6 +102,7 @@ class CollectingTask(SinkTask):
     def start(self, props: Mapping[str, str]) -> None:
         self._name = props["name"]
         self._refusals = int(props.get("refuse", "0"))
+        self._failing_commits = int(props.get("refuse.commits", "0"))
 
     def put(self, records: Sequence[SinkRecord]) -> None:
         if self._refusals and records:
@@ -111,7 +112,9 @@ class CollectingTask(SinkTask):
         COLLECTED[self._name].extend(records)
 
     def flush(self, offsets: Mapping[TopicPartition, int]) -> None:
-        pass
+        if self._failing_commits:
+            self._failing_commits -= 1
+            raise RetriableError("the target is away")
 
     def stop(self) -> None:
         pass

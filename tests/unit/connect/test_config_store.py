@@ -59,9 +59,46 @@ def test_tasks_beyond_the_committed_number_are_tolerated() -> None:
     assert Reader(A, A0, A1, COMMIT_1).store.snapshot().task_configs("a") == [{"n": "0"}]
 
 
-def test_a_commit_of_an_unknown_connector_leaves_nothing_behind() -> None:
-    snapshot = Reader(A0, COMMIT_1, A).store.snapshot()
+def test_tasks_survive_compaction_that_puts_their_connector_behind_them() -> None:
+    reader = Reader(A0, COMMIT_1, A)
+    snapshot = reader.store.snapshot()
+    assert snapshot.task_configs("a") == [{"n": "0"}]
+    assert snapshot.group_view.jobs.tasks == {TaskId("a", 0)}
+    assert "a" not in snapshot.applied  # its worker compares, and writes the tasks again if they differ
+    two = Reader(A1, A0, COMMIT_2, (b"target-state-a", b'{"state":"PAUSED"}'), A).store.snapshot()
+    assert two.task_configs("a") == [{"n": "0"}, {"n": "1"}]
+    assert two.target_state("a") is TargetState.PAUSED
+
+
+def test_incomplete_tasks_before_their_connector_make_it_inconsistent() -> None:
+    snapshot = Reader(A0, COMMIT_2, A).store.snapshot()
+    assert snapshot.inconsistent == {"a"}
+    assert snapshot.task_configs("a") == []
+
+
+GONE = (b"connector-a", None)
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        (A, A0, COMMIT_1, GONE, A),
+        (A0, COMMIT_1, GONE, A),  # compacted
+        (A0, (b"commit-a", None), A),  # the connector's tombstone has expired, that of its tasks has not
+        (A0, COMMIT_1, (b"commit-a", None), (b"task-a-0", None), A),
+    ],
+)
+def test_connector_that_is_created_again_does_not_get_the_tasks_of_its_namesake(
+    records: list[tuple[bytes, bytes | None]],
+) -> None:
+    snapshot = Reader(*records).store.snapshot()
     assert dict(snapshot.task_counts) == {}
+    assert not snapshot.group_view.jobs.tasks
+
+
+def test_commit_of_an_unknown_connector_is_not_shown() -> None:
+    snapshot = Reader(A0, COMMIT_1).store.snapshot()
+    assert (dict(snapshot.task_counts), dict(snapshot.tasks)) == ({}, {})
 
 
 def test_names_may_have_dashes_and_look_like_other_keys() -> None:
@@ -138,5 +175,7 @@ def test_what_is_written_has_the_bytes_of_kafka_connect() -> None:
         (b"session-key", b'{"key":"c2VjcmV0","algorithm":"HmacSHA256","creation-timestamp":7}'),
         (b"connector-a", None),
         (b"target-state-a", None),
+        (b"commit-a", None),
+        (b"task-a-0", None),
     ]
     assert "c2VjcmV0" not in repr(store.snapshot())

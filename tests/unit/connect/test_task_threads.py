@@ -11,6 +11,7 @@ import pytest
 
 from streams_protocol.connect import TaskId
 from streams_protocol.types import TopicPartition
+from streams_py.connect.api import RetriableError
 from streams_py.connect.ports import Delivered, SinkListener
 from streams_py.connect.stores.configs import TargetState
 from streams_py.connect.stores.offsets import OffsetStore
@@ -344,6 +345,31 @@ def test_a_sink_task_commits_what_it_has_put(bench: Bench) -> None:
     assert consumer.commits[-1] == {T1: 8}
     assert [(r.value, r.key, r.offset) for r in COLLECTED["s"]] == [(1, "k", 0), (2, "k", 1), (3, "k", 7)]
     assert bench.states == [JobState.RUNNING, JobState.UNASSIGNED]
+
+
+def test_records_are_put_again_when_a_sink_cannot_flush_them_for_now(bench: Bench) -> None:
+    thread, consumer = bench.sink("flushing", **{"refuse.commits": "1"})
+    consumer.arrive(b"1", b"2", offset=7)
+    until(lambda: consumer.sought == [(T0, 7)], "the partition is read again from the first record")
+    consumer.arrive(b"1", b"2", offset=7)
+    until(lambda: consumer.commits == [{T0: 9}], "what was put again is committed")
+    consumer.arrive(b"3", offset=9)
+    until(lambda: consumer.commits == [{T0: 9}, {T0: 10}], "the task goes on")
+    bench.end(thread)
+    assert [record.value for record in COLLECTED["flushing"]] == [1, 2, 1, 2, 3]
+    assert JobState.FAILED not in bench.states
+
+
+def test_source_task_that_cannot_note_what_is_committed_goes_on(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object) -> None:
+        raise RetriableError("the source is away")
+
+    monkeypatch.setattr(CountingTask, "commit", away)
+    monkeypatch.setattr(CountingTask, "commit_record", away)
+    thread = bench.source(Sent(), end="3")
+    until(lambda: bench.committed == {"count": 3}, "its offset is committed")
+    bench.end(thread)
+    assert JobState.FAILED not in bench.states
 
 
 def test_a_batch_that_a_sink_refuses_for_now_is_put_again(bench: Bench) -> None:

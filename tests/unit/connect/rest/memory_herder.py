@@ -131,6 +131,16 @@ class MemoryHerder:
         self._of(name)
         return [({"file": "f"}, {"position": 3})]
 
+    def alter_offsets(self, name: str, changes: Any) -> bool:
+        self._lead(f"alter {name} {changes}")
+        self._of(name)
+        return name == "c"
+
+    def reset_offsets(self, name: str) -> bool:
+        self._lead(f"reset {name}")
+        self._of(name)
+        return name == "c"
+
     def pause_connector(self, name: str) -> None:
         self._of(name).target = "PAUSED"
 

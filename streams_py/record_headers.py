@@ -15,14 +15,16 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Final
+
+from streams_py.errors import StreamsError
 
 if TYPE_CHECKING:
     from streams_py.ports import RawRecord
 
-__all__ = ["headers_of", "headers_of_all"]
+__all__ = ["check_header_names", "headers_of", "headers_of_all"]
 
 _log = logging.getLogger(__name__)
 
@@ -57,6 +59,20 @@ def headers_of_all(records: Sequence[RawRecord]) -> list[_HeaderList | None]:
             headers.append(_repair(records[len(headers)], failed))
         else:
             return headers
+
+
+def check_header_names(topic: str, headers: Iterable[tuple[str, bytes | None]]) -> None:
+    """Check headers that are to be written. confluent-kafka would write a name only up to its first NUL.
+
+    Raises:
+        StreamsError: A name contains NUL.
+    """
+    for name, _ in headers:
+        if "\0" in name:
+            raise StreamsError(
+                f"a record for {topic} has a header whose name contains the character NUL, {name!r}; the client "
+                "library cannot write it: remove the character"
+            )
 
 
 class _Repairs:

@@ -17,6 +17,7 @@ column             type                                 meaning
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -64,15 +65,15 @@ ARROW_SCHEMA: Final[Any] = pa.schema(
 def record_batch(topic: str, partition: int, columns: Columns) -> Any:
     """An Arrow batch of :data:`ARROW_SCHEMA` with records of one partition."""
     count = len(columns.offsets)
-    kinds, times = zip(*columns.timestamps, strict=True) if count else ((), ())
-    kind = np.array(kinds, np.int32)
+    stamps = np.fromiter(chain.from_iterable(columns.timestamps), np.int64, 2 * count)
+    kinds, times = stamps[::2], stamps[1::2]
     return pa.RecordBatch.from_arrays(
         [
             pa.repeat(pa.scalar(topic, pa.string()), count),
             pa.repeat(pa.scalar(partition, pa.int32()), count),
             pa.array(columns.offsets, pa.int64()),
-            pa.array(np.where(kind == 0, -1, np.array(times, np.int64))),
-            pa.array(kind - 1, pa.int32()),
+            pa.array(np.where(kinds == 0, -1, times)),
+            pa.array((kinds - 1).astype(np.int32)),
             pa.array(columns.keys, pa.binary()),
             pa.array(columns.values, pa.binary()),
             headers_column(columns.headers),

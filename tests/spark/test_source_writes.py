@@ -85,6 +85,7 @@ def test_null_timestamp_is_the_time_of_writing_and_columns_may_be_missing(cluste
         ({"timestamp_ms": -1}, "has the timestamp -1"),
         ({"headers": [{"key": "a", "value": b"x"}, {"key": None, "value": b"x"}]}, "has a header without a key"),
         ({"headers": [None]}, "has a header without a key"),
+        ({"headers": [{"key": "a\0b", "value": b"x"}]}, r"whose name contains the character NUL, 'a\\x00b'"),
     ],
 )
 def test_row_that_cannot_be_written_fails_the_task(

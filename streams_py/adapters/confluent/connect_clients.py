@@ -44,6 +44,9 @@ _SINK_FORCED: Final[Settings] = {
     "partition.assignment.strategy": "range",
 }
 
+_LONG_LIVED: Final = {"queued.min.messages": "20000", "fetch.wait.max.ms": "100"}
+"""For consumers that wait for records; the reader of a range, whose settings these replace, never waits for any."""
+
 _Delivered = Callable[[Exception | None, TopicPartition], None]
 _error_of_message: Final = cast("Callable[[Message], KafkaError | None]", Message.error)
 
@@ -124,7 +127,8 @@ class ConfluentConnectClients:
 
 
 def _without_own(given: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in given.items() if key not in (*_SINK_FORCED, "group.id", "isolation.level")}
+    own = (*_SINK_FORCED, "group.id", "isolation.level")
+    return _LONG_LIVED | {key: value for key, value in given.items() if key not in own}
 
 
 class ConnectProducer:

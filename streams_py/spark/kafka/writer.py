@@ -4,7 +4,8 @@ Columns, in any order: ``value`` is required, and ``topic`` unless the option of
 counts more than the column. With a column ``partition`` every row goes exactly where it says, and null is an error;
 without it a row goes where Kafka's default rule sends its key (murmur2), and those without a key are dealt out in turn.
 ``key``, ``timestamp_ms`` and ``headers`` may be missing or null. A null value is a tombstone. A null timestamp is the
-producer's clock, a negative one an error, and so is a header without a key.
+producer's clock, a negative one an error. A header without a key is an error too, and so is one whose key contains NUL:
+the client would write the key only up to there.
 
 A Spark task that is repeated writes its records again: at least once.
 """

@@ -23,10 +23,12 @@ _GROUP: Final = "streams-kafka-reader"
 _CONSUMER_DEFAULTS: Final[Settings] = {
     # librdkafka's default of 1 s stalls reading for that long whenever the prefetch queue was full once.
     "fetch.queue.backoff.ms": 1,
-    # Prefetch of a reader, which has one partition: beyond the first, more is only memory.
-    "queued.min.messages": 20_000,
+    # A reader fetches ahead until it has both. librdkafka counts only values as bytes, so the number bounds the memory
+    # that records with large keys or headers take.
+    "queued.min.messages": 250,
     "queued.max.messages.kbytes": 32_768,
-    "fetch.wait.max.ms": 100,
+    # Delay at the end of a range whose last offsets have no records: no range ends behind the end of its log.
+    "fetch.wait.max.ms": 20,
     "check.crcs": True,
 }
 _CONSUMER_FORCED: Final[Settings] = {

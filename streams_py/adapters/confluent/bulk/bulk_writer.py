@@ -14,6 +14,7 @@ from streams_py.adapters.confluent.settings import Settings
 from streams_py.adapters.confluent.topic_limits import TopicLimits
 from streams_py.adapters.security import is_security_key, parse_security
 from streams_py.errors import BrokerUnavailableError, StreamsError
+from streams_py.record_headers import check_header_names
 
 __all__ = ["BulkWriter"]
 
@@ -50,7 +51,9 @@ class BulkWriter:
         timestamp_ms: int | None,
         headers: Sequence[tuple[str, bytes | None]] | None,
     ) -> None:
-        """Queue a record. Raises what an earlier one failed with."""
+        """Queue a record. Raises what an earlier one failed with; StreamsError for a header that cannot be written."""
+        if headers:
+            check_header_names(topic, headers)
         stamp = _NOW if timestamp_ms is None else timestamp_ms
         place = (topic, partition)
         if place in self._begun:

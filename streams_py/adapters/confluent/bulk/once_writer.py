@@ -23,6 +23,7 @@ from streams_py.adapters.confluent.producer import EpochRecordSender
 from streams_py.adapters.confluent.transactional_producer import ConfluentTransactionalProducer
 from streams_py.errors import StreamsError
 from streams_py.ports import GroupMetadata, OffsetAndMetadata
+from streams_py.record_headers import check_header_names
 
 __all__ = ["OnceWriter", "known_position"]
 
@@ -95,6 +96,8 @@ class OnceWriter:
                 f"a record for {TopicPartition(topic, partition)} has the timestamp 0, which cannot be written in a "
                 "transaction; write outputs to files, or give the source a timestamp_extractor that makes another one"
             )
+        if headers:
+            check_header_names(topic, headers)
         stamp = -1 if timestamp_ms is None else timestamp_ms
         self._producer.produce(topic, value, key, partition, None, stamp, headers)
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from io import BytesIO
+from typing import Any
 
-from streams_py.serdes.json import without_values, wrong_members
+from streams_py.registry.avro_fit import fit_of, top_fields
+from streams_py.serdes.json import ClassForm
+from streams_py.serdes.json_text import exact_text, parse
+from streams_py.serdes.members import written_names
+from streams_py.serdes.round_trips import UnfitError
 
 __all__ = ["Format", "avro_format", "json_schema_format", "protobuf_format"]
-
-
-class _UnfitError(ValueError):
-    """A value that its schema does not allow, in words that do not show it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +34,29 @@ class Format:
 
 def avro_format(schema: str, cls: type[Any] | None) -> Format:
     """Avro with this schema; ``cls``: what records are instead of dicts."""
-    to_dict, from_dict = _conversions(cls, mode="python")
+    parsed = _parsed(schema)
+    form = None if cls is None or parsed is None else _avro_form(cls, parsed)
+    to_dict, from_dict = _conversions(form)
+    fits = None if parsed is None else fit_of(parsed)
+
+    def checked(value: Any, context: Any) -> Any:
+        plain = value if to_dict is None else to_dict(value, context)
+        if fits is not None:
+            fits(plain)
+        return plain
+
+    if form is not None and from_dict is not None:
+        _refuse_hopeless_avro(form, parsed, from_dict)
 
     def serializer(client: Any, settings: dict[str, Any]) -> Any:
         from confluent_kafka.schema_registry.avro import AvroSerializer
 
-        return AvroSerializer(client, schema, _with_ints_that_fit(to_dict, schema), settings)
+        return AvroSerializer(client, schema, checked if form is not None or fits is not None else None, settings)
 
     def deserializer(client: Any, settings: dict[str, Any]) -> Any:
-        from confluent_kafka.schema_registry.avro import AvroDeserializer
+        from streams_py.registry.deserializers import BoundedAvroDeserializer
 
-        return AvroDeserializer(client, schema, from_dict, conf=settings)
+        return BoundedAvroDeserializer(client, schema, from_dict, settings)
 
     def encoding_reason(error: Exception, value: Any) -> str:
         if _is_ours(error):
@@ -57,44 +70,34 @@ def avro_format(schema: str, cls: type[Any] | None) -> Format:
     return Format(_name("avro", cls), serializer, deserializer, encoding_reason, _reason)
 
 
-def _with_ints_that_fit(to_dict: Callable[[Any, Any], Any] | None, schema: str) -> Callable[[Any, Any], Any] | None:
-    """fastavro writes an int of any size (a time in ms, say), and only readers in other languages cannot read it."""
-    if '"int"' not in schema:
-        return to_dict
+def _parsed(schema: str) -> Any:
+    """The parsed schema; None when it is wrong, which the serializer says later."""
     from fastavro import parse_schema
 
-    named: dict[str, Any] = {}
     try:
-        parsed = parse_schema(json.loads(schema), named)
-    except Exception:  # the serializer says what is wrong with the schema
-        return to_dict
-
-    def checked(value: Any, context: Any) -> Any:
-        plain = value if to_dict is None else to_dict(value, context)
-        beyond = _beyond_32_bits(plain, parsed, named, "the whole")
-        if beyond is not None:
-            raise _UnfitError(f"it does not fit the schema: {beyond} is beyond the 32 bits of an int; declare a long")
-        return plain
-
-    return checked
+        return parse_schema(json.loads(schema))
+    except Exception:
+        return None
 
 
-def _beyond_32_bits(value: Any, schema: Any, named: dict[str, Any], where: str) -> str | None:
-    """The name of an int that does not fit. Where there is a choice of types, fastavro looks itself."""
-    kind = schema["type"] if isinstance(schema, dict) else schema
-    if kind == "int":
-        return where if isinstance(value, int) and not -(2**31) <= value < 2**31 else None
-    if isinstance(kind, str) and kind in named:
-        schema, kind = named[kind], named[kind]["type"]
-    found: Iterable[tuple[Any, Any, str]] = ()
-    if kind == "record" and isinstance(value, Mapping):
-        name = schema["name"]
-        found = ((value.get(field["name"]), field["type"], f"{name}.{field['name']}") for field in schema["fields"])
-    elif kind == "array" and isinstance(value, list | tuple):
-        found = ((each, schema["items"], where) for each in value)
-    elif kind == "map" and isinstance(value, Mapping):
-        found = ((each, schema["values"], where) for each in value.values())
-    return next((beyond for each in found if (beyond := _beyond_32_bits(each[0], each[1], named, each[2]))), None)
+def _avro_form(cls: type[Any], parsed: Any) -> ClassForm[Any]:
+    fields = top_fields(parsed)
+    form = ClassForm(cls, as_text=False, computed=fields)
+    more = sorted(written_names(form.schema, cls) - fields) if fields is not None else ()
+    if more:
+        raise TypeError(f"values of {cls.__qualname__} cannot be kept: the schema has no field {more[0]!r}")
+    return form
+
+
+def _refuse_hopeless_avro(form: ClassForm[Any], parsed: Any, from_dict: Callable[[Any, Any], Any]) -> None:
+    from fastavro import schemaless_reader, schemaless_writer
+
+    def write(value: Any) -> bytes:
+        file = BytesIO()
+        schemaless_writer(file, parsed, form.members(value))
+        return file.getvalue()
+
+    form.refuse_hopeless(write, lambda data: from_dict(schemaless_reader(BytesIO(data), parsed, parsed), None))
 
 
 def _what_avro_misses(value: Any, schema: str) -> str | None:
@@ -125,9 +128,9 @@ def protobuf_format(message: Any) -> Format:
         return ProtobufSerializer(message, client, settings)
 
     def deserializer(client: Any, settings: dict[str, Any]) -> Any:
-        from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
+        from streams_py.registry.deserializers import ExactProtobufDeserializer
 
-        return ProtobufDeserializer(message, settings, client)
+        return ExactProtobufDeserializer(message, settings, client)
 
     def encoding_reason(error: Exception, value: Any) -> str:
         if not isinstance(value, message):
@@ -146,19 +149,23 @@ def json_schema_format(schema: str | type[Any], cls: type[Any] | None) -> Format
         cls = schema
         schema = _schema_of(cls)
     text = schema
-    to_dict, from_dict = _conversions(cls, mode="json")
+    form = None if cls is None else ClassForm(cls, as_text=True)
+    to_dict, from_dict = _conversions(form)
+    if form is not None and from_dict is not None:
+        members, read = form.members, from_dict
+        form.refuse_hopeless(lambda value: exact_text(members(value)).encode(), lambda data: read(parse(data), None))
 
     def serializer(client: Any, settings: dict[str, Any]) -> Any:
         from confluent_kafka.schema_registry.json_schema import JSONSerializer
 
         if _is_named_after_record(settings) and not json.loads(text).get("title"):
             raise ValueError("a subject that is named after the record needs a schema with a title")
-        return JSONSerializer(text, client, to_dict, settings, json_encode=_compact)
+        return JSONSerializer(text, client, to_dict, settings, json_encode=exact_text)
 
     def deserializer(client: Any, settings: dict[str, Any]) -> Any:
         from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 
-        return JSONDeserializer(text, from_dict, client, settings)
+        return JSONDeserializer(text, from_dict, client, settings, json_decode=parse)
 
     return Format(
         _name("json schema", cls),
@@ -173,10 +180,6 @@ def _schema_of(cls: type[Any]) -> str:
     from pydantic import TypeAdapter
 
     return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **TypeAdapter(cls).json_schema()})
-
-
-def _compact(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def _is_named_after_record(settings: dict[str, Any]) -> bool:
@@ -202,46 +205,50 @@ def _name(format: str, cls: type[Any] | None) -> str:
 
 
 def _conversions(
-    cls: type[Any] | None, *, mode: Literal["json", "python"]
+    form: ClassForm[Any] | None,
 ) -> tuple[Callable[[Any, Any], Any] | None, Callable[[Any, Any], Any] | None]:
     """to_dict(object, context) and from_dict(dict, context) of a pydantic model or dataclass."""
-    if cls is None:
+    if form is None:
         return None, None
-    from pydantic import TypeAdapter
+    from pydantic import ValidationError
 
-    adapter = TypeAdapter(cls)
+    cls, is_certain, certain_members = form.cls, form.is_certain, form.writer()
 
     def to_dict(value: Any, _context: Any) -> Any:
+        try:
+            if is_certain(value):
+                return certain_members(value)
+        except Exception:  # a member of another type than declared: said below
+            pass
         if not isinstance(value, cls):
             raise TypeError(f"expected {cls.__qualname__}, got {type(value).__name__}")
-        return adapter.dump_python(value, mode=mode, by_alias=True, warnings="error")
+        members = form.members(value)
+        form.check(value, lambda: from_dict(members, None))
+        return members
 
     def from_dict(value: Any, _context: Any) -> Any:
-        return adapter.validate_python(value)  # what the schema has let pass
+        try:
+            return form.adapter.validate_python(value)  # what the schema has let pass
+        except ValidationError as error:
+            raise UnfitError(form.what_is_wrong(error)) from None
 
     return to_dict, from_dict
 
 
 def _is_ours(error: Exception) -> bool:
     """Raised by the conversion to what the serializer takes."""
-    by_pydantic = type(error).__module__.startswith("pydantic")
-    return by_pydantic or isinstance(error, _UnfitError) or str(error).startswith("expected ")
+    return isinstance(error, UnfitError) or str(error).startswith("expected ")
 
 
 def _reason(error: Exception) -> str:
     """What is wrong, without values: from the libraries whose texts are known to have none in them."""
     from confluent_kafka.serialization import SerializationError
-    from pydantic import ValidationError
-    from pydantic_core import PydanticSerializationError
 
-    if isinstance(error, ValidationError):
-        return without_values(error)
-    if isinstance(error, PydanticSerializationError):
-        return wrong_members(error)
-    if isinstance(error, _UnfitError):
+    if isinstance(error, UnfitError):
         return str(error)
     if isinstance(error, EOFError | struct.error):
         return "the data ends too early"
-    if isinstance(error, SerializationError) or str(error).startswith("expected "):
+    is_about_framing = isinstance(error, SerializationError) and error.__context__ is None
+    if is_about_framing or str(error).startswith("expected "):
         return str(error)
     return f"the data does not fit the schema ({type(error).__name__})"

@@ -1,67 +1,169 @@
-"""JSON in UTF-8, by orjson when it is installed and by the standard library otherwise.
+"""JSON in UTF-8: of plain values, and of classes by pydantic.
 
-Both write the same compact text. Keys of topics are written with sorted member names, so that equal objects are equal
-keys. What only one of the two accepts (integers beyond 64 bits, dates) is better turned into text before it gets here.
+The text is the same with and without orjson (:mod:`streams_py.serdes.json_text`). Keys of topics are written with
+sorted member names, so that equal objects are equal keys.
+
+A class is looked at once, when its serde is made. A class that cannot be read back is refused then. For each record a
+quick look (:mod:`streams_py.serdes.members`) tells whether the value surely comes back. If not, the serde reads back
+what it wrote and compares, so that nothing vanishes and nothing unreadable is written.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json as _json
 import re
-from collections.abc import Callable
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, overload
+from collections.abc import Callable, Container, Iterable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeGuard, TypeVar, get_args, overload
 
+from streams_py.serdes.json_text import certain_encoder, decoder, encoder, has_msgspec, has_orjson, parse
+from streams_py.serdes.members import (
+    accepted_names,
+    certain,
+    has_floats,
+    member_names,
+    needs_round_trip_mode,
+    without_extras,
+)
 from streams_py.serdes.msgpack import MsgspecSerde, is_struct
+from streams_py.serdes.round_trips import UnfitError, lost
+from streams_py.serdes.samples import samples
 from streams_py.serdes.serde import Serde
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
     from pydantic import TypeAdapter, ValidationError
 
-__all__ = ["JSON", "json", "without_values", "wrong_members"]
+__all__ = ["JSON", "ClassForm", "json"]
 
 T = TypeVar("T")
+
+_ERRORS_SHOWN = 5
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
+# Errors of pydantic whose text quotes a value, or what a validator of the class raised.
+_QUOTING = frozenset(
+    """
+    value_error assertion_error get_attribute_error iteration_error mapping_type union_tag_invalid uuid_parsing
+    url_parsing url_syntax_violation datetime_object_invalid timezone_offset
+    """.split()
+)
 
 
 class _Json(Serde[Any]):
     name = "json"
 
-    def __init__(self, *, sort_keys: bool = False, use_orjson: bool | None = None) -> None:
+    def __init__(
+        self, *, sort_keys: bool = False, use_orjson: bool | None = None, use_msgspec: bool | None = None
+    ) -> None:
         self._sort_keys = sort_keys
-        self._use_orjson = find_spec("orjson") is not None if use_orjson is None else use_orjson
+        self._use_orjson = has_orjson() if use_orjson is None else use_orjson
+        self._use_msgspec = has_msgspec() if use_msgspec is None else use_msgspec
 
     def serializer(self, topic: str, *, is_key: bool) -> Callable[[Any], bytes]:
-        sort_keys = self._sort_keys or is_key
-        if not self._use_orjson:
-            return _standard_encoder(sort_keys)
-        import orjson  # optional dependency, and `import streams_py` stays light
-
-        if not sort_keys:
-            return orjson.dumps
-        dumps, sorted_keys = orjson.dumps, orjson.OPT_SORT_KEYS
-        return lambda value: dumps(value, None, sorted_keys)
+        return encoder(sort_keys=self._sort_keys or is_key, use_orjson=self._use_orjson)
 
     def deserializer(self, topic: str, *, is_key: bool) -> Callable[[bytes], Any]:
-        if not self._use_orjson:
-            return _json.loads
-        import orjson  # as above
+        return decoder(use_msgspec=self._use_msgspec)
 
-        return orjson.loads
-
-
-def _standard_encoder(sort_keys: bool) -> Callable[[Any], bytes]:
-    encode = _json.JSONEncoder(
-        ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=sort_keys, default=_dataclass_members
-    ).encode
-    return lambda value: encode(value).encode()
+    def certain_serializer(self, *, is_key: bool) -> Callable[[Any], bytes]:
+        """A faster one for plain members that are known to have a JSON form; it raises when they have none."""
+        return certain_encoder(sort_keys=self._sort_keys or is_key, use_orjson=self._use_orjson)
 
 
-def _dataclass_members(value: object) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    raise TypeError(f"{type(value).__name__} has no JSON form")
+class _UndefinedError(Exception):
+    """A class names another one that is not defined yet."""
+
+
+class ClassForm(Generic[T]):
+    """How pydantic writes and reads a class, and which of its values surely come back.
+
+    ``as_text``: members become what JSON can say; otherwise they stay Python objects. ``refuses_unknown``: the reader
+    refuses members that the class does not have. ``computed``: the computed members that there is a place for, if only
+    for some.
+
+    TypeError when pydantic does not understand the class.
+    """
+
+    def __init__(
+        self, cls: type[T], *, as_text: bool, refuses_unknown: bool = False, computed: Container[str] | None = None
+    ) -> None:
+        from pydantic import TypeAdapter  # `import streams_py` stays light
+        from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError
+
+        self.cls = cls
+        try:
+            self.adapter: TypeAdapter[T] = TypeAdapter(cls)
+            self.schema: Any = dict(self.adapter.core_schema)
+        except PydanticUndefinedAnnotation as error:
+            raise _UndefinedError(error.name) from None
+        except (PydanticSchemaGenerationError, PydanticUserError) as error:
+            if error.code == "class-not-fully-defined":
+                raise _UndefinedError(cls.__qualname__) from None
+            raise TypeError(f"{cls.__qualname__} cannot be written: {error.message.splitlines()[0]}") from None
+        self.is_certain: Callable[[Any], bool] = certain(self.schema)
+        self.has_floats = has_floats(self.schema)
+        self._names = member_names(self.schema)
+        self._round_trip = needs_round_trip_mode(self.schema, refuses_unknown=refuses_unknown, computed=computed)
+        self._mode = "json" if as_text else "python"
+
+    def writer(self) -> Callable[[Any], Any]:
+        """The function that gives the members of a value. It raises whatever pydantic raises."""
+        write = self.adapter.serializer.to_python
+        if self._round_trip:
+            return partial(write, mode=self._mode, by_alias=True, warnings="error", round_trip=True)
+        return partial(write, mode=self._mode, by_alias=True, warnings="error")  # each argument costs time
+
+    def members(self, value: Any) -> Any:
+        """The members of a value. ValueError when pydantic cannot write them, without their values."""
+        from pydantic_core import PydanticSerializationError
+
+        try:
+            return self.writer()(value)
+        except PydanticSerializationError as error:
+            raise UnfitError(_wrong_members(error)) from None
+
+    def what_is_wrong(self, error: ValidationError) -> str:
+        """What does not fit the class and where, without contents of the record.
+
+        Members are named. Keys of mappings, and texts that validators of the class raise, may be secret.
+        """
+        found = error.errors(include_url=False, include_input=False, include_context=False)
+        unknown = [each["loc"][-1] for each in found if each["type"] == "unexpected_keyword_argument"]
+        if len(unknown) == len(found):
+            return _unknown_members(self.cls, unknown)
+        return "; ".join(
+            f"{self._place(each['loc'])}: {_message(each['type'], each['msg'])}" for each in found[:_ERRORS_SHOWN]
+        )
+
+    def _place(self, location: tuple[int | str, ...]) -> str:
+        parts = (str(part) if isinstance(part, int) or part in self._names else "*" for part in location)
+        return ".".join(parts) or "the whole"
+
+    def check(self, value: Any, read: Callable[[], Any]) -> None:
+        """ValueError that says what would be lost, if ``read`` gives back something else. For uncertain values."""
+        try:
+            back = read()
+        except ValueError as error:
+            raise UnfitError(f"it could not be read again: {error}") from None
+        what = lost(value, back)
+        if what is not None:
+            raise UnfitError(f"it would not come back as it is: {what}")
+
+    def refuse_hopeless(self, write: Callable[[T], bytes], read: Callable[[bytes], T]) -> None:
+        """TypeError for a class whose values never come back. ``write`` does not check, ``read`` raises ValueError."""
+        for sample in samples(self.schema):
+            try:
+                value = self.adapter.validate_python(sample)
+                if value.__class__ is not self.cls or self.is_certain(value):
+                    continue
+                data = write(value)
+            except Exception:  # a made-up value that validators of the class reject, or that is never written
+                continue
+            try:
+                self.check(value, lambda data=data: read(data))  # type: ignore[misc]
+            except ValueError as error:
+                raise TypeError(f"values of {self.cls.__qualname__} cannot be kept: {error}") from None
 
 
 class _JsonModel(Serde[T]):
@@ -75,70 +177,96 @@ class _JsonModel(Serde[T]):
             raise TypeError(f"json() takes a pydantic model or a dataclass (or a msgspec.Struct), got {cls!r}")
         self._cls = cls
         self._inner = inner
+        self._form: ClassForm[T] | None = None
+        with suppress(_UndefinedError):  # a class that it names is defined further down; asked again when a task starts
+            self._known_form()
+
+    def __reduce__(self) -> tuple[type[_JsonModel[T]], tuple[type[T], _Json]]:
+        """Topologies travel to Spark's workers, which pydantic's validators cannot."""
+        return type(self), (self._cls, self._inner)
 
     @property
     def name(self) -> str:
         return f"json ({self._cls.__qualname__})"
 
     def serializer(self, topic: str, *, is_key: bool) -> Callable[[T], bytes]:
-        from pydantic_core import PydanticSerializationError
-
-        encode, cls = self._inner.serializer(topic, is_key=is_key), self._cls
-        plain = self._adapter().dump_python
+        form, cls = self._known_form(), self._cls
+        encode, members, is_certain = self._inner.serializer(topic, is_key=is_key), form.members, form.is_certain
+        encode_certain, certain_members = self._inner.certain_serializer(is_key=is_key), form.writer()
+        read = self._reader(form)
 
         def serialize(value: T) -> bytes:
+            try:
+                if is_certain(value):
+                    return encode_certain(certain_members(value))
+            except Exception:  # a member of another type than declared: said below
+                pass
             if not isinstance(value, cls):
                 raise TypeError(f"expected {cls.__qualname__}, got {type(value).__name__}")
-            try:
-                members = plain(value, mode="json", by_alias=True, warnings="error")
-            except PydanticSerializationError as error:
-                raise ValueError(wrong_members(error)) from None
-            return encode(members)
+            data = encode(members(value))
+            form.check(value, lambda: read(data))
+            return data
 
         return serialize
 
     def deserializer(self, topic: str, *, is_key: bool) -> Callable[[bytes], T]:
-        from pydantic import ValidationError
+        return self._reader(self._known_form())
 
-        validate = self._adapter().validate_json
-        # A model says itself what becomes of members it does not have; a dataclass has no place for them.
-        expected = {field.name for field in dataclasses.fields(self._cls)} if _is_plain(self._cls) else None
-        inner = self._inner.deserializer(topic, is_key=is_key)
+    def _known_form(self) -> ClassForm[T]:
+        if self._form is None:
+            form = ClassForm(self._cls, as_text=True, refuses_unknown=_is_plain(self._cls))
+            encode = self._inner.serializer("", is_key=False)
+            form.refuse_hopeless(lambda value: encode(form.members(value)), self._reader(form))
+            self._form = form
+        return self._form
+
+    def _reader(self, form: ClassForm[T]) -> Callable[[bytes], T]:
+        from pydantic import ValidationError
+        from pydantic_core import SchemaValidator
+
+        validate: Callable[..., T] = form.adapter.validator.validate_json
+        has_floats = form.has_floats
+        if _is_plain(self._cls):
+            # A model says itself what becomes of members it does not have; a dataclass has no place for them.
+            validate = SchemaValidator(without_extras(form.schema, self._cls)).validate_json
+        expected = accepted_names(form.schema, self._cls) if _is_plain(self._cls) else None
 
         def deserialize(data: bytes) -> T:
             try:
-                value: T = validate(data, strict=True)
+                value = validate(data, strict=True)
             except ValidationError as error:
-                raise ValueError(without_values(error)) from None
-            if expected is not None:
-                unknown = inner(data).keys() - expected
-                if unknown:
-                    raise ValueError(
-                        f"members that {self._cls.__qualname__} does not have: {', '.join(sorted(unknown))}"
-                    )
+                raise UnfitError(form.what_is_wrong(error)) from None
+            if has_floats and (data.find(b"NaN") >= 0 or data.find(b"Infinity") >= 0):
+                parse(data)  # pydantic takes them as numbers, where they are not in a text
+            if expected is not None and (unknown := parse(data).keys() - expected):
+                raise UnfitError(_unknown_members(self._cls, unknown))
             return value
 
         return deserialize
-
-    def _adapter(self) -> TypeAdapter[T]:
-        from pydantic import TypeAdapter  # `import streams_py` stays light
-
-        return TypeAdapter(self._cls)
 
 
 def _is_plain(cls: type[Any]) -> TypeGuard[type[DataclassInstance]]:
     return dataclasses.is_dataclass(cls) and not hasattr(cls, "__pydantic_validator__")
 
 
-def without_values(error: ValidationError) -> str:
-    """What is wrong and where. Values are left out: they may be secret."""
-    return "; ".join(
-        f"{'.'.join(map(str, each['loc'])) or 'the whole'}: {each['msg']}"
-        for each in error.errors(include_url=False, include_input=False, include_context=False)
-    )
+def _unknown_members(cls: type[Any], unknown: Iterable[int | str]) -> str:
+    names = sorted(str(name) if _NAME.fullmatch(str(name)) else "*" for name in unknown)
+    return f"members that {cls.__qualname__} does not have: {', '.join(names[:_ERRORS_SHOWN])}"
 
 
-def wrong_members(error: Exception) -> str:
+def _message(kind: str, message: str) -> str:
+    from pydantic_core.core_schema import ErrorType
+
+    if kind in _QUOTING or kind not in get_args(ErrorType):
+        return f"it does not pass a check ({_shown_kind(kind)})"
+    return message
+
+
+def _shown_kind(kind: str) -> str:
+    return kind if _NAME.fullmatch(kind) else "a check of the class"
+
+
+def _wrong_members(error: Exception) -> str:
     """What pydantic could not write, and where. Its own text shows the values."""
     found = re.findall(r"Expected `([^`]*)`[^\[]*\[(?:field_name='(\w+)')?", str(error))
     return "; ".join(f"{field or 'the whole'}: expected {kind}" for kind, field in found) or "it cannot be written"
@@ -155,9 +283,12 @@ def json(cls: type[Any] | None = None, *, sort_keys: bool = False) -> Serde[Any]
 
     What is nested in it comes back as what it was; a member of the wrong type is an error, when it is written and when
     it is read.
+
+    Raises:
+        TypeError: ``cls`` is none of these classes, or its values would not come back. The message says why.
     """
     if cls is not None and is_struct(cls):
-        return MsgspecSerde(cls, "json", sort_keys=sort_keys)  # which checks types when it reads
+        return MsgspecSerde(cls, "json", sort_keys=sort_keys)
     inner = _Json(sort_keys=sort_keys)
     return inner if cls is None else _JsonModel(cls, inner)
 

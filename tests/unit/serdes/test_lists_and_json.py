@@ -83,7 +83,7 @@ def test_list_serde_refuses_a_string() -> None:
         encode(list_of(STRING), "abc")
 
 
-BOTH = [_Json(use_orjson=True), _Json(use_orjson=False)]
+BOTH = [_Json(use_orjson=True, use_msgspec=True), _Json(use_orjson=False, use_msgspec=False)]
 
 
 @pytest.mark.parametrize("serde", BOTH)

@@ -1,0 +1,192 @@
+"""Bounds on Avro data from others, checked before the decoder runs.
+
+The decoder trusts two things that a few bytes can claim. An array whose items take no bytes (null, an empty record, a
+fixed of size 0) may announce 10^12 of them, and the decoder loops without releasing the interpreter. A record that
+contains itself may be nested a million times, and the decoder's C stack overflows. Only schemas in which one of the two
+can happen are checked, by walking over the data once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+__all__ = ["DEPTH_MAX", "bounds_of"]
+
+DEPTH_MAX: Final = 200
+"""Levels of records, arrays, maps and unions within each other that are read."""
+_FIXED_SIZES: Final = {"float": 4, "double": 8, "boolean": 1, "null": 0}
+_NUMBER_BYTES_MAX: Final = 10
+
+_Skip = Callable[["_Data"], None]
+
+
+class _Data:
+    """Bytes and a position in them. ``items_left``: items without bytes that may still come, in the whole record."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+        self.depth = 0
+        self.items_left = len(data)
+
+    def skip(self, count: int) -> None:
+        """Advance over ``count`` bytes."""
+        if not 0 <= count <= len(self.data) - self.at:
+            raise ValueError("the data ends too early")
+        self.at += count
+
+    def number(self) -> int:
+        """A zigzag varint."""
+        value = 0
+        for place in range(_NUMBER_BYTES_MAX):
+            if self.at >= len(self.data):
+                raise ValueError("the data ends too early")
+            byte = self.data[self.at]
+            self.at += 1
+            value |= (byte & 0x7F) << (7 * place)
+            if byte < 0x80:
+                return (value >> 1) ^ -(value & 1)
+        raise ValueError("a number of more than 64 bits")
+
+
+def bounds_of(schema: Any) -> Callable[[bytes], None] | None:
+    """The check for data of a parsed writer's schema; None when none is needed.
+
+    The check raises ValueError for data that announces more than it contains, or that is nested too deeply.
+    """
+    walk = _Walk()
+    skip = walk.of(schema)
+    if not walk.has_free_items and not walk.is_recursive:
+        return None
+
+    def check(data: bytes) -> None:
+        skip(_Data(data))
+
+    return check
+
+
+class _Walk:
+    def __init__(self) -> None:
+        self.has_free_items = False
+        self.is_recursive = False
+        self._named: dict[str, _Skip] = {}
+        self._sizes: dict[str, bool] = {}  # name -> whether it takes no bytes
+
+    def of(self, schema: Any) -> _Skip:
+        """The function that skips one datum."""
+        if isinstance(schema, list):
+            return self._union([self.of(each) for each in schema])
+        kind = schema["type"] if isinstance(schema, Mapping) else schema
+        if isinstance(kind, Mapping | list):
+            return self.of(kind)
+        if kind in _FIXED_SIZES:
+            size = _FIXED_SIZES[kind]
+            return lambda data: data.skip(size)
+        if kind in ("int", "long", "enum"):
+            skip: _Skip = _skip_number
+        elif kind in ("string", "bytes"):
+            return _skip_bytes
+        elif kind == "array":
+            return self._blocks(self.of(schema["items"]), is_free=self._takes_nothing(schema["items"]))
+        elif kind == "map":
+            value = self.of(schema["values"])
+            return self._blocks(_entry(value), is_free=False)
+        elif kind == "fixed":
+            count = int(schema["size"])
+            skip = lambda data: data.skip(count)  # noqa: E731
+        elif kind in ("record", "error"):
+            return self._record(schema)
+        else:
+            return self._reference(kind)
+        if isinstance(schema, Mapping) and "name" in schema:
+            self._named[schema["name"]] = skip
+            self._sizes[schema["name"]] = kind == "fixed" and count == 0
+        return skip
+
+    def _record(self, schema: Mapping[str, Any]) -> _Skip:
+        name = schema["name"]
+        self._sizes[name] = False  # within itself; a record that contains itself directly has no end
+        fields: list[_Skip] = []
+
+        def skip(data: _Data) -> None:
+            _enter(data)
+            for field in fields:
+                field(data)
+            data.depth -= 1
+
+        self._named[name] = skip
+        fields.extend(self.of(field["type"]) for field in schema["fields"])
+        self._sizes[name] = all(self._takes_nothing(field["type"]) for field in schema["fields"])
+        return skip
+
+    def _reference(self, name: str) -> _Skip:
+        if name not in self._named:
+            raise ValueError(f"the schema has the unknown type {name[:80]!r}")
+        self.is_recursive = True  # or used twice, which costs a walk and no more
+        return self._named[name]
+
+    def _union(self, branches: list[_Skip]) -> _Skip:
+        def skip(data: _Data) -> None:
+            index = data.number()
+            if not 0 <= index < len(branches):
+                raise ValueError("the data has a branch of a union that is not there")
+            _enter(data)
+            branches[index](data)
+            data.depth -= 1
+
+        return skip
+
+    def _blocks(self, item: _Skip, *, is_free: bool) -> _Skip:
+        self.has_free_items |= is_free
+
+        def skip(data: _Data) -> None:
+            _enter(data)
+            while (count := data.number()) != 0:
+                if count < 0:
+                    count = -count
+                    data.number()  # the size of the block, which the decoder does not use either
+                if is_free:
+                    data.items_left -= count
+                    if data.items_left < 0:
+                        raise ValueError("an array announces more items than the record has bytes")
+                    continue
+                if count > len(data.data) - data.at:
+                    raise ValueError("the data ends too early")
+                for _ in range(count):
+                    item(data)
+            data.depth -= 1
+
+        return skip
+
+    def _takes_nothing(self, schema: Any) -> bool:
+        if isinstance(schema, list):
+            return False
+        kind = schema["type"] if isinstance(schema, Mapping) else schema
+        if isinstance(kind, Mapping | list):
+            return self._takes_nothing(kind)
+        if kind in ("record", "error", "fixed"):
+            return self._sizes[schema["name"]]
+        return kind == "null" or self._sizes.get(kind, False)
+
+
+def _entry(value: _Skip) -> _Skip:
+    def skip(data: _Data) -> None:
+        _skip_bytes(data)
+        value(data)
+
+    return skip
+
+
+def _enter(data: _Data) -> None:
+    data.depth += 1
+    if data.depth > DEPTH_MAX:
+        raise ValueError(f"the data is nested more than {DEPTH_MAX} levels deep")
+
+
+def _skip_number(data: _Data) -> None:
+    data.number()
+
+
+def _skip_bytes(data: _Data) -> None:
+    data.skip(data.number())

@@ -1,0 +1,180 @@
+"""Avro data from others that announces more than it has, or is nested without an end, never reaches the decoder."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("fastavro")
+
+from fastavro import parse_schema, schemaless_reader, schemaless_writer
+
+from streams_py.registry import SchemaRegistry
+from streams_py.registry.avro_bounds import DEPTH_MAX, bounds_of
+from tests.unit.registry.stub import RegistryStub, running
+
+NOTHING = {"type": "record", "name": "Nothing", "fields": []}
+NULLS = {"type": "record", "name": "Nulls", "fields": [{"name": "a", "type": "null"}, {"name": "b", "type": NOTHING}]}
+FIXED = {"type": "fixed", "name": "F", "size": 0}
+
+
+def array(items: Any) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+TREE = {
+    "type": "record",
+    "name": "Tree",
+    "fields": [{"name": "kids", "type": array("Tree")}, {"name": "n", "type": "int"}],
+}
+CHAIN = {"type": "record", "name": "Chain", "fields": [{"name": "next", "type": ["null", "Chain"]}]}
+HAZARDS: dict[str, Any] = {
+    "nulls": array("null"),
+    "empty records": array(NOTHING),
+    "records of nothing": array(NULLS),
+    "fixed of no size": array(FIXED),
+    "nested": array(array("null")),
+    "in a map": {"type": "map", "values": array("null")},
+    "in a record": {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "f", "type": FIXED}, {"name": "a", "type": array("F")}],
+    },
+    "in a union": ["null", array("null")],
+}
+MANY = b"\x80\xa0\x94\xa5\x8d\x1d"
+"""A count of about 10^12, in Avro's numbers."""
+
+
+def reader_of(schema: Any, registry: SchemaRegistry, stub: RegistryStub) -> tuple[Any, bytes]:
+    number = stub.add({"schemaType": "AVRO", "schema": json.dumps(schema)}, "t-value")
+    return registry.avro(json.dumps(schema)).deserializer("t", is_key=False), b"\x00" + number.to_bytes(4, "big")
+
+
+@pytest.mark.parametrize("name", sorted(HAZARDS))
+def test_record_that_announces_items_without_bytes_goes_to_the_handler(name: str) -> None:
+    before = {"nested": b"\x02", "in a map": b"\x02\x02k", "in a union": b"\x02"}.get(name, b"")
+    with running(RegistryStub()) as stub:
+        read, head = reader_of(HAZARDS[name], SchemaRegistry(stub.url), stub)
+        for count in (MANY, b"\x7f" + MANY, b"\x27"):
+            size = b"\x00" if count != MANY else b""
+            with pytest.raises(ValueError, match=r"more items than the record has bytes|too early"):
+                read(head + before + count + size + b"\x00" * 4)
+
+
+def test_sum_over_all_arrays_is_bounded() -> None:
+    schema = parse_schema(array(array("null")))
+    one = b"\x80\x01\x00"  # 64 items in three bytes
+    check = bounds_of(schema)
+    assert check is not None
+    with pytest.raises(ValueError, match="more items"):
+        check(b"\xc8\x01" + one * 100 + b"\x00")
+
+
+@pytest.mark.parametrize(("schema", "level"), [(CHAIN, b"\x02"), (TREE, b"\x02")])
+def test_endless_nesting_is_refused_on_any_thread(schema: Any, level: bytes) -> None:
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        with running(RegistryStub()) as stub:
+            read, head = reader_of(schema, SchemaRegistry(stub.url), stub)
+            for depth in (DEPTH_MAX + 1, 100_000):
+                try:
+                    read(head + level * depth)
+                except ValueError as error:
+                    failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert [("nested" in str(error)) for error in failed] == [True, True]
+
+
+def test_nesting_within_the_limit_is_read() -> None:
+    value: Any = {"next": None}
+    for _ in range(DEPTH_MAX // 2 - 2):
+        value = {"next": value}
+    with running(RegistryStub()) as stub:
+        serde = SchemaRegistry(stub.url).avro(json.dumps(CHAIN))
+        assert serde.deserializer("t", is_key=False)(serde.serializer("t", is_key=False)(value)) == value
+
+
+@pytest.mark.parametrize("schema", ["string", {"type": "map", "values": "null"}, array("int"), array(["null", "int"])])
+def test_other_schemas_cost_nothing(schema: Any) -> None:
+    assert bounds_of(parse_schema(schema)) is None
+
+
+PRIMITIVE: list[Any] = ["null", "boolean", "int", "long", "float", "double", "string", "bytes"]
+NAMES = iter(range(10**9))
+
+
+def record_of(types: list[Any]) -> dict[str, Any]:
+    name = f"R{next(NAMES)}"
+    return {"type": "record", "name": name, "fields": [{"name": f"f{i}", "type": t} for i, t in enumerate(types)]}
+
+
+SCHEMAS = st.recursive(
+    st.sampled_from(PRIMITIVE)
+    | st.integers(0, 3).map(lambda n: {"type": "fixed", "name": f"F{next(NAMES)}", "size": n}),
+    lambda inner: inner.map(array) | st.lists(inner, max_size=3).map(record_of),
+    max_leaves=6,
+)
+VALUES: dict[str, Any] = {
+    "boolean": True,
+    "int": -3,
+    "long": 2**40,
+    "float": 1.5,
+    "double": 0.1,
+    "string": "é",
+    "bytes": b"\xff",
+}
+
+
+def value_of(schema: Any, count: int) -> Any:
+    kind = schema["type"] if isinstance(schema, dict) else schema
+    if kind == "record":
+        return {field["name"]: value_of(field["type"], count) for field in schema["fields"]}
+    if kind == "array":
+        return [value_of(schema["items"], count)] * count
+    return b"\x01" * schema["size"] if kind == "fixed" else VALUES.get(kind)
+
+
+@given(SCHEMAS, st.integers(0, 3))
+def test_data_of_writers_passes(schema: Any, count: int) -> None:
+    parsed = parse_schema(record_of([schema, "string"]))
+    file = io.BytesIO()
+    schemaless_writer(file, parsed, {"f0": value_of(schema, count), "f1": "0123456789" * 30})
+    check = bounds_of(parsed)
+    if check is not None:
+        check(file.getvalue())
+
+
+@given(SCHEMAS, st.binary(max_size=60))
+def test_data_that_passes_is_decoded_in_the_bytes_it_has(schema: Any, data: bytes) -> None:
+    parsed = parse_schema(array(schema))
+    check = bounds_of(parsed)
+    if check is None:
+        return
+    try:
+        check(data)
+    except ValueError:
+        return
+    value = schemaless_reader(io.BytesIO(data), parsed, None)
+    assert isinstance(value, list)
+    assert len(value) <= len(data)
+
+
+@given(st.sampled_from([TREE, CHAIN, *HAZARDS.values()]), st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(schema: Any, data: bytes) -> None:
+    check = bounds_of(parse_schema(schema))
+    assert check is not None
+    try:
+        check(data)
+    except ValueError:
+        return

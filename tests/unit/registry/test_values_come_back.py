@@ -105,12 +105,7 @@ class Password(BaseModel):
 
 @pytest.mark.parametrize(
     ("cls", "schema"),
-    [
-        (Named, record("Named", n="int")),
-        (Named, record("Named", N="int")),
-        (Click, EVENT),
-        (Click, ["null", EVENT]),
-    ],
+    [(Named, record("Named", n="int")), (Named, record("Named", N="int")), (Click, EVENT), (Click, ["null", EVENT])],
 )
 def test_class_that_does_not_fit_is_refused_when_the_serde_is_made(
     cls: Any, schema: Any, registry: SchemaRegistry

@@ -99,5 +99,5 @@ def alive(id: str, topic: str, written: list[Written]) -> dict[Any, Any]:
     for _, partition, _, key, _, _ in written:
         assert key is not None
         latest[partition] = max(latest[partition], times[key])
-    retention_ms = builder.windows.retention_ms
-    return {at: found for at, found in left.items() if at[1] and times[at[1]] > latest[at[0]] - retention_ms}
+    kept_ms = builder.windows.kept_ms
+    return {at: found for at, found in left.items() if at[1] and times[at[1]] > latest[at[0]] - kept_ms}

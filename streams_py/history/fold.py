@@ -44,10 +44,10 @@ class FoldEntry(NamedTuple):
 
 class Expiry(NamedTuple):
     """When entries of a store are expired. ``time_of``: a changelog key's start of the window, or end of the session;
-    it is kept until stream time is ``retention_ms`` later."""
+    it is kept until stream time is ``kept_ms`` later."""
 
     time_of: Callable[[bytes], int]
-    retention_ms: int
+    kept_ms: int
 
     @classmethod
     def of(cls, builder: StoreBuilder) -> Expiry | None:
@@ -55,7 +55,7 @@ class Expiry(NamedTuple):
         if builder.windows is None or builder.windows.holds_back:
             return None
         layout = SESSION_LAYOUT if builder.kind is StoreKind.SESSION else WINDOW_LAYOUT
-        return cls(layout.time_of, builder.windows.retention_ms)
+        return cls(layout.time_of, builder.windows.kept_ms)
 
 
 class Fold:
@@ -124,7 +124,7 @@ class Fold:
         expiry = self._expiry
         if expiry is None:
             return self._everything()
-        time_of, cutoff_ms = expiry.time_of, self._latest_ms - expiry.retention_ms
+        time_of, cutoff_ms = expiry.time_of, self._latest_ms - expiry.kept_ms
         return (entry for entry in self._everything() if time_of(entry.key) > cutoff_ms)
 
     def _everything(self) -> Iterator[FoldEntry]:

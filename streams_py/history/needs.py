@@ -56,7 +56,7 @@ def history_needed(topology: Topology, config: Mapping[str, Any] | None = None) 
             if store.windows is None or store.kind is StoreKind.SESSION or store.windows.holds_back:
                 endless.append(store.name)
             else:
-                before_ms += store.windows.retention_ms
+                before_ms += store.windows.kept_ms
     is_everything = bool(endless or retimed)
     return HistoryNeed(None if is_everything else before_ms, tuple(sorted(endless)), tuple(sorted(retimed)))
 

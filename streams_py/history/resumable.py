@@ -17,8 +17,6 @@ from streams_py.history.records import Columns, HistoryProducer, HistoryRecord
 from streams_py.history.task import StageTopology, StillClock
 from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.offline.executor import EverythingDelivered, TaskExecutor, TaskSurroundings
-from streams_py.runtime.tasks.active_task import ActiveTask
-from streams_py.runtime.tasks.binding import BoundTopology
 from streams_py.state.directory import StateDirectory
 from streams_py.state.open import changelog_topic
 
@@ -28,11 +26,10 @@ _CREATE_TIME = 1
 
 
 class Place(NamedTuple):
-    """How far a task is. ``offset``: of the next record; ``text``: what is committed beside it; ``times``: by node."""
+    """How far a task is. ``offset``: of the next record; ``text``: the metadata that is committed with it."""
 
     offset: int
     text: str
-    times: Mapping[str, int]
 
 
 class Change(NamedTuple):
@@ -78,8 +75,6 @@ class ResumableTask:
         for topic, changes in groupby(entries, lambda change: change.topic):
             self._restore(topic, changes)
         task.complete_restoration({} if place is None else {self._input: OffsetAndMetadata(place.offset, place.text)})
-        if place is not None:
-            _nodes_of(task).set_observed_times(place.times)
 
     def _restore(self, topic: str, changes: Iterable[Change]) -> None:
         changelog, aging = TopicPartition(topic, self._id.partition), self._aging.get(topic)
@@ -114,7 +109,7 @@ class ResumableTask:
         task = self._executor.task
         self._executor.commit()
         position = task.committable_offsets()[self._input]
-        return Place(position.offset, position.metadata, _nodes_of(task).observed_times()), self._changes()
+        return Place(position.offset, position.metadata), self._changes()
 
     def _changes(self) -> Iterator[Change]:
         for topic, fold in self._folds.items():
@@ -147,12 +142,6 @@ class _Aging:
 
     def expired(self) -> Iterator[bytes]:
         """Those that have expired since the last call."""
-        cutoff_ms = self._latest_ms - self._expiry.retention_ms
+        cutoff_ms = self._latest_ms - self._expiry.kept_ms
         for time_ms in [time_ms for time_ms in self._keys if time_ms <= cutoff_ms]:
             yield from sorted(self._keys.pop(time_ms))
-
-
-def _nodes_of(task: ActiveTask) -> BoundTopology:
-    nodes = task.bound
-    assert nodes is not None, "the task is running"
-    return nodes

@@ -57,6 +57,14 @@ class JoinBuffer(UncachedStore[K, V]):
         self.observed_ms = -1 if last is None else _timestamp_of(last[0])
         """The latest timestamp ever put, as far as is known."""
 
+    def observed_time(self) -> int:
+        """The latest timestamp ever put, in ms, as far as is known; -1 when no record is known."""
+        return self.observed_ms
+
+    def observe(self, time_ms: int) -> None:
+        """Stream time is at least this."""
+        self.observed_ms = max(self.observed_ms, time_ms)
+
     # -- what waits --------------------------------------------------------------------------------------------
 
     def put(self, key: K, value: V) -> None:

@@ -146,6 +146,15 @@ class StoreOverBytes(KeyValueOperations[K, V, S]):
         except Exception as error:
             raise self._state_error(error) from error
 
+    def value_data(self, key: K) -> bytes | None:
+        """The serialized value of ``key``, as it was stored."""
+        data = self.read_data(self.key_bytes(key))
+        return None if data is None else self.value_part(data)
+
+    def value_part(self, data: bytes) -> bytes:
+        """The serialized value within stored bytes."""
+        return data[TIMESTAMP_BYTES:] if self._timestamps_in_front else data
+
     def decode_data(self, data: bytes) -> S:
         """What stored bytes stand for."""
         try:

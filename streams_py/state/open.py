@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from streams_protocol.types import TaskId
@@ -58,12 +58,14 @@ class StoreDefaults:
 
     ``all_on_disk``: bytes of stores that are declared to be in memory lie in the task's database, too, for tasks that
     must not grow with them. Such a store lists the same, in the same order, as it does in memory.
+    ``reference_behaviour``: window stores keep no longer than in Kafka Streams.
     """
 
     key_serde: Serde[Any] | None = None
     value_serde: Serde[Any] | None = None
     persistent: bool = True
     all_on_disk: bool = False
+    reference_behaviour: bool = False
 
 
 def changelog_topic(builder: StoreBuilder, application_id: str) -> str:
@@ -134,6 +136,8 @@ def open_store(
     if builder.kind is StoreKind.SUPPRESSION:
         return SuppressionBuffer(builder.name, codec, context, log=own_log)
     if builder.kind in WINDOWED_KINDS:
+        if defaults.reference_behaviour and builder.windows is not None:
+            builder = replace(builder, windows=replace(builder.windows, extra_ms=0))
         return open_windowed(
             builder, codec, context, content=files, persistent=persistent, log=own_log, cache=cache if cached else None
         )

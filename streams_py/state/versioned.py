@@ -48,6 +48,14 @@ class VersionedStore(UncachedStore[K, V]):
         self._history_ms = history_ms
         self._stream_time_ms = -1
 
+    def observed_time(self) -> int:
+        """The latest timestamp ever put, in ms, as far as is known; -1 when no version is known."""
+        return self._stream_time_ms
+
+    def observe(self, time_ms: int) -> None:
+        """Stream time is at least this."""
+        self._stream_time_ms = max(self._stream_time_ms, time_ms)
+
     # -- use ---------------------------------------------------------------------------------------------------
 
     def put(self, key: K, value: V | None, timestamp: int) -> int:
@@ -62,6 +70,11 @@ class VersionedStore(UncachedStore[K, V]):
         """The version valid now, or at ``as_of``; see ``VersionedKeyValueStore``."""
         self.check_open()
         return self._find(self.codec.key_bytes(key), as_of)
+
+    def value_data(self, key: K) -> bytes | None:
+        """The serialized value of the version that is valid now, as it was stored."""
+        version = next(self._versions(self.codec.key_bytes(key), 0, _LATEST, reverse=True), None)
+        return None if version is None or version[1][:1] == _DELETED else version[1][1:]
 
     def history(
         self, key: K, first: int | None = None, last: int | None = None, *, reverse: bool = False

@@ -74,9 +74,14 @@ class RecordContext:
     ``timestamp`` is the timestamp of the record *as the current processor received it*: operators set it before
     they touch a store, because plain stores log with it. In punctuators ``topic`` is None, ``partition`` and
     ``offset`` are -1 and ``headers`` is empty. ``headers`` is never mutated in place: a new list replaces it.
+
+    ``system_time_ms`` is the wall clock as the task read it before the current records or the current punctuation.
+    ``shared`` holds state that several nodes of the task share, by the object that asks for it; binding empties it.
     """
 
-    __slots__ = ("headers", "offset", "partition", "stream_time_ms", "timestamp", "topic")
+    __slots__ = (
+        "headers", "offset", "partition", "shared", "stream_time_ms", "system_time_ms", "timestamp", "topic",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.topic: str | None = None
@@ -85,6 +90,8 @@ class RecordContext:
         self.timestamp = -1
         self.headers: Headers = ()
         self.stream_time_ms = -1
+        self.system_time_ms = 0
+        self.shared: dict[object, Any] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,9 +199,17 @@ class NodeContext(Protocol):
     def on_close(self, callback: Callable[[], None]) -> None:
         """Called once when the task is suspended or closed."""
 
-    def remembers(self, read: Callable[[], int], write: Callable[[int], None]) -> None:
-        """This node has seen a time, in ms, that is in no store. A restart forgets it, as Kafka Streams does; a preview
-        keeps it."""
+    def remembers(self, store: str, read: Callable[[], int], write: Callable[[int], None]) -> None:
+        """Register a stream time, in ms, that belongs to the content of ``store`` but is not stored there.
+
+        The task commits it with the offsets. It calls ``read`` at each commit, and ``write`` with the committed time,
+        if there is one, before it initialises the nodes. With ``reference_behaviour`` it is forgotten at a restart, as
+        in Kafka Streams.
+        """
+
+    @property
+    def reference_behaviour(self) -> bool:
+        """Whether operators do as Apache Kafka Streams does where it gives wrong results: for conformance runs."""
 
     @property
     def emit_interval_ms(self) -> int:

@@ -192,7 +192,7 @@ class ProcessingContext(Protocol):
         """Largest timestamp the task has seen, -1 before the first record."""
 
     def current_system_time_ms(self) -> int:
-        """The wall clock."""
+        """The wall clock, in ms, as the task read it before the current records or the current punctuation."""
 
 
 class ProcessorContext(ProcessingContext, Protocol[KOut_contra, VOut_contra]):

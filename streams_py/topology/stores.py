@@ -71,6 +71,10 @@ class WindowRetention:
     start to end of a window (sessions: 0). ``segment_ms``: windows that start in one segment lie together, are scanned
     together and go together. ``keeps_duplicates``: several values per key and time, for joins; then null is no
     deletion. ``holds_back``: nothing goes before it is released (emit on window close).
+
+    The changelog topic is configured for ``retention_ms``, as in Kafka Streams. ``extra_ms`` is how much longer the
+    store itself keeps windows, because an operator still reads them then. It is not in the ``repr``, which says what
+    the bytes on disk depend on.
     """
 
     retention_ms: int
@@ -78,14 +82,29 @@ class WindowRetention:
     segment_ms: int
     keeps_duplicates: bool = False
     holds_back: bool = False
+    extra_ms: int = field(default=0, repr=False)
 
     @classmethod
     def of(
-        cls, retention_ms: int, span_ms: int, *, step_ms: int, keeps_duplicates: bool = False, holds_back: bool = False
+        cls,
+        retention_ms: int,
+        span_ms: int,
+        *,
+        step_ms: int,
+        keeps_duplicates: bool = False,
+        holds_back: bool = False,
+        kept_ms: int = 0,
     ) -> WindowRetention:
-        """With segments that suit what is looked up within ``step_ms``, and not more than a thousand at a time."""
+        """With segments that suit what is looked up within ``step_ms``, and not more than a thousand at a time.
+        ``kept_ms``: how long the operator reads windows, which may be longer than ``retention_ms``."""
         segment_ms = max(step_ms, retention_ms // _SEGMENTS_MAX, 1)
-        return cls(retention_ms, span_ms, segment_ms, keeps_duplicates, holds_back)
+        extra_ms = max(kept_ms - retention_ms, 0)
+        return cls(retention_ms, span_ms, segment_ms, keeps_duplicates, holds_back, extra_ms)
+
+    @property
+    def kept_ms(self) -> int:
+        """How long the store keeps windows: what is this old or older is expired."""
+        return self.retention_ms + self.extra_ms
 
 
 @dataclass(frozen=True)

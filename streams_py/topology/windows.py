@@ -61,8 +61,13 @@ class TimeWindows:
 
     @property
     def retention_ms(self) -> int:
-        """For how long a store must keep windows, counted from their start."""
+        """Retention of the store in Kafka Streams, from the start of a window. The changelog topic is set up for it."""
         return self.size_ms + self.grace_ms
+
+    @property
+    def kept_ms(self) -> int:
+        """For how long the operator reads windows, counted from their start."""
+        return self.retention_ms
 
     def starts_of(self, timestamp_ms: int) -> range:
         """Starts of the windows that contain a timestamp, ascending."""
@@ -119,8 +124,18 @@ class SlidingWindows:
 
     @property
     def retention_ms(self) -> int:
-        """For how long a store must keep windows, counted from their start."""
+        """Retention of the store in Kafka Streams, from the start of a window. The changelog topic is set up for it."""
         return 2 * self.difference_ms + self.grace_ms
+
+    @property
+    def kept_ms(self) -> int:
+        """For how long the operator reads windows, counted from their start.
+
+        The oldest open window ends ``grace`` before stream time. It may begin right after a record, which is found by
+        the window that ends with that record: the start is two differences and a millisecond before the end of the
+        open one. A window is expired as soon as it is this old.
+        """
+        return 2 * self.difference_ms + self.grace_ms + 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +154,14 @@ class SessionWindows:
 
     @property
     def retention_ms(self) -> int:
-        """For how long a store must keep sessions, counted from their end."""
+        """Retention of the store in Kafka Streams, from the end of a session. The changelog topic is set up for it."""
         return self.gap_ms + self.grace_ms
+
+    @property
+    def kept_ms(self) -> int:
+        """For how long the operator reads sessions, counted from their end: a session whose end is exactly
+        ``gap + grace`` old takes records, and it is expired as soon as it is this old."""
+        return self.gap_ms + self.grace_ms + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,5 +198,28 @@ class JoinWindows:
 
     @property
     def retention_ms(self) -> int:
-        """For how long a store must keep records."""
+        """Retention of the stores in Kafka Streams. Their changelog topics are set up for it."""
         return self.size_ms + self.grace_ms
+
+    @property
+    def kept_ms(self) -> int:
+        """For how long the operators look for records. A record that is not late looks for partners up to
+        ``reach_ms`` before it, and a record is expired as soon as it is this old."""
+        return 2 * self.reach_ms + self.grace_ms + 1
+
+    @property
+    def reach_ms(self) -> int:
+        """The largest distance of two records that are joined."""
+        return max(self.before_ms, self.after_ms, 0)
+
+    @property
+    def contains_itself(self) -> bool:
+        """Whether records with equal timestamps are joined."""
+        return self.before_ms >= 0 and self.after_ms >= 0
+
+    def open_ms(self, *, is_left: bool) -> int:
+        """How long after a record of one side its window takes records, by stream time.
+
+        The window of a record ends with the last timestamp that a partner may have, but not before the record itself.
+        """
+        return max(self.after_ms if is_left else self.before_ms, 0) + self.grace_ms

@@ -119,6 +119,7 @@ class _Run:
             default_key_serde=STRING,
             default_value_serde=STRING,
             emit_interval_ms=config["emit_interval_ms"],
+            reference_behaviour=True,
         )
         self._tasks = InProcessTasks(
             WholeTopology.units_of(topology),

@@ -89,7 +89,7 @@ def _of_whole_programs(program: Program) -> Iterator[Pair]:
         describe(builder)
         if not before:
             more()
-        return builder.build({"topology.optimization": program.optimization})
+        return builder.build({"topology.optimization": program.optimization, "__reference.behaviour__": True})
 
     for named in (False, True):  # names given elsewhere do not keep numbers from shifting
         try:

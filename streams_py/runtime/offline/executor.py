@@ -93,6 +93,7 @@ class TaskExecutor:
                 settings.default_value_serde,
                 persistent=surroundings.directory.is_persistent and settings.persistent_stores,
                 all_on_disk=surroundings.all_on_disk,
+                reference_behaviour=settings.reference_behaviour,
             ),
             cache=surroundings.cache,
             measuring=settings.measuring(surroundings.clock),

@@ -27,6 +27,7 @@ from streams_py.runtime.tasks.collector import RecordCollector
 from streams_py.runtime.tasks.commit_positions import CommitPositions
 from streams_py.runtime.tasks.error_handling.failures import Failures
 from streams_py.runtime.tasks.error_handling.silence import Silence
+from streams_py.runtime.tasks.node_times import NodeTimes
 from streams_py.runtime.tasks.offset_metadata import UNKNOWN_TIME
 from streams_py.runtime.tasks.punctuation import PunctuationQueue
 from streams_py.runtime.tasks.record_loop import InputPositions, RecordLoop
@@ -50,9 +51,8 @@ __all__ = ["ActiveTask"]
 
 
 class ActiveTask(Task):
-    """One active task. Belongs to one stream thread, which makes all calls. ``inputs`` is the consumer that delivers
-    the input partitions (only ``position`` and ``lag`` are asked of it); every processor may read ``global_stores``;
-    ``background`` is where asynchronous calls run: a task whose nodes make none needs none."""
+    """One active task. Belongs to one stream thread, which makes all calls. ``inputs`` is the consumer of the input
+    partitions; every processor may read ``global_stores``; asynchronous calls, if any, run in ``background``."""
 
     is_active: ClassVar[bool] = True
 
@@ -113,14 +113,15 @@ class ActiveTask(Task):
         """All changelogs are replayed: bind and initialise the nodes and run. ``committed``: what the group has
         committed for the input partitions (others are ignored); it carries the stream time.
 
-        After BrokerUnavailableError (a processor's ``init`` needed what is away) it can be called again, and begins
-        with new processors; under exactly-once it is a TaskCorruptedError that names this task, too."""
+        After BrokerUnavailableError it can be called again, with new processors; under exactly-once it is a
+        TaskCorruptedError that names this task, too."""
         self._check(TaskPhase.RESTORING)
         self.stores.attach(self.record, self._collector.changelog_writer)
         self._calls = None
         self.bound = bound = bind_nodes(self.nodes.nodes, self)
         self._set_readers(bound)
-        self.record.stream_time_ms = self.positions.read(committed)
+        stores = {store.name: self.stores.store(store.name) for store in self.nodes.stores}
+        self.record.stream_time_ms = self.positions.read(committed, NodeTimes.of(self.id, bound, stores, self.settings))
         try:
             bound.init()
         except (BrokerUnavailableError, TaskCorruptedError) as error:
@@ -148,8 +149,7 @@ class ActiveTask(Task):
             self._set_readers(self.bound)
 
     def suspend(self) -> None:
-        """Close the processors and forget what is buffered; stores stay open. An error of a processor's ``close`` is
-        raised when that is done."""
+        """Close the processors and empty the buffers; stores stay open. Errors of a ``close`` are raised after that."""
         was_running = self._phase is TaskPhase.RUNNING
         super().suspend()
         if not was_running or self.bound is None:
@@ -210,9 +210,9 @@ class ActiveTask(Task):
     def process(self, max_records: int) -> int:
         """Process up to ``max_records`` records; how many were taken.
 
-        0 when there are none, when the task waits for a partition without records, or when as many as may be are under
-        way in asynchronous calls, whose answers are sent on first and count as well. A broker that does not answer
-        makes the same record be tried again by the next call; TimeoutExceededError after ``task.timeout.ms``."""
+        0 when there are none, when the task waits for a partition, or when as many as may be are under way in
+        asynchronous calls, whose answers are sent on first and count as well. When the broker does not answer, the next
+        call tries the same record again; TimeoutExceededError after ``task.timeout.ms``."""
         if self._phase is not TaskPhase.RUNNING or self._silence.is_pause():
             return 0
         loop = self._loop
@@ -236,6 +236,7 @@ class ActiveTask(Task):
         return taken
 
     def _process_async(self, calls: InFlight, max_records: int) -> int:
+        self.record.system_time_ms = self._clock.now_ms()
         count = self._sent_on(calls.send_on)
         if room := min(calls.room(), max_records):
             started = calls.started
@@ -254,9 +255,9 @@ class ActiveTask(Task):
             raise self._failures.unexpected(error, "below an asynchronous call") from error
 
     def await_answers(self, within_ms: int | None = None) -> int:
-        """Wait for asynchronous calls, send their answers on, and so on until nothing is under way; how many answers.
-        Only where nothing else can go on meanwhile: in tests, and when the task is taken away. ``within_ms``: what has
-        not ended by then is left as it is. Caches are flushed too if it is given."""
+        """Wait for asynchronous calls, send their answers on until no call is under way; how many answers. Only when
+        nothing else can run meanwhile: in tests, and when the task is revoked. ``within_ms``: calls that have not ended
+        by then are left. Caches are flushed too if it is given."""
         calls = self._calls
         if calls is None or self._phase is not TaskPhase.RUNNING:
             return 0
@@ -287,8 +288,7 @@ class ActiveTask(Task):
         return self._calls is not None and self._calls.drain(drains=drains)
 
     def take_fewer(self) -> int:
-        """What is under way takes too long for a transaction: have less of it when the task starts over. For how many
-        ms that has been going on."""
+        """Calls take too long for a transaction: make fewer when the task starts over. For how many ms they do."""
         return 0 if self._calls is None else self._calls.take_fewer()
 
     def _current_raw(self) -> RawRecord | None:
@@ -314,7 +314,7 @@ class ActiveTask(Task):
 
     @property
     def next_record_is_tied(self) -> bool:
-        """True when two partitions have equally old records next, so that either may be taken."""
+        """Whether two partitions have equally old records next."""
         return self._loop.is_tied()
 
     @property
@@ -330,8 +330,8 @@ class ActiveTask(Task):
         return any(self._punctuation.values())
 
     def punctuate(self) -> int:
-        """Call the punctuators that are due, stream time first; how many were called. One that a broker without answer
-        stopped is called again. They wait while the task drains: what they make could keep it from ever ending that."""
+        """Call the punctuators that are due, stream time first; how many were called. One that a silent broker stopped
+        is called again. They wait while the task drains, because their records could keep it from ever ending that."""
         waits = self._silence.is_pause() or (self._calls is not None and self._calls.draining)
         if waits or not self.has_punctuators or self._phase is not TaskPhase.RUNNING:
             return 0
@@ -362,12 +362,13 @@ class ActiveTask(Task):
         record = self.record
         record.topic, record.partition, record.offset = None, -1, -1
         record.headers, record.timestamp = (), now_ms
+        record.system_time_ms = self._clock.now_ms()
         self._touched = True
         return queue.fire(now_ms)
 
     def check_sends(self) -> bool:
-        """Raise what became of refused records, after asking the production exception handler. True when that had
-        records written instead, which are to be flushed too."""
+        """Raise errors of refused records, after asking the production exception handler. True when that had records
+        written instead, which are to be flushed too."""
         return self._collector.check()
 
     # -- commits ----------------------------------------------------------------------------------------
@@ -384,8 +385,8 @@ class ActiveTask(Task):
         return touched or self.positions.passed_over()
 
     def flush_caches(self) -> None:
-        """Write and forward what the record caches hold, until nothing is dirty. Goes through the stores in the order
-        of the nodes that use them, because a flush may fill caches further down."""
+        """Write and forward the dirty entries of the record caches, in the order of the nodes that use the stores: a
+        flush may fill caches further down."""
         if self._phase is not TaskPhase.RUNNING:
             return
         try:
@@ -401,8 +402,7 @@ class ActiveTask(Task):
         return list(dict.fromkeys(name for node in nodes if isinstance(node, ProcessorNode) for name in node.stores))
 
     def committable_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """For each partition that was read the offset of the next record to process, with the partition time as
-        metadata. Valid after a flush."""
+        """For each partition that was read the offset of the next record, with metadata. Valid after a flush."""
         return self.positions.offsets(self._calls, running=self._phase is TaskPhase.RUNNING)
 
     def post_commit(self, *, enforce_checkpoint: bool, acked: Mapping[TopicPartition, int]) -> None:
@@ -421,7 +421,7 @@ class ActiveTask(Task):
         self.stores.checkpoint(enforce=enforce_checkpoint)
 
     def write_uncommitted(self, acked: Mapping[TopicPartition, int]) -> None:
-        """What the stores hold in memory goes to the disk, though its input is not committed; valid after a flush."""
+        """Write the stores' memory to disk before the input is committed; valid after a flush."""
         logs = self.stores.changelog_partitions - self.stores.source_changelogs  # the group has committed the others
         self.stores.update_offsets({partition: acked[partition] for partition in logs & acked.keys()})
         self.stores.commit({})

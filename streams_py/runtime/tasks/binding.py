@@ -41,7 +41,7 @@ from streams_py.topology.operators.stateless import Statement
 from streams_py.topology.sampled import Sampled
 from streams_py.topology.sensors import ProcessorMetrics
 
-__all__ = ["BoundNode", "BoundTopology", "Node", "TaskServices", "bind_nodes"]
+__all__ = ["BoundNode", "BoundTopology", "Clock", "Node", "TaskServices", "bind_nodes"]
 
 _log = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class BoundNode:
         self._task = task
         self._init: list[Callable[[], None]] = []
         self._close: list[Callable[[], None]] = []
-        self.remembered: tuple[Callable[[], int], Callable[[int], None]] | None = None
+        self.remembered: tuple[str, Callable[[], int], Callable[[int], None]] | None = None
 
     @property
     def task_id(self) -> TaskId:
@@ -109,6 +109,11 @@ class BoundNode:
     def application_id(self) -> str:
         """``application.id``."""
         return self._task.settings.application_id
+
+    @property
+    def reference_behaviour(self) -> bool:
+        """Whether operators do as Apache Kafka Streams does where it gives wrong results."""
+        return self._task.settings.reference_behaviour
 
     @property
     def emit_interval_ms(self) -> int:
@@ -202,9 +207,10 @@ class BoundNode:
         """Commit as soon as possible."""
         self._task.request_commit()
 
-    def remembers(self, read: Callable[[], int], write: Callable[[int], None]) -> None:
-        """How the time that this node has seen is read and set."""
-        self.remembered = read, write
+    def remembers(self, store: str, read: Callable[[], int], write: Callable[[int], None]) -> None:
+        """How a stream time that belongs to a store is read and set."""
+        if not self.reference_behaviour:
+            self.remembered = store, read, write
 
     def on_init(self, callback: Callable[[], None]) -> None:
         """Called once after all nodes are bound, parents before children."""
@@ -213,6 +219,13 @@ class BoundNode:
     def on_close(self, callback: Callable[[], None]) -> None:
         """Called once when the task is suspended or closed, parents before children."""
         self._close.append(callback)
+
+
+class Clock(NamedTuple):
+    """A stream time of a node, in ms; -1 when the node has seen no record."""
+
+    read: Callable[[], int]
+    write: Callable[[int], None]
 
 
 class _Chain(NamedTuple):
@@ -261,19 +274,22 @@ class BoundTopology:
                     first = first or StreamsError(f"closing node {node.name}: sys.exit({error.code!r}) was called")
         return first
 
-    def observed_times(self) -> dict[str, int]:
-        """Node -> the time that it has seen and no store knows; see ``NodeContext.remembers``."""
-        return {node.name: node.remembered[0]() for node in self.nodes if node.remembered is not None}
-
-    def set_observed_times(self, times: Mapping[str, int]) -> None:
-        """As if these nodes had seen what those had that the times are of. Nodes that are not here are left out."""
+    def clocks(self) -> dict[str, Clock]:
+        """The stream times of the nodes, by the name of the store they belong to. Further ones of a store, as a
+        cogrouped table has them, are numbered."""
+        clocks: dict[str, Clock] = {}
         for node in self.nodes:
-            if node.remembered is not None and node.name in times:
-                node.remembered[1](times[node.name])
+            if node.remembered is not None:
+                store, read, write = node.remembered
+                number = sum(name.partition("#")[0] == store for name in clocks)
+                clocks[f"{store}#{number}" if number else store] = Clock(read, write)
+        return clocks
 
 
 def bind_nodes(nodes: Sequence[Node], task: TaskServices) -> BoundTopology:
     """Bind all nodes of a task. ``nodes`` are in the order they were added, so parents come first."""
+    task.record.shared.clear()
+    task.record.system_time_ms = task.now_ms()
     children: dict[str, list[str]] = {node.name: [] for node in nodes}
     for node in nodes:
         if not isinstance(node, SourceNode):

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from streams_protocol.types import TopicPartition
 from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.tasks.asynchronous.in_flight import InFlight
+from streams_py.runtime.tasks.node_times import NodeTimes
 from streams_py.runtime.tasks.offset_metadata import (
     UNKNOWN_TIME,
     OffsetMetadata,
@@ -34,9 +35,11 @@ class CommitPositions:
         self._started_at: dict[TopicPartition, int] = {}
         self.processor_metadata: dict[str, int] = {}
         """What processors want to be committed with the offsets, by store name."""
+        self._node_times: NodeTimes | None = None
 
-    def read(self, committed: Mapping[TopicPartition, OffsetAndMetadata | None]) -> int:
-        """Take partition times and processors' metadata from what the group has committed; the stream time in ms."""
+    def read(self, committed: Mapping[TopicPartition, OffsetAndMetadata | None], node_times: NodeTimes) -> int:
+        """Take partition times and processors' metadata from the committed offsets, and set the nodes' stream times.
+        Returns the stream time of the task in ms."""
         stream_time_ms = UNKNOWN_TIME
         for partition, queue in self._loop.queues.items():
             entry = committed.get(partition)
@@ -48,6 +51,8 @@ class CommitPositions:
             stream_time_ms = max(stream_time_ms, metadata.partition_time_ms)
             for name, value in metadata.processors.items():
                 self.processor_metadata[name] = max(value, self.processor_metadata.get(name, value))
+        node_times.restore(self.processor_metadata)
+        self._node_times = node_times
         return stream_time_ms
 
     def passed_over(self) -> bool:
@@ -80,6 +85,8 @@ class CommitPositions:
         return {}
 
     def _entry(self, offset: int, time_ms: int) -> OffsetAndMetadata:
+        if self._node_times is not None:
+            self._node_times.note(self.processor_metadata)
         return OffsetAndMetadata(offset, encode_offset_metadata(OffsetMetadata(time_ms, self.processor_metadata)))
 
     def note_committed(self, calls: InFlight | None, *, running: bool) -> None:
@@ -138,3 +145,4 @@ class CommitPositions:
         self._offered = None
         self._started_at.clear()
         self.processor_metadata.clear()
+        self._node_times = None

@@ -194,6 +194,7 @@ class RecordLoop:
         decode_key, decode_value, process = reader.decode_key, reader.decode_value, reader.process
         record = self._record
         record.topic, record.partition = queue.partition
+        record.system_time_ms = self._clock.now_ms()
         partition_time = queue.partition_time_ms
         rest = iter(batch)
         self._batch, self._rest = batch, rest
@@ -267,6 +268,8 @@ class RecordLoop:
                         self.enforced += (waiting - len(queue.buffer)) * enforced
             timestamp, order, queue = heads[0]
             raw, reader = queue.buffer[0], queue.reader
+            if not count:
+                record.system_time_ms = self._clock.now_ms()
             record.topic, record.partition = queue.partition
             record.offset = raw.offset()
             record.timestamp = timestamp

@@ -74,6 +74,8 @@ class TaskSettings:
     max_task_idle_ms: int = 0
     task_timeout_ms: int = 300_000
     emit_interval_ms: int = 1000
+    reference_behaviour: bool = False
+    """Operators and stores do as Apache Kafka Streams does where it gives wrong results. For conformance runs only."""
     default_key_serde: Serde[Any] | None = None
     default_value_serde: Serde[Any] | None = None
     persistent_stores: bool = True

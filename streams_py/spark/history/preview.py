@@ -156,7 +156,7 @@ class PreviewProcessor(StatefulProcessor):
         entries = sorted(
             Change(at[0], bytes(at[1]), bytes(value), time_ms) for at, (value, time_ms) in self._entries.iterator()
         )
-        task = ResumableTask(self._topology, number, Place(offset, text, told["times"]), entries)
+        task = ResumableTask(self._topology, number, Place(offset, text), entries)
         return _Live(task, number, told["written"])
 
     def _keep(self, live: _Live) -> None:
@@ -167,7 +167,7 @@ class PreviewProcessor(StatefulProcessor):
             else:
                 self._entries.updateValue((change.topic, change.key), (change.value, change.timestamp_ms))
         word = uuid.uuid4().hex
-        known = json.dumps({"times": place.times, "written": live.written})
+        known = json.dumps({"written": live.written})
         self._position.update((place.offset, place.text, known, word))
         while len(_kept) >= _KEPT_MAX:
             _kept.pop(next(iter(_kept))).task.close()

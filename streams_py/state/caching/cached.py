@@ -13,9 +13,9 @@ a commit interval only the last one reaches changelog and downstream (KIP-63).
   way (the broker did not answer), and those behind it, are dirty again and are flushed again; the value that was below
   it then is remembered in ``_owed``, because that is the one that the nodes below know.
 
-Who only counts never pays for knowing the order of use: until a read is no part of a write, or something is evicted,
-clean entries are in the order of their use, and dirty ones, whose order ``_dirty`` has, were all used after them. From
-then on ``_uses`` has the order.
+Counting does not pay for the order of use: until a read is not part of a write, or an entry is evicted, clean entries
+are in the order of their use, and dirty ones, in the order of ``_dirty``, were all used after them. From then on
+``_uses`` has the order.
 
 For speed an entry holds Python objects where the serdes promise that this makes no difference (``Serde.plain_type``);
 then encoding happens once per flush instead of once per write. Otherwise it holds bytes, so that nobody can change a
@@ -59,15 +59,10 @@ flag), 20 for offset, timestamp and partition."""
 
 _KEY_TYPES = (str, bytes, int)
 """Plain types whose hashing and comparing is quick and runs no Python code."""
-
 Entry = tuple[Any, int, "str | None", int, int, int, Headers]
 """What is held (None: deleted), counted bytes, and the record context: topic, partition, offset, timestamp, headers."""
 
 _new_tuple = tuple.__new__
-
-
-class _Nothing:
-    """No object is exactly of this type."""
 
 
 class CachedStore(KeyValueOperations[K, V, S]):
@@ -84,8 +79,7 @@ class CachedStore(KeyValueOperations[K, V, S]):
         keeps_what_is_read: bool = True,
         entry_bytes: int = ENTRY_BYTES,
     ) -> None:
-        """``keeps_what_is_read``: also what a read finds below becomes an entry, clean. ``entry_bytes``: counted per
-        entry besides what is in it."""
+        """``keeps_what_is_read``: a value read below becomes a clean entry. ``entry_bytes``: counted per entry."""
         codec = below.codec
         self.codec = codec
         self._below = below
@@ -104,12 +98,12 @@ class CachedStore(KeyValueOperations[K, V, S]):
         self._flushed: dict[Any, Entry] = {}  # taken to be flushed, and not written yet
         self._owed: dict[Any, bytes | None] = {}
         self._last: Any = None
-        # Entries are found by the key itself where that is safe, else by its bytes.
+        # Entries are found by the key itself where that is safe, else by its bytes. No key or value is a CachedStore.
         self._finds_by_key = codec.key_serde.plain_type in _KEY_TYPES
-        self._key_type: type[Any] | None = codec.key_serde.plain_type if self._finds_by_key else _Nothing
+        self._key_type: type[Any] | None = codec.key_serde.plain_type if self._finds_by_key else CachedStore
         self._key_size = codec.key_serde.fixed_size
         self._holds_objects = codec.value_serde.plain_type is not None
-        self._value_type: type[Any] | None = codec.value_serde.plain_type or _Nothing
+        self._value_type: type[Any] | None = codec.value_serde.plain_type or CachedStore
         self._value_size = codec.value_serde.fixed_size
         self._is_number = self._holds_objects and self._value_size is not None
         cache.register(self)
@@ -151,6 +145,12 @@ class CachedStore(KeyValueOperations[K, V, S]):
             return self._below.peek(key)
         self._below.check_open()
         return self._stored(entry[0])
+
+    def value_data(self, key: K) -> bytes | None:
+        """The serialized value of ``key``, flushed or not. Does not count as use of the entry."""
+        if (entry := self._find(self._place_of(key))) is None:
+            return self._below.value_data(key)
+        return None if entry[0] is None else self._below.value_part(self._data_of(entry[0]))
 
     def _find(self, at: Any) -> Entry | None:
         """The newest entry, for any thread."""

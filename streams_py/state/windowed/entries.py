@@ -96,6 +96,19 @@ class WindowedEntries(ListsIterators, ABC, Generic[K, V, S]):
         """True when updates are merged in the record cache."""
         return self._entries.is_cached
 
+    def observed_time(self) -> int:
+        """The latest window start, or end of a session, that was ever put, in ms, as far as is known; -1 for none."""
+        return self._aging.stream_time_ms
+
+    def observe(self, time_ms: int) -> None:
+        """Stream time is at least this."""
+        self._aging.observe(time_ms)
+
+    @property
+    def expired_ms(self) -> int:
+        """Windows that start (sessions that end) up to this time are expired; -1 when none is."""
+        return max(self._aging.cutoff_ms, -1)
+
     def approximate_num_entries(self) -> int:
         """Number of windows, expired ones that are still there included; on disk an estimate."""
         return self._entries.approximate_num_entries()

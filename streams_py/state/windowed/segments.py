@@ -170,7 +170,7 @@ class AgingBytes:
             self._expire()
 
     def _expire(self) -> None:
-        self.cutoff_ms = min(self.stream_time_ms - self._retention.retention_ms, self._released_ms)
+        self.cutoff_ms = min(self.stream_time_ms - self._retention.kept_ms, self._released_ms)
         first = (self.cutoff_ms + 1) // self._retention.segment_ms
         if first > self._first_segment:
             self._first_segment = first
@@ -196,7 +196,7 @@ class AgingBytes:
         times_ms = list(map(self._time_of, keys))
         self.observe(max(times_ms, default=_UNKNOWN))
         # A standby is never told what was emitted. What the changelog itself would have deleted by now need not stay.
-        self.release(self.stream_time_ms - self._retention.retention_ms - _DAY_MS)
+        self.release(self.stream_time_ms - self._retention.kept_ms - _DAY_MS)
         if min(times_ms, default=0) <= self.cutoff_ms:
             alive = [number for number, time_ms in enumerate(times_ms) if time_ms > self.cutoff_ms]
             given = list(datas)

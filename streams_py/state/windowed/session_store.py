@@ -35,6 +35,11 @@ class SessionStoreOverEntries(WindowedEntries[K, V, V]):
         found: V | None = self._entries.get(self._place_to_read(self.key_bytes(key), end, _suffix(end, start)))
         return found
 
+    def value_data(self, session: Windowed[K]) -> bytes | None:
+        """The serialized aggregate of a session, as it was stored."""
+        start, end = session.start, session.end
+        return self._entries.value_data(self._place_to_read(self.key_bytes(session.key), end, _suffix(end, start)))
+
     def peek(self, key: K, start: int, end: int) -> V | None:
         """As :meth:`fetch_session`, for other threads."""
         found: V | None = self._entries.peek(self._place_to_read(self.key_bytes(key), end, _suffix(end, start)))

@@ -40,6 +40,11 @@ class WindowStoreOverEntries(WindowedEntries[K, V, S]):
         found: S | None = self._entries.get(at)
         return found
 
+    def value_data(self, windowed: Windowed[K]) -> bytes | None:
+        """The serialized value of a window, as it was stored."""
+        start = windowed.start
+        return self._entries.value_data(self._place_to_read(self.key_bytes(windowed.key), start, _suffix(start)))
+
     def peek(self, key: K, start: int) -> S | None:
         """As :meth:`fetch`, for other threads."""
         at = self._place_to_read(self.key_bytes(key), start, _suffix(start))

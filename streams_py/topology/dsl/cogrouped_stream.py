@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 from streams_py.errors import TopologyError
@@ -14,7 +15,7 @@ from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
 from streams_py.topology.dsl.window_options import AnyWindows, close_after_ms, window_store_of, windowed_key_serde
 from streams_py.topology.dsl.windowed_stream import window_aggregate
-from streams_py.topology.logical.graph import ProcessorStep
+from streams_py.topology.logical.graph import ProcessorStep, RepartitionStep
 from streams_py.topology.names import Prefix, suffixed_or_generate
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.operators.aggregates import StreamAggregate
@@ -25,22 +26,44 @@ from streams_py.topology.operators.tables import TableOperator
 from streams_py.topology.stores import StoreBuilder
 from streams_py.topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
 
-__all__ = ["CogroupedKStream", "SessionWindowedCogroupedKStream", "TimeWindowedCogroupedKStream"]
+__all__ = ["CogroupedKStream", "SessionWindowedCogroupedKStream", "TimeWindowedCogroupedKStream", "cogrouped"]
 
 K = TypeVar("K")
 V = TypeVar("V")
 A = TypeVar("A")
 
 _Aggregator: TypeAlias = Any
-_Inputs: TypeAlias = "Sequence[tuple[KGroupedStream[Any, Any], _Aggregator]]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    """The grouped streams with their aggregators. Streams that continue one another share ``repartitions``: there is
+    one for each grouping, for all aggregations."""
+
+    streams: tuple[tuple[KGroupedStream[Any, Any], _Aggregator], ...]
+    repartitions: dict[KGroupedStream[Any, Any], RepartitionStep] = field(default_factory=dict)
+
+    def with_stream(self, grouped: KGroupedStream[Any, Any], aggregator: _Aggregator) -> _Inputs:
+        """These and another one."""
+        return _Inputs((*self.streams, (grouped, aggregator)), self.repartitions)
+
+    def places(self, store_name: str) -> list[Place]:
+        """Where each stream is aggregated: below its repartition, if it needs one."""
+        return [
+            grouped._repartitioned_once(store_name, self.repartitions) if grouped.place.key_changed else grouped.place
+            for grouped, _ in self.streams
+        ]
 
 
 @checked
 class CogroupedKStream(Generic[K, A]):
-    """Grouped streams with one aggregator each. Null rules are those of the aggregation of a single stream."""
+    """Grouped streams with one aggregator each. Null rules are those of the aggregation of a single stream.
+
+    :meth:`cogroup` returns a new object and leaves this one as it is. In Kafka Streams it changes the object.
+    """
 
     def __init__(self, inputs: _Inputs) -> None:
-        self._inputs = tuple(inputs)
+        self._inputs = inputs
 
     def cogroup(
         self,
@@ -52,9 +75,9 @@ class CogroupedKStream(Generic[K, A]):
         """Add a stream; ``aggregator(key, value, result so far)`` is for its records; ``with_context=f`` for an
         ``f(key, value, result so far, record)``."""
         function = one_function(aggregator, with_context, COGROUP_NEEDS)
-        if grouped.place.graph is not self._inputs[0][0].place.graph:
+        if grouped.place.graph is not self._inputs.streams[0][0].place.graph:
             raise TopologyError("only streams of one builder can be cogrouped")
-        return CogroupedKStream([*self._inputs, (grouped, function)])
+        return CogroupedKStream(self._inputs.with_stream(grouped, function))
 
     def aggregate(
         self,
@@ -88,6 +111,11 @@ class CogroupedKStream(Generic[K, A]):
         if isinstance(windows, SessionWindows):
             return SessionWindowedCogroupedKStream(self._inputs, windows)
         return TimeWindowedCogroupedKStream(self._inputs, windows)
+
+
+def cogrouped(grouped: KGroupedStream[Any, Any], aggregator: _Aggregator) -> CogroupedKStream[Any, Any]:
+    """One stream, to which others can be added."""
+    return CogroupedKStream(_Inputs(((grouped, aggregator),)))
 
 
 @checked
@@ -171,14 +199,13 @@ def _attach(
     grace_ms: int | None,
 ) -> tuple[Place, StoreBuilder, CogroupMerge]:
     """Attach an aggregation per stream over one store, and what merges their results."""
-    origin = inputs[0][0].place
+    origin = inputs.streams[0][0].place
     graph, index = origin.graph, origin.index
     store_name = store or index.store_name(Prefix.COGROUP_AGGREGATE)
-    above = [grouped.repartitioned(store_name) if grouped.place.key_changed else grouped.place for grouped, _ in inputs]
     steps: list[ProcessorStep] = []
     operators: list[TableOperator] = []
     builder: StoreBuilder | None = None
-    for number, (place, (_, aggregator)) in enumerate(zip(above, inputs, strict=True)):
+    for number, (place, (_, aggregator)) in enumerate(zip(inputs.places(store_name), inputs.streams, strict=True)):
         node = suffixed_or_generate(name, f"-cogroup-agg-{number}", index, Prefix.COGROUP_AGGREGATE)
         operator = make(store_name, aggregator)
         if builder is None:
@@ -188,6 +215,7 @@ def _attach(
             step = ProcessorStep(node, operator, stores=[store_name])
         step.grace_ms = grace_ms
         operator.store_history_ms = builder.history_ms
+        operator.shares_store = len(inputs.streams) > 1
         graph.attach(step, place.node)
         steps.append(step)
         operators.append(operator)
@@ -196,7 +224,7 @@ def _attach(
     merge.store_history_ms = builder.history_ms
     merge_name = suffixed_or_generate(name, "-cogroup-merge", index, Prefix.COGROUP_MERGE)
     # The sides as they are *before* repartitioning: a quirk of Kafka Streams that decides over partition counts.
-    graph.copartition(frozenset().union(*(grouped.place.sources for grouped, _ in inputs)), merge_name)
+    graph.copartition(frozenset().union(*(grouped.place.sources for grouped, _ in inputs.streams)), merge_name)
     merge_step = ProcessorStep(merge_name, merge)
     graph.attach(merge_step, *steps)
     # Its only source is the merge itself, which reads nothing: a quirk of Kafka Streams.

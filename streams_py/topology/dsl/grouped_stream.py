@@ -46,6 +46,8 @@ class KGroupedStream(Generic[K, V]):
         self._place = place
         self._name = None if name is None else check_name(name)
         self._shared_repartition: RepartitionStep | None = None
+        self._is_cogrouped = False
+        """The shared repartition has cogrouped aggregations below it, so it keeps its place in the order of writing."""
 
     def count(
         self, *, store: str | None = None, name: str | None = None, materialized: Materialized[K, int] | None = None
@@ -168,9 +170,9 @@ class KGroupedStream(Generic[K, V]):
         ``aggregator(key, value, result so far)`` is for the records of this stream; ``with_context=f`` for an
         ``f(key, value, result so far, record)``.
         """
-        from streams_py.topology.dsl.cogrouped_stream import CogroupedKStream
+        from streams_py.topology.dsl.cogrouped_stream import cogrouped
 
-        return CogroupedKStream([(self, one_function(aggregator, with_context, COGROUP_NEEDS))])
+        return cogrouped(self, one_function(aggregator, with_context, COGROUP_NEEDS))
 
     @property
     def place(self) -> Place:
@@ -212,13 +214,36 @@ class KGroupedStream(Generic[K, V]):
 
     def repartitioned(self, store_name: str) -> Place:
         """Below the repartition: one for all aggregations if it has a name, else one for each."""
+        step = self._repartition(store_name)
+        return self._below(step) if self._is_cogrouped else self._place.below_repartition(step)
+
+    def _repartitioned_once(self, store_name: str, known: dict[KGroupedStream[Any, Any], RepartitionStep]) -> Place:
+        """Below the repartition in ``known``, or below a new one, which is added there.
+
+        It is attached once. A node that is attached again is written later, and with it the store of the aggregation
+        below it, which the aggregations of the other streams need.
+        """
+        step = self._repartition(store_name)  # takes values of the counter each time, as in Kafka Streams
+        if self in known:
+            return self._below(known[self])
+        known[self] = step
+        if self._is_cogrouped:
+            return self._below(step)
+        self._is_cogrouped = self._name is not None
+        return self._place.below_repartition(step)
+
+    def _repartition(self, store_name: str) -> RepartitionStep:
         names = RepartitionNames(self._name or store_name, self._place.index)
         step = self._shared_repartition
         if step is None:
             step = RepartitionStep(names, self._place.key_serde, self._place.value_serde)
             if self._name is not None:
                 self._shared_repartition = step
-        return self._place.below_repartition(step)
+        return step
+
+    def _below(self, step: RepartitionStep) -> Place:
+        """The place below a repartition that is attached already."""
+        return dataclasses.replace(self._place, node=step, key_changed=False, sources=frozenset({step.names.source}))
 
 
 def zero() -> int:

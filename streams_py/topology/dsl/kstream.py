@@ -385,7 +385,8 @@ class KStream(AsyncStream[K, V]):
         It may use the named stores (see ``StreamsBuilder.add_state_store``) and those its supplier brings. Operations
         by key will repartition first.
         """
-        place = self._process(name, Prefix.PROCESS, ProcessorOperator(processor), processor, stores)
+        operator = ProcessorOperator(processor)
+        place = self._process(name, Prefix.PROCESS, operator, processor, stores, changes_key=True)
         return KStream(dataclasses.replace(place, key_serde=key, value_serde=value, key_changed=True))
 
     @overload
@@ -417,17 +418,33 @@ class KStream(AsyncStream[K, V]):
         """As :meth:`process`, for processors that cannot change the key. Example:
         ``examples/operators/deduplication.py``."""
         operator = ProcessorOperator(processor, fixed_key=True)
-        place = self._process(name, Prefix.PROCESS_VALUES, operator, processor, stores)
+        place = self._process(name, Prefix.PROCESS_VALUES, operator, processor, stores, changes_key=False)
         return KStream(dataclasses.replace(place, value_serde=value))
 
     def _process(
-        self, name: str | None, prefix: str, operator: Operator, supplier: object, stores: str | Iterable[str]
+        self,
+        name: str | None,
+        prefix: str,
+        operator: Operator,
+        supplier: object,
+        stores: str | Iterable[str],
+        *,
+        changes_key: bool,
     ) -> Place:
         place = self._place
         # Unlike everywhere else, a name given here takes no value from the counter (as in Kafka Streams).
         node_name = place.index.node_name(prefix) if name is None else check_name(name)
         own = stores_of_supplier(supplier)
-        return place.then(ProcessorStep(node_name, operator, own_stores=own, stores=names_of(stores)))
+        step = ProcessorStep(
+            node_name,
+            operator,
+            own_stores=own,
+            stores=names_of(stores),
+            changes_key=changes_key,
+            changes_value=True,
+            is_overlooked=True,
+        )
+        return place.then(step)
 
 
 def _operator(

@@ -318,7 +318,9 @@ class StreamJoins(Generic[K, V]):
         step = ProcessorStep(
             name_or_generate(name, self._place.index, Prefix.LEFT_JOIN),  # also of inner joins, as in Kafka Streams
             GlobalTableJoin(table._store, on, joiner, keeps_stream=keeps_stream),
+            changes_value=True,
             accepts_null_keys=keeps_stream,
+            is_overlooked=True,
         )
         return KStream(self._place.then(step).with_serdes(self._place.key_serde, None))
 

@@ -76,5 +76,7 @@ def window_store_of(
         # As in Kafka Streams, whose changelogs show it: final results are read from what is not cached.
         options.caching and (not emits_final or isinstance(windows, TimeWindows)),
         dict(options.logging_config),
-        windows=WindowRetention.of(retention_ms, span_ms, step_ms=step_ms, holds_back=emits_final),
+        windows=WindowRetention.of(
+            retention_ms, span_ms, step_ms=step_ms, holds_back=emits_final, kept_ms=windows.kept_ms
+        ),
     )

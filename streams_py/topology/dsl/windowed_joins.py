@@ -12,7 +12,7 @@ from streams_py.topology.formats.join_serdes import JoinSideKeySerde, JoinSideVa
 from streams_py.topology.logical.graph import ProcessorStep
 from streams_py.topology.logical.join_steps import JoinSide, StreamJoinStep
 from streams_py.topology.names import NameIndex, Prefix, check_name, suffixed_or_generate
-from streams_py.topology.operators.windowed_joins import JoinWindowKeeper, SelfJoin, SharedJoinTime, StreamJoin
+from streams_py.topology.operators.windowed_joins import JoinRule, JoinWindowKeeper, SelfJoin, StreamJoin
 from streams_py.topology.stores import StoreBuilder, StoreKind, WindowRetention
 from streams_py.topology.windows import JoinWindows
 
@@ -97,7 +97,13 @@ def join_streams(
     key = options.key or (left.key_serde if left.key_serde is right.key_serde else None)
     left_value, right_value = options.value or left.value_serde, options.other_value or right.value_serde
     segment_ms = max(_SEGMENT_MS_MIN, windows.size_ms, windows.retention_ms // _SEGMENTS_MAX)
-    retention = WindowRetention(windows.retention_ms, windows.size_ms, segment_ms, keeps_duplicates=True)
+    retention = WindowRetention(
+        windows.retention_ms,
+        windows.size_ms,
+        segment_ms,
+        keeps_duplicates=True,
+        extra_ms=max(windows.kept_ms - windows.retention_ms, 0),
+    )
 
     logging_config = dict(options.logging_config or {})
 
@@ -118,23 +124,21 @@ def join_streams(
         options.logging,
         logging_config=logging_config,
     )
-    left_keeper = ProcessorStep(names.left_keeper, JoinWindowKeeper(names.left_store))
+    rule = JoinRule(windows, keeps_left=keeps_left, keeps_right=keeps_right)
+    left_keeper = ProcessorStep(names.left_keeper, JoinWindowKeeper(names.left_store, rule, is_left=True))
     graph.attach(left_keeper, left.node)
-    right_keeper = ProcessorStep(names.right_keeper, JoinWindowKeeper(names.right_store))
+    right_keeper = ProcessorStep(names.right_keeper, JoinWindowKeeper(names.right_store, rule, is_left=False))
     graph.attach(right_keeper, right.node)
-    time, waiting = SharedJoinTime(), names.pending if has_pending else ""
-    left_join = StreamJoin(
-        names.right_store, windows, joiner, time, is_left=True, keeps_this=keeps_left, pending=waiting
-    )
-    right_join = StreamJoin(
-        names.left_store, windows, joiner, time, is_left=False, keeps_this=keeps_right, pending=waiting
-    )
+    waiting = names.pending if has_pending else ""
+    left_join = StreamJoin(names.right_store, rule, joiner, is_left=True, pending=waiting)
+    right_join = StreamJoin(names.left_store, rule, joiner, is_left=False, pending=waiting)
     step = StreamJoinStep(
         names.merge,
         JoinSide(left_keeper, window_store(names.left_store, left_value), names.left, left_join),
         JoinSide(right_keeper, window_store(names.right_store, right_value), names.right, right_join),
         pending if has_pending else None,
-        SelfJoin(names.left_store, windows, joiner),
+        SelfJoin(names.left_store, rule, joiner),
+        rule,
         accepts_null_keys=has_pending,
     )
     graph.attach(step, left.node, right.node)

@@ -44,8 +44,9 @@ __all__ = [
 class GraphNode:
     """One logical node. ``name`` is also the name of the physical node that its children are attached to.
 
-    ``changes_key``, ``changes_value`` and ``is_merge`` matter to optimisation; ``accepts_null_keys`` says that the
-    operation has a use for records without a key.
+    ``changes_key``, ``changes_value`` and ``is_merge`` matter to optimisation. ``is_overlooked``: Kafka Streams does
+    not know that this operation changes keys or values. ``accepts_null_keys`` says that the operation has a use for
+    records without a key.
     """
 
     def __init__(
@@ -56,12 +57,14 @@ class GraphNode:
         changes_value: bool = False,
         is_merge: bool = False,
         accepts_null_keys: bool = False,
+        is_overlooked: bool = False,
     ) -> None:
         self.name = name
         self.changes_key = changes_key
         self.changes_value = changes_value
         self.is_merge = is_merge
         self.accepts_null_keys = accepts_null_keys
+        self.is_overlooked = is_overlooked
         self.grace_ms: int | None = None
         """Of a windowed aggregation: so long after its end a window takes records."""
         self.where = user_line()
@@ -136,6 +139,7 @@ class ProcessorStep(GraphNode):
         changes_value: bool = False,
         is_merge: bool = False,
         accepts_null_keys: bool = False,
+        is_overlooked: bool = False,
     ) -> None:
         super().__init__(
             name,
@@ -143,6 +147,7 @@ class ProcessorStep(GraphNode):
             changes_value=changes_value,
             is_merge=is_merge,
             accepts_null_keys=accepts_null_keys,
+            is_overlooked=is_overlooked,
         )
         self.operator = operator
         self.own_stores = tuple(own_stores)

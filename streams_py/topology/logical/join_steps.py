@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from streams_py.topology.logical.graph import GraphNode, ProcessorStep
 from streams_py.topology.nodes import Operator, ProcessorNode
 from streams_py.topology.operators.stateless import PassThrough
-from streams_py.topology.operators.windowed_joins import SelfJoin
+from streams_py.topology.operators.windowed_joins import JoinRule, SelfJoin
 from streams_py.topology.physical.assembly import TopologyAssembly
 from streams_py.topology.stores import StoreBuilder
 
@@ -37,6 +37,7 @@ class StreamJoinStep(GraphNode):
         right: JoinSide,
         pending: StoreBuilder | None,
         self_join: SelfJoin,
+        rule: JoinRule,
         *,
         accepts_null_keys: bool,
     ) -> None:
@@ -45,10 +46,26 @@ class StreamJoinStep(GraphNode):
         self.right = right
         self._pending = pending
         self._self_join = self_join
+        self._rule = rule
         self.is_self_join = False
+
+    @property
+    def is_of_one_stream(self) -> bool:
+        """Whether both sides turned out to be the same stream."""
+        return len(self.parents) == 1
+
+    @property
+    def needs_one_store(self) -> bool:
+        """Whether the results can be found with the records kept once.
+
+        In a left or outer join whose window does not contain the record itself, records wait for a partner, which
+        needs a second store.
+        """
+        return self.is_of_one_stream and (self._pending is None or self._rule.windows.contains_itself)
 
     def write(self, assembly: TopologyAssembly) -> None:
         left, right = self.left, self.right
+        self._rule.of_one_stream = self.is_of_one_stream
         if self.is_self_join:
             assembly.add_processor(ProcessorNode(self.name, (left.keeper.name,), self._self_join))
             assembly.add_store(left.store, [left.keeper.name, self.name])

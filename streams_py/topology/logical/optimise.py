@@ -9,10 +9,14 @@ topics exist, so a group must agree on it):
   those whose nearest key- or value-changing ancestor is that operation: otherwise they do not carry the same records.
   An explicit ``repartition()`` stays. When the repartitions hang below a ``merge`` of key-changed streams, they move up
   to the merge.
-* ``single.store.self.join``: a stream joined with itself keeps its records once.
+* ``single.store.self.join``: a stream joined with itself keeps its records once, where the results are the same.
 
 Answers to ``InternalStreamsBuilder.buildAndOptimizeTopology`` of Kafka Streams, whose search order is kept, because
 what it finds decides over topics.
+
+With ``__reference.behaviour__`` the topology has the topics of Kafka Streams also where its optimisation changes
+results. Kafka Streams moves a repartition above a processor or a join with a global table, and out of one branch of a
+merge. It also keeps the records of every self join once.
 """
 
 from __future__ import annotations
@@ -32,6 +36,9 @@ from streams_py.topology.names import RepartitionNames
 __all__ = ["Optimization", "optimise", "optimizations_in"]
 
 _KEY: Final = "topology.optimization"
+_REFERENCE_KEY: Final = "__reference.behaviour__"
+_REFERENCE: Final = "as Kafka Streams"
+"""Among the optimisations: those of Kafka Streams, also where they change results."""
 
 
 class Optimization(StrEnum):
@@ -51,16 +58,17 @@ _EACH: Final = frozenset(
 
 def optimizations_in(config: Mapping[str, object] | None) -> frozenset[str]:
     """The optimisations a configuration asks for; ConfigError for a value that is not known."""
+    reference = frozenset({_REFERENCE} if (config or {}).get(_REFERENCE_KEY) is True else ())
     value = str((config or {}).get(_KEY) or Optimization.NONE)
     wanted = {part.strip() for part in value.split(",")}
     if len(wanted) == 1 and wanted <= {Optimization.NONE, Optimization.ALL}:
-        return _EACH if Optimization.ALL in wanted else frozenset()
+        return reference | (_EACH if Optimization.ALL in wanted else frozenset())
     if not wanted <= _EACH:
         raise ConfigError(
             f"{_KEY} = {value!r}: expected 'none', 'all', or a comma-separated list of {', '.join(sorted(_EACH))}",
             key=_KEY,
         )
-    return frozenset(wanted)
+    return reference | wanted
 
 
 def optimise(graph: LogicalGraph, wanted: frozenset[str]) -> None:
@@ -71,9 +79,9 @@ def optimise(graph: LogicalGraph, wanted: frozenset[str]) -> None:
             if isinstance(node, TableSourceStep):
                 node.reuses_source_topic = True
     if Optimization.MERGE_REPARTITIONS in wanted:
-        _merge_repartitions(graph)
+        _merge_repartitions(graph, reference=_REFERENCE in wanted)
     if Optimization.SINGLE_STORE_SELF_JOIN in wanted:
-        _keep_records_of_self_joins_once(graph)
+        _keep_records_of_self_joins_once(graph, reference=_REFERENCE in wanted)
     _let_null_keys_pass(graph.root)
 
 
@@ -124,9 +132,9 @@ def _listed(node: SourceStep) -> str:
 # -- self joins ----------------------------------------------------------------------------------------------
 
 
-def _keep_records_of_self_joins_once(graph: LogicalGraph) -> None:
+def _keep_records_of_self_joins_once(graph: LogicalGraph, *, reference: bool) -> None:
     for node in graph.attached:
-        if isinstance(node, StreamJoinStep) and len(node.parents) == 1:
+        if isinstance(node, StreamJoinStep) and (node.is_of_one_stream if reference else node.needs_one_store):
             for parent in node.parents:
                 parent.remove_child(node.right.keeper)
             node.is_self_join = True
@@ -152,19 +160,28 @@ def _let_null_keys_pass(root: GraphNode) -> None:
 # -- repartitions --------------------------------------------------------------------------------------------
 
 
-def _merge_repartitions(graph: LogicalGraph) -> None:
-    for changer, repartitions in _mergeable(graph).items():
+def _merge_repartitions(graph: LogicalGraph, *, reference: bool) -> None:
+    for changer, repartitions in _mergeable(graph, reference=reference).items():
+        if not reference:
+            repartitions = [node for node in repartitions if _gets_only_what_leaves(changer, node)]
         if repartitions:
             _move_up(graph, changer, repartitions)
 
 
-def _mergeable(graph: LogicalGraph) -> dict[GraphNode, list[RepartitionStep]]:
+def _mergeable(graph: LogicalGraph, *, reference: bool) -> dict[GraphNode, list[RepartitionStep]]:
     """Key-changing (or merge) node -> repartitions that one repartition below it can replace."""
-    found: dict[GraphNode, list[RepartitionStep]] = {node: [] for node in graph.attached if node.changes_key}
+
+    def changes_key(node: GraphNode) -> bool:
+        return node.changes_key and not (reference and node.is_overlooked)
+
+    def changes_any(node: GraphNode) -> bool:
+        return (node.changes_key or node.changes_value) and not (reference and node.is_overlooked)
+
+    found: dict[GraphNode, list[RepartitionStep]] = {node: [] for node in graph.attached if changes_key(node)}
     for node in graph.attached:
         if isinstance(node, RepartitionStep) and not node.is_explicit:
-            changer = _ancestor(node, lambda above: above.changes_key)
-            if changer is not None and changer is _ancestor(node, lambda a: a.changes_key or a.changes_value):
+            changer = _ancestor(node, changes_key)
+            if changer is not None and changer is _ancestor(node, changes_any):
                 found[changer].append(node)
     # The lowest merge first: of several merges in a row, the one that all records come through takes the repartitions.
     for merge in reversed([node for node in graph.attached if node.is_merge]):
@@ -177,6 +194,15 @@ def _mergeable(graph: LogicalGraph) -> dict[GraphNode, list[RepartitionStep]]:
         if moved:
             found[merge] = moved
     return found
+
+
+def _gets_only_what_leaves(target: GraphNode, node: GraphNode) -> bool:
+    """Whether all records that come to ``node`` have left ``target``, and no key or value was changed in between."""
+    return bool(node.parents) and all(
+        parent is target
+        or (not (parent.changes_key or parent.changes_value) and _gets_only_what_leaves(target, parent))
+        for parent in node.parents
+    )
 
 
 def _is_below(node: GraphNode, above: GraphNode) -> bool:

@@ -14,7 +14,7 @@ from streams_py.serdes.windowed import Windowed
 from streams_py.topology.nodes import NodeContext
 from streams_py.topology.operators.tables import make_change
 
-__all__ = ["UNKNOWN_TIME", "FinalResults", "Throttle"]
+__all__ = ["UNKNOWN_TIME", "FinalResults", "Throttle", "time_of_store"]
 
 UNKNOWN_TIME: Final = -1
 """Before the first record."""
@@ -22,8 +22,20 @@ UNKNOWN_TIME: Final = -1
 _EMIT: Final = "window-aggregate-final-emit"
 
 
+def time_of_store(node: NodeContext, store: Any, open_ms: int) -> int:
+    """The least stream time, in ms, that the content of a window store proves; UNKNOWN_TIME when it proves none.
+
+    An operator starts with this time. The task then sets the committed one, which is exact, but which a Java member
+    does not keep up to date. A window that the store has expired is closed in any case: its aggregate is gone, so a
+    record must not begin another one. ``open_ms``: a window is open as long as stream time has not passed its start (a
+    session's end) by this.
+    """
+    expired_ms: int = store.expired_ms
+    return UNKNOWN_TIME if expired_ms < 0 or node.reference_behaviour else expired_ms + open_ms
+
+
 class Throttle:
-    """Says yes at most once per interval of the task's wall clock."""
+    """Says yes at most once per interval of the wall clock, as the task read it for the record in process."""
 
     def __init__(self, node: NodeContext) -> None:
         self._node = node
@@ -31,7 +43,7 @@ class Throttle:
 
     def is_due(self) -> bool:
         """True when the interval has passed; the next one begins."""
-        now_ms = self._node.now_ms()
+        now_ms = self._node.record.system_time_ms
         if now_ms < self._next_ms:
             return False
         self._next_ms = now_ms + self._node.emit_interval_ms

@@ -237,8 +237,13 @@ class ForeignTableJoin:
 
 
 class ResponseJoin:
-    """Joins a response with the left row it was asked for, if that is still the same. ``joiner`` takes key, left value,
-    right value."""
+    """Joins a response with the left row that asked for it, if that row is still the same. ``joiner`` takes key, left
+    value, right value.
+
+    The response has the hash of the row's bytes. Kafka Streams compares it with the hash of the row serialized again.
+    That differs as soon as the type of the row has got a field with a default, or when its bytes have no fixed order.
+    Then the stored bytes decide.
+    """
 
     def __init__(
         self, left: TableOperator, joiner: Callable[[Any, Any, Any], Any], serdes: ForeignKeySerdes, *, keeps_left: bool
@@ -251,12 +256,21 @@ class ResponseJoin:
     def bind(self, node: NodeContext) -> Process:
         read, joiner, keeps_left = self._left.reader(node), within(node, self._joiner), self._keeps_left
         hash_of, forward, failed = self._serdes.hasher(node), node.forward, node.failed
+        read_data = None if node.reference_behaviour else self._left.data_reader(node)
+
+        def is_unchanged(key: Any, row: tuple[Any, int] | None, hashed: bytes | None) -> bool:
+            if row is None or hashed is None:
+                return row is None and hashed is None
+            if hashed == hash_of(row[0]):
+                return True
+            data = None if read_data is None else read_data(key)
+            return data is not None and hashed == murmur3_128(data)
 
         def process(key: Any, response: Any, timestamp_ms: int) -> None:
             hashed, right, _ = response
             try:
                 row = read(key)
-                if hashed != (None if row is None else hash_of(row[0])):
+                if not is_unchanged(key, row, hashed):
                     node.dropped("out of date: the left row of a foreign-key join has changed meanwhile")
                     return
                 joined = None

@@ -223,7 +223,7 @@ class BoundContext:
         return self._record.stream_time_ms
 
     def current_system_time_ms(self) -> int:
-        return self._node.now_ms()
+        return self._record.system_time_ms
 
 
 class BoundFixedKeyContext(BoundContext):

@@ -12,7 +12,7 @@ from typing import Any
 
 from streams_py.serdes.windowed import Windowed
 from streams_py.topology.nodes import NodeContext, Process
-from streams_py.topology.operators.emission import UNKNOWN_TIME, FinalResults
+from streams_py.topology.operators.emission import FinalResults, time_of_store
 from streams_py.topology.operators.in_context import within
 from streams_py.topology.operators.in_place import aggregating, copier_of, fresh_initializer
 from streams_py.topology.operators.tables import RowReader, TableOperator, forward_flushed, make_change
@@ -61,13 +61,15 @@ class SessionAggregate(TableOperator):
         emit_final = self._final_results(node, store)
         find, put = store.sessions, store.put
         copy = copier_of(store) if old_values and forwards else None
-        observed_ms = UNKNOWN_TIME
+        observed_ms = time_of_store(node, store, gap + grace + 1)
+        # Other operators may have moved the stream time of the store, and with it what has expired.
+        shares_store = self.shares_store and not node.reference_behaviour
 
         def observe(time_ms: int) -> None:
             nonlocal observed_ms
-            observed_ms = time_ms
+            observed_ms = max(observed_ms, time_ms)
 
-        node.remembers(lambda: observed_ms, observe)
+        node.remembers(self.store_name, lambda: observed_ms, observe)
 
         def process(key: Any, value: Any, timestamp_ms: int) -> None:
             nonlocal observed_ms
@@ -75,6 +77,8 @@ class SessionAggregate(TableOperator):
                 node.dropped(NULL_KEY)
                 return
             observed_ms = max(observed_ms, timestamp_ms)
+            if shares_store:
+                observed_ms = max(observed_ms, time_of_store(node, store, gap + grace + 1))
             close_ms = observed_ms - grace - gap
             headers = context.headers
             context.timestamp = timestamp_ms

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from streams_py.topology.nodes import NodeContext, Process
-from streams_py.topology.operators.emission import UNKNOWN_TIME
+from streams_py.topology.operators.emission import UNKNOWN_TIME, time_of_store
 from streams_py.topology.operators.in_context import within
 from streams_py.topology.operators.in_place import aggregating, fresh_initializer, on_copies
 from streams_py.topology.operators.tables import make_change
@@ -31,7 +31,16 @@ class SlidingWindowAggregate(WindowedOperator[SlidingWindows]):
         failed, grace, difference = node.failed, self._windows.grace_ms, self._windows.difference_ms
         emit_final = self._final_results(node, self._closed_since)
         path = _Path(self, node, self._windows, self._initializer, aggregating(node, within(node, self._aggregator)))
-        observed_ms = UNKNOWN_TIME
+        store, open_ms = node.store(self.store_name), difference + grace + 1
+        observed_ms = time_of_store(node, store, open_ms)
+        # Other operators may have moved the stream time of the store, and with it what has expired.
+        shares_store = self.shares_store and not node.reference_behaviour
+
+        def observe(time_ms: int) -> None:
+            nonlocal observed_ms
+            observed_ms = max(observed_ms, time_ms)
+
+        node.remembers(self.store_name, lambda: observed_ms, observe)
 
         def process(key: Any, value: Any, timestamp_ms: int) -> None:
             nonlocal observed_ms
@@ -39,6 +48,8 @@ class SlidingWindowAggregate(WindowedOperator[SlidingWindows]):
                 node.dropped(_NULL_KEY_OR_VALUE)
                 return
             observed_ms = max(observed_ms, timestamp_ms)
+            if shares_store:
+                observed_ms = max(observed_ms, time_of_store(node, store, open_ms))
             close_ms = observed_ms - grace
             if timestamp_ms + difference < close_ms:
                 node.dropped(WINDOW_CLOSED)

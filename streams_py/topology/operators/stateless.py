@@ -35,6 +35,8 @@ __all__ = [
 
 _HERE: Final = __name__.rpartition(".")[0]
 
+_NULL_KEY: Final = "null key before a repartition"
+
 Predicate = Callable[[Any, Any], object]
 
 
@@ -80,7 +82,8 @@ class Filter(Statement):
 class NullKeyFilter:
     """Before a repartition: records without a key would be spread at random, so they end here.
 
-    Unless something below has a use for them; then ``pass_all`` is set when the topology is built (KIP-962).
+    Unless something below has a use for them; then ``pass_all`` is set when the topology is built (KIP-962). They are
+    counted as dropped, which Kafka Streams does not do.
     """
 
     def __init__(self) -> None:
@@ -94,6 +97,8 @@ class NullKeyFilter:
         def process(key: Any, value: Any, timestamp_ms: int) -> None:
             if key is not None:
                 forward(key, value, timestamp_ms)
+            else:
+                node.dropped(_NULL_KEY)
 
         return process
 

@@ -13,7 +13,7 @@ from typing import Any
 from streams_py.errors import StateError
 from streams_py.topology.nodes import NodeContext, Process
 from streams_py.topology.operators.emission import UNKNOWN_TIME
-from streams_py.topology.operators.tables import RowReader, TableOperator, make_change
+from streams_py.topology.operators.tables import DataReader, RowReader, TableOperator, make_change
 
 __all__ = ["Suppress", "SuppressionRule"]
 
@@ -56,6 +56,9 @@ class Suppress(TableOperator):
 
         return read
 
+    def data_reader(self, node: NodeContext) -> DataReader | None:
+        return None  # a row is in the buffer, as it was before its last change, or in the parent
+
     def bind(self, node: NodeContext) -> Process:
         buffer, forward, failed, context = node.store(self.store_name), node.forward, node.failed, node.record
         rule, figures = self._rule, node.figures
@@ -63,6 +66,12 @@ class Suppress(TableOperator):
         limited = rule.max_records is not None or rule.max_bytes is not None
         put, first_time, first, remove_first = buffer.put, buffer.first_time_ms, buffer.first, buffer.remove_first
         observed_ms = UNKNOWN_TIME
+
+        def observe(time_ms: int) -> None:
+            nonlocal observed_ms
+            observed_ms = max(observed_ms, time_ms)
+
+        node.remembers(self.store_name, lambda: observed_ms, observe)
 
         def emit() -> None:
             key, new, old, timestamp, offset, topic, partition, headers = first()

@@ -21,6 +21,7 @@ from streams_py.topology.operators.stateless import named_if_no_pair
 from streams_py.topology.operators.versioned import VersionedTable
 
 __all__ = [
+    "DataReader",
     "PastRowReader",
     "RowReader",
     "TableFilter",
@@ -38,6 +39,9 @@ __all__ = [
 
 _NULL_KEY = "null key in a table"
 _LATE = "older than the row of a versioned table"
+
+DataReader: TypeAlias = Callable[[Any], "bytes | None"]
+"""read(key) -> the serialized value of a table's row, as it was stored."""
 
 RowReader: TypeAlias = Callable[[Any], "tuple[Any, int] | None"]
 """read(key) -> value and timestamp_ms of a table's row, None when there is none."""
@@ -60,6 +64,8 @@ class TableOperator(ABC):
         self.sends_old_values = False
         self.store_history_ms: int | None = None
         """How far back its own store can be asked; None when there is none, or when that is not versioned."""
+        self.shares_store = False
+        """Whether other operators fill its store, too."""
 
     def history_ms(self) -> int | None:
         """How far back the table can be asked through :meth:`past_reader`; None: not at all."""
@@ -90,6 +96,13 @@ class TableOperator(ABC):
     def reader(self, node: NodeContext) -> RowReader:
         """Reads rows as they are now, for ``node``, which is connected to the :meth:`readable_stores`."""
         read: RowReader = self.own_store(node).get
+        return read
+
+    def data_reader(self, node: NodeContext) -> DataReader | None:
+        """Reads the bytes of the rows that :meth:`reader` reads; None when the rows are not stored as they are."""
+        if not self.store_name:
+            return None
+        read: DataReader = node.store(self.store_name).value_data
         return read
 
     @abstractmethod
@@ -268,6 +281,10 @@ class TableFilter(TableTransformation):
             return None if value is None or bool(predicate(key, value)) is negate else value
 
         return compute
+
+    def data_reader(self, node: NodeContext) -> DataReader | None:
+        # Rows without a store are the parent's: those that pass, unchanged.
+        return super().data_reader(node) if self.store_name else self._parent.data_reader(node)
 
     def bind(self, node: NodeContext) -> Process:
         return self._bind(node, self._row_function(node), skip_nulls=True)

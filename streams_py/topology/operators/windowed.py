@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from streams_py.serdes.windowed import Windowed
 from streams_py.topology.nodes import NodeContext, Process
-from streams_py.topology.operators.emission import UNKNOWN_TIME, FinalResults
+from streams_py.topology.operators.emission import UNKNOWN_TIME, FinalResults, time_of_store
 from streams_py.topology.operators.in_context import within
 from streams_py.topology.operators.in_place import aggregating, fresh_initializer, on_copies
 from streams_py.topology.operators.tables import RowReader, TableOperator, forward_flushed, make_change
@@ -84,13 +84,15 @@ class TimeWindowAggregate(WindowedOperator[TimeWindows]):
         if old_values and forwards:
             aggregator = on_copies(aggregator, store)
         update = store.updater(fresh_initializer(node, self._initializer, store), aggregator)
-        observed_ms = UNKNOWN_TIME
+        observed_ms = time_of_store(node, store, size + grace)
+        # Other operators may have moved the stream time of the store, and with it what has expired.
+        shares_store = self.shares_store and not node.reference_behaviour
 
         def observe(time_ms: int) -> None:
             nonlocal observed_ms
-            observed_ms = time_ms
+            observed_ms = max(observed_ms, time_ms)
 
-        node.remembers(lambda: observed_ms, observe)
+        node.remembers(self.store_name, lambda: observed_ms, observe)
 
         def process(key: Any, value: Any, timestamp_ms: int) -> None:
             nonlocal observed_ms
@@ -99,6 +101,8 @@ class TimeWindowAggregate(WindowedOperator[TimeWindows]):
                 return
             if timestamp_ms > observed_ms:
                 observed_ms = timestamp_ms
+            if shares_store:
+                observed_ms = max(observed_ms, time_of_store(node, store, size + grace))
             close_ms = observed_ms - grace
             for start in (timestamp_ms - timestamp_ms % size,) if is_tumbling else starts_of(timestamp_ms):
                 end = start + size

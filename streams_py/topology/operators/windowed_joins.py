@@ -1,9 +1,18 @@
 """Joins of two streams within a window of time.
 
 Each side has two operators: one that keeps its records in a window store, after it has sent them on, and one that joins
-them with what the other side has kept. In left and outer joins a record without a partner waits in a store of its own
-until its window is closed; then it is sent on alone. The clock for that is shared by both sides of a task. Answers to
-Kafka Streams' ``KStreamJoinWindow``, ``KStreamKStreamJoin`` and ``KStreamKStreamSelfJoin``.
+them with the records that the other side has kept. In left and outer joins a record without a partner waits in a store
+of its own until its window is closed; then it is sent on alone. Both sides of a task share one clock. Answers to Kafka
+Streams' ``KStreamJoinWindow``, ``KStreamKStreamJoin`` and ``KStreamKStreamSelfJoin``.
+
+**Windows.** The window of a record ends at the last timestamp that a partner may have, but not before the record
+itself. It is closed when stream time has passed its end by more than the grace period. A record whose own window is
+closed is late: it is dropped. A record that has a result without a partner takes none after its window is closed, so it
+has either that result or results with partners.
+
+Kafka Streams does otherwise (see ``NodeContext.reference_behaviour``): it joins late records as long as its stores have
+partners, and a record of a left or outer join that is older than stream time by the size of the window is sent on alone
+at once, although partners may come within the grace period.
 """
 
 from __future__ import annotations
@@ -16,34 +25,12 @@ from streams_py.topology.nodes import NodeContext, Process, RecordContext
 from streams_py.topology.operators.in_context import at_its_time, within
 from streams_py.topology.windows import JoinWindows
 
-__all__ = ["JoinWindowKeeper", "SelfJoin", "SharedJoinTime", "StreamJoin"]
+__all__ = ["JoinRule", "JoinWindowKeeper", "SelfJoin", "StreamJoin"]
 
 _NO_JOIN: Final = "null key or value in a join"
+_LATE: Final = "the window of a join is closed"
 _TOO_OLD: Final = "older than the records that a join keeps"
 _NOTHING_PENDING: Final = 2**63 - 1
-
-
-class JoinWindowKeeper:
-    """Sends a record on, so that it is joined, and then keeps it for the other side's records to come."""
-
-    def __init__(self, store: str) -> None:
-        self._store = store
-
-    def bind(self, node: NodeContext) -> Process:
-        put, forward, failed, context = node.store(self._store).put, node.forward, node.failed, node.record
-
-        def process(key: Any, value: Any, timestamp_ms: int) -> None:
-            forward(key, value, timestamp_ms)
-            if key is None:
-                return
-            context.timestamp = timestamp_ms
-            try:
-                if put(key, value, timestamp_ms) is False:
-                    node.dropped(_TOO_OLD)
-            except Exception as error:
-                failed(error, key, value, timestamp_ms)
-
-        return process
 
 
 class JoinTime:
@@ -57,69 +44,109 @@ class JoinTime:
         self.next_emit = 0
 
 
-class SharedJoinTime:
-    """Gives both sides of a join the same :class:`JoinTime` in each task.
+class JoinRule:
+    """What the operators of one join have in common: the windows, which sides are kept, and the clock.
 
-    Nodes of a task are bound together, each once, so an entry is needed only between the first and the second side.
+    ``keeps_left`` and ``keeps_right``: records of that side have a result without a partner. ``of_one_stream`` is set
+    when the topology is built and both sides are the same stream. Then both roles of a record end at the same time, so
+    that the join needs to keep the record only once.
     """
 
-    def __init__(self) -> None:
-        self._half_bound: dict[int, tuple[RecordContext, JoinTime]] = {}
+    def __init__(self, windows: JoinWindows, *, keeps_left: bool, keeps_right: bool) -> None:
+        self.windows = windows
+        self.keeps_left = keeps_left
+        self.keeps_right = keeps_right
+        self.of_one_stream = False
 
-    def of(self, record: RecordContext) -> JoinTime:
-        """The time of the task that ``record`` belongs to."""
-        found = self._half_bound.pop(id(record), None)
-        if found is not None:
-            return found[1]
-        time = JoinTime()
-        self._half_bound[id(record)] = (record, time)  # kept alive, or another one might get its id
-        return time
+    def keeps(self, *, is_left: bool) -> bool:
+        """Whether records of a side have a result without a partner."""
+        return self.keeps_left if is_left else self.keeps_right
+
+    def open_ms(self, *, is_left: bool) -> int:
+        """How long after a record of a side its window takes records."""
+        windows = self.windows
+        if self.of_one_stream:
+            return windows.reach_ms + windows.grace_ms
+        return windows.open_ms(is_left=is_left)
+
+    def time(self, record: RecordContext) -> JoinTime:
+        """The clock of the join in the task that ``record`` belongs to."""
+        found: JoinTime = record.shared.setdefault(self, JoinTime())
+        return found
+
+
+class JoinWindowKeeper:
+    """Drops late records. Sends the others on, so that they are joined, and then keeps them for the other side."""
+
+    def __init__(self, store: str, rule: JoinRule, *, is_left: bool) -> None:
+        self._store = store
+        self._rule = rule
+        self._is_left = is_left
+
+    def bind(self, node: NodeContext) -> Process:
+        put, forward, failed, context = node.store(self._store).put, node.forward, node.failed, node.record
+        time, open_ms = self._rule.time(context), self._rule.open_ms(is_left=self._is_left)
+        if node.reference_behaviour:
+            open_ms = _NOTHING_PENDING
+
+        def process(key: Any, value: Any, timestamp_ms: int) -> None:
+            if timestamp_ms > time.stream_time:
+                time.stream_time = timestamp_ms
+            elif timestamp_ms + open_ms < time.stream_time and key is not None and value is not None:
+                node.dropped(_LATE)
+                return
+            forward(key, value, timestamp_ms)
+            if key is None:
+                return
+            context.timestamp = timestamp_ms
+            try:
+                if put(key, value, timestamp_ms) is False:
+                    node.dropped(_TOO_OLD)
+            except Exception as error:
+                failed(error, key, value, timestamp_ms)
+
+        return process
 
 
 class StreamJoin:
-    """Joins the records of one side with what the other side has kept.
+    """Joins the records of one side with the records that the other side has kept.
 
     ``joiner`` takes key, left value, right value. ``pending`` is the name of the store of records that wait for a
-    partner ("" in inner joins); ``keeps_this``: records of this side are sent on alone when none came.
+    partner ("" in inner joins).
     """
 
     def __init__(
-        self,
-        other_store: str,
-        windows: JoinWindows,
-        joiner: Callable[[Any, Any, Any], Any],
-        time: SharedJoinTime,
-        *,
-        is_left: bool,
-        keeps_this: bool,
-        pending: str,
+        self, other_store: str, rule: JoinRule, joiner: Callable[[Any, Any, Any], Any], *, is_left: bool, pending: str
     ) -> None:
         self._other_store = other_store
-        self._windows = windows
+        self._rule = rule
         self._joiner = joiner
-        self._time = time
         self._is_left = is_left
-        self._keeps_this = keeps_this
         self._pending = pending
 
     def bind(self, node: NodeContext) -> Process:
-        windows, is_left, keeps_this = self._windows, self._is_left, self._keeps_this
+        rule, is_left, reference = self._rule, self._is_left, node.reference_behaviour
+        windows, keeps_this = rule.windows, rule.keeps(is_left=is_left)
         joiner = within(node, self._joiner)
         before_ms, after_ms = windows.before_ms, windows.after_ms
         if not is_left:
             before_ms, after_ms = after_ms, before_ms
         fetch = node.store(self._other_store).between
         pending = node.store(self._pending) if self._pending else None
-        time = self._time.of(node.record)
-        emit_closed = None if pending is None else _emitter(node, pending, time, windows, joiner, after_ms)
+        time = rule.time(node.record)
+        if is_left:
+            _remember(node, self._other_store, time)
+        # A partner of a kept side whose window is closed has a result already.
+        other_open_ms = rule.open_ms(is_left=not is_left)
+        if reference or not rule.keeps(is_left=not is_left):
+            other_open_ms = _NOTHING_PENDING
+        emit_closed = None if pending is None else _emitter(node, pending, rule, joiner, is_left=is_left)
         forward, failed, context = node.forward, node.failed, node.record
 
         def join(key: Any, this: Any, other: Any) -> Any:
             return joiner(key, this, other) if is_left else joiner(key, other, this)
 
         def process(key: Any, value: Any, timestamp_ms: int) -> None:
-            if timestamp_ms > time.stream_time:
-                time.stream_time = timestamp_ms
             context.timestamp = timestamp_ms
             try:
                 if key is None or value is None:
@@ -130,9 +157,14 @@ class StreamJoin:
                 else:
                     if emit_closed is not None and timestamp_ms == time.stream_time:
                         emit_closed(timestamp_ms)
-                    last_ms = max(0, timestamp_ms + after_ms)
+                    last_ms = timestamp_ms + after_ms
+                    if last_ms < 0 and reference:
+                        last_ms = 0
                     partner = False
-                    for other_ms, other in fetch(key, max(0, timestamp_ms - before_ms), last_ms):
+                    open_from_ms = time.stream_time - other_open_ms
+                    for other_ms, other in fetch(key, timestamp_ms - before_ms, last_ms) if last_ms >= 0 else ():
+                        if other_ms < open_from_ms:
+                            continue
                         partner = True
                         if pending is not None:
                             context.timestamp = timestamp_ms
@@ -142,7 +174,7 @@ class StreamJoin:
                         forward(key, join(key, value, other), max(timestamp_ms, other_ms))
                     if partner or not keeps_this:
                         return
-                    if last_ms >= time.stream_time and pending is not None:
+                    if pending is not None and (not reference or last_ms >= time.stream_time):
                         if timestamp_ms < time.earliest_pending:
                             time.earliest_pending = timestamp_ms
                         place = JoinSideKey(timestamp_ms, is_left, key)
@@ -157,28 +189,37 @@ class StreamJoin:
         return process
 
 
+def _remember(node: NodeContext, store: str, time: JoinTime) -> None:
+    """Commit the clock of a join with the offsets."""
+
+    def observe(time_ms: int) -> None:
+        time.stream_time = max(time.stream_time, time_ms)
+
+    node.remembers(store, lambda: time.stream_time, observe)
+
+
 def _emitter(
-    node: NodeContext,
-    pending: Any,
-    time: JoinTime,
-    windows: JoinWindows,
-    joiner: Callable[[Any, Any, Any], Any],
-    after_ms: int,
+    node: NodeContext, pending: Any, rule: JoinRule, joiner: Callable[[Any, Any, Any], Any], *, is_left: bool
 ) -> Callable[[int], None]:
-    """Sends on what has waited in vain. ``after_ms``: of the side whose records ask for it."""
-    interval_ms = node.emit_interval_ms
-    forward, context, now_ms, grace_ms = node.forward, node.record, node.now_ms, windows.grace_ms
+    """Sends on the records that have waited in vain. ``is_left``: of the side whose records cause it."""
+    interval_ms, windows, time = node.emit_interval_ms, rule.windows, rule.time(node.record)
+    left_open_ms, right_open_ms = rule.open_ms(is_left=True), rule.open_ms(is_left=False)
+    first_open_ms = min(left_open_ms, right_open_ms)
+    if node.reference_behaviour:
+        left_open_ms, right_open_ms = windows.after_ms + windows.grace_ms, windows.before_ms + windows.grace_ms
+        first_open_ms = left_open_ms if is_left else right_open_ms
+    forward, context = node.forward, node.record
 
     def emit_closed(timestamp_ms: int) -> None:
-        # As in Kafka Streams the sum wraps around: when nothing is known to be pending, after a restart for example,
-        # the store is looked at.
-        closes_ms = _wrapped(time.earliest_pending + after_ms + grace_ms)
+        # As in Kafka Streams the sum wraps around: when no pending record is known, after a restart for example, the
+        # loop reads the store.
+        closes_ms = _wrapped(time.earliest_pending + first_open_ms)
         if closes_ms >= time.stream_time:
             return
-        now = now_ms()
-        if now < time.next_emit:
+        now_ms = context.system_time_ms
+        if now_ms < time.next_emit:
             return
-        time.next_emit = now + interval_ms
+        time.next_emit = now_ms + interval_ms
         time.earliest_pending = _NOTHING_PENDING
         open_sides: set[bool] = set()
         emitted: JoinSideKey | None = None
@@ -187,8 +228,7 @@ def _emitter(
             time.earliest_pending = place.timestamp
             if len(open_sides) == 2:
                 break
-            look_ms = windows.after_ms if place.is_left else windows.before_ms
-            if place.timestamp + look_ms + grace_ms >= time.stream_time:
+            if place.timestamp + (left_open_ms if place.is_left else right_open_ms) >= time.stream_time:
                 open_sides.add(place.is_left)
                 continue
             joined = joiner(place.key, value, None) if place.is_left else joiner(place.key, None, value)
@@ -211,15 +251,65 @@ def _wrapped(number: int) -> int:
 
 
 class SelfJoin:
-    """A stream joined with itself, over one store: each record with earlier ones in both roles, and with itself."""
+    """A stream joined with itself, over one store.
 
-    def __init__(self, store: str, windows: JoinWindows, joiner: Callable[[Any, Any, Any], Any]) -> None:
+    Gives the results of two operators over two stores, in their order. Each record is the left one of a pair first,
+    with records that are there already. Then it is the right one, with those records and with itself.
+    """
+
+    def __init__(self, store: str, rule: JoinRule, joiner: Callable[[Any, Any, Any], Any]) -> None:
         self._store = store
-        self._windows = windows
+        self._rule = rule
         self._joiner = joiner
 
     def bind(self, node: NodeContext) -> Process:
-        windows, joiner, fetch = self._windows, within(node, self._joiner), node.store(self._store).between
+        if node.reference_behaviour:
+            return self._bind_reference(node)
+        rule, windows, joiner = self._rule, self._rule.windows, within(node, self._joiner)
+        fetch = node.store(self._store).between
+        before_ms, after_ms, contains_itself = windows.before_ms, windows.after_ms, windows.contains_itself
+        time, open_ms = rule.time(node.record), rule.open_ms(is_left=True)
+        _remember(node, self._store, time)
+        left_open_ms = open_ms if rule.keeps_left else _NOTHING_PENDING
+        right_open_ms = open_ms if rule.keeps_right else _NOTHING_PENDING
+        forward, failed = node.forward, node.failed
+        keeps_left, keeps_right = rule.keeps_left, rule.keeps_right
+
+        def process(key: Any, value: Any, timestamp_ms: int) -> None:
+            if value is None or (key is None and not (keeps_left or keeps_right)):
+                node.dropped(_NO_JOIN)
+                return
+            if key is None:
+                try:
+                    if keeps_left:
+                        forward(key, joiner(key, value, None), timestamp_ms)
+                    if keeps_right:
+                        forward(key, joiner(key, None, value), timestamp_ms)
+                except Exception as error:
+                    failed(error, key, value, timestamp_ms)
+                return
+            first_ms, last_ms, open_from_ms = timestamp_ms - before_ms, timestamp_ms + after_ms, time.stream_time
+            try:
+                for other_ms, other in fetch(key, first_ms, last_ms) if last_ms >= 0 else ():
+                    if other_ms >= open_from_ms - right_open_ms:
+                        forward(key, joiner(key, value, other), max(timestamp_ms, other_ms))
+                first_ms, last_ms = timestamp_ms - after_ms, timestamp_ms + before_ms
+                with_itself = contains_itself
+                for other_ms, other in fetch(key, first_ms, last_ms) if last_ms >= 0 else ():
+                    if with_itself and other_ms > timestamp_ms:
+                        with_itself = False
+                        forward(key, joiner(key, value, value), timestamp_ms)
+                    if other_ms >= open_from_ms - left_open_ms:
+                        forward(key, joiner(key, other, value), max(timestamp_ms, other_ms))
+                if with_itself:
+                    forward(key, joiner(key, value, value), timestamp_ms)
+            except Exception as error:
+                failed(error, key, value, timestamp_ms)
+
+        return at_its_time(node, process, self._joiner)
+
+    def _bind_reference(self, node: NodeContext) -> Process:
+        windows, joiner, fetch = self._rule.windows, within(node, self._joiner), node.store(self._store).between
         before_ms, after_ms, retention_ms = windows.before_ms, windows.after_ms, windows.retention_ms
         forward, failed = node.forward, node.failed
         stream_time_ms = -1

@@ -86,7 +86,7 @@ def dsl(
         def make(optimization: str) -> Topology:
             builder = StreamsBuilder()
             describe(builder)
-            return builder.build({"topology.optimization": optimization})
+            return builder.build({"topology.optimization": optimization, "__reference.behaviour__": True})
 
         register(Program(id, make, optimization, available_topics))
         _DESCRIPTIONS[id] = describe

@@ -32,7 +32,7 @@ COUNTS = {"key": S, "value": L}
 def build(id) -> Topology:
     builder = StreamsBuilder()
     PROGRAMS[id](builder)
-    return builder.build({"topology.optimization": OPTIMIZATION[id]})
+    return builder.build({"topology.optimization": OPTIMIZATION[id], "__reference.behaviour__": True})
 
 
 def program(id, opt="none"):

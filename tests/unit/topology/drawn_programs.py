@@ -46,7 +46,7 @@ def build(program: Mapping[str, Any]) -> Topology:
         inputs = [made[name] for name in step.get("in", ())]
         results = _CALLS[step["op"]](builder, step, *inputs)
         made.update(zip(step.get("outs") or [step.get("out")], results, strict=True))
-    return builder.build({"topology.optimization": program["optimization"]})
+    return builder.build({"topology.optimization": program["optimization"], "__reference.behaviour__": True})
 
 
 # -- functions of the programs -------------------------------------------------------------------------------

@@ -91,6 +91,7 @@ class FakeNode:
     app_configs: Mapping[str, Any] = field(default_factory=dict)
     upgrade_from: str | None = None
     emit_interval_ms: int = 0
+    reference_behaviour: bool = False
     serde_defaults: SerdeDefaults = SerdeDefaults()  # noqa: RUF009  # a tuple of nothing
     processor_metadata: dict[str, int] = field(default_factory=dict)
     in_place_checks: InPlaceChecks | None = None
@@ -130,7 +131,7 @@ class FakeNode:
     def on_close(self, callback: Callable[[], None]) -> None:
         self.task.on_close.append(callback)
 
-    def remembers(self, read: Callable[[], int], write: Callable[[int], None]) -> None:
+    def remembers(self, store: str, read: Callable[[], int], write: Callable[[int], None]) -> None:
         pass
 
     def now_ms(self) -> int:
@@ -153,6 +154,7 @@ class FakeTask:
         upgrade_from: str | None = None,
     ) -> None:
         self.record = RecordContext()
+        self.record.system_time_ms = 77
         self.outputs: dict[str, list[tuple[Any, Any, int, Headers]]] = {}
         self.failures: list[tuple[str, Exception, Any, Any, int]] = []
         self.dropped: list[tuple[str, str]] = []

@@ -40,7 +40,7 @@ OPTIMIZATION = {}
 def build(id) -> Topology:
     builder = StreamsBuilder()
     PROGRAMS[id](builder)
-    return builder.build({"topology.optimization": OPTIMIZATION[id]})
+    return builder.build({"topology.optimization": OPTIMIZATION[id], "__reference.behaviour__": True})
 
 
 def program(id, opt="none"):

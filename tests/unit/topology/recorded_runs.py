@@ -39,6 +39,7 @@ def feed(topology: Topology, run: dict[str, Any]) -> tuple[Rows, dict[str, list[
             default_key_serde=STRING,
             default_value_serde=STRING,
             emit_interval_ms=run.get("emit", 0),
+            reference_behaviour=True,
         ),
         clock=ManualClock(1_000_000),
         cache_max_bytes=run["cache"],

@@ -210,7 +210,8 @@ def test_chooser_names_the_topic_of_each_record() -> None:
 def test_repartition_drops_records_without_a_key() -> None:
     task = run(lambda s: s.repartition(name="r").to("out"), ("k", 1), (None, 2))
     assert task.out() == [("k", 1, 0)]
-    assert task.failures == task.dropped == []
+    assert task.failures == []
+    assert task.dropped == [("r-repartition-filter", "null key before a repartition")]
 
 
 # -- functions that want to know more about the record ---------------------------------------------------------

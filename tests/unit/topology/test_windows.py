@@ -144,14 +144,18 @@ def test_last_emission_travels_with_the_committed_offsets() -> None:
         source.send("k", "v", timestamp_ms=37)
         (task,) = driver._tasks.tasks.values()
         (offset,) = task.committable_offsets().values()
-        assert decode_offset_metadata(offset.metadata).processors == {"counts": 37}
+        committed = decode_offset_metadata(offset.metadata).processors
+        assert committed["counts"] == 37
+        assert len(committed) == 2  # and the stream time of the operator
 
 
-def restart(driver: TopologyTestDriver) -> None:
-    """The task begins again with what is stored and committed; nothing else is known any more."""
+def restart(driver: TopologyTestDriver, reopen: Callable[[], object] = lambda: None) -> None:
+    """The task begins again with what is stored and committed; nothing else is known any more. ``reopen`` does to the
+    stores what closing and opening them does."""
     (task,) = driver._tasks.tasks.values()
     committed = task.committable_offsets()
     task.suspend()
+    reopen()
     task.resume()
     task.complete_restoration(committed)
 
@@ -168,34 +172,6 @@ def test_final_results_go_on_after_a_restart_where_they_were() -> None:
         source.send("k", "v", timestamp_ms=50)
         out = driver.output_topic("out", key=time_windowed(STRING, 10), value=INT64).read_pairs()
     assert out == [(Windowed("k", 0, 10), 1), (Windowed("k", 30, 40), 1)]
-
-
-@pytest.mark.parametrize(
-    ("windows", "expected"),
-    [
-        (TimeWindows.of(10), (Windowed("k", 10, 20), 2)),
-        (SlidingWindows.of(10), (Windowed("k", 6, 16), 2)),
-        (SessionWindows.of(10), (Windowed("k", 15, 16), 2)),
-    ],
-    ids=["time", "sliding", "sessions"],
-)
-def test_grace_begins_anew_with_a_restart(windows: Any, expected: Any) -> None:
-    """As in Kafka Streams: the time that an operator has seen is its own, and is stored nowhere."""
-    builder = StreamsBuilder(key=STRING, value=STRING)
-    table = grouped(builder).windowed_by(windows).count(materialized=Materialized("counts", retention=1000))
-    table.to_stream().to("out")
-    serde = session_windowed(STRING) if isinstance(windows, SessionWindows) else time_windowed(STRING, 10)
-    with TopologyTestDriver(builder.build()) as driver:
-        source = driver.input_topic("in", key=STRING, value=STRING)
-        results = driver.output_topic("out", key=serde, value=INT64)
-        source.send("k", "v", timestamp_ms=15)
-        source.send("k", "v", timestamp_ms=77)
-        results.read_all()
-        source.send("k", "late", timestamp_ms=16)
-        assert results.read_all() == []
-        restart(driver)
-        source.send("k", "late", timestamp_ms=16)
-        assert expected in results.read_pairs()
 
 
 def test_error_of_an_aggregator_leaves_the_record_out() -> None:

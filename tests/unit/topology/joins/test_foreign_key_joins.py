@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import pytest
 
 from streams_py.errors import SerializationError
-from streams_py.serdes import STRING
+from streams_py.serdes import STRING, Serde
 from streams_py.testing.driver import InputTopic, TopologyTestDriver
 from streams_py.topology.dsl.builder import StreamsBuilder
+from streams_py.topology.dsl.options import Materialized
 from streams_py.topology.formats.foreign_keys import (
     Instruction,
     Response,
@@ -192,3 +194,66 @@ def test_version_of_subscriptions_is_one_that_the_release_of_other_members_reads
     for topic in topics:
         (record,) = [record for at, records in written.items() if at.topic.endswith(topic) for record in records]
         assert (record.value() or b"")[0] == version
+
+
+# -- rows whose bytes are not what they would be today ---------------------------------------------------------
+
+
+class Growing(Serde[Any]):
+    """Rows as JSON. A new release has one field more, with a default."""
+
+    name = "growing"
+
+    def __init__(self) -> None:
+        self.has_new_field = False
+
+    def serializer(self, topic: str, *, is_key: bool) -> Any:
+        return lambda row: json.dumps({**row, **({"new": None} if self.has_new_field else {})}).encode()
+
+    def deserializer(self, topic: str, *, is_key: bool) -> Any:
+        return json.loads
+
+
+LEFT_TABLES = {
+    "source table": lambda builder, serde: builder.table("L", value=serde, store="left"),
+    "source table in memory": lambda builder, serde: builder.table(
+        "L", materialized=Materialized("left", value=serde, persistent=False), value=serde
+    ),
+    "versioned table": lambda builder, serde: builder.table(
+        "L", materialized=Materialized("left", value=serde, history=1000), value=serde
+    ),
+    "filtered table": lambda builder, serde: builder.table("L", value=serde, store="left").filter(lambda k, v: True),
+    "aggregate": lambda builder, serde: (
+        builder.stream("L", value=serde)
+        .group_by_key()
+        .aggregate(dict, lambda key, row, _: row, value=serde, store="left")
+    ),
+    "stored filter": lambda builder, serde: builder.table("L", value=serde, store="base").filter(
+        lambda k, v: True, materialized=Materialized("left", value=serde)
+    ),
+}
+
+
+@pytest.mark.parametrize("cache", [0, 10_000_000])
+@pytest.mark.parametrize("left", LEFT_TABLES.values(), ids=LEFT_TABLES)
+@pytest.mark.parametrize("kind", ["join", "left_join"])
+def test_row_that_was_written_by_an_older_release_is_joined(kind: str, left: Any, cache: int) -> None:
+    serde = Growing()
+    builder = StreamsBuilder(key=STRING)
+    right = builder.table("R", value=STRING, store="right")
+    joined = getattr(left(builder, serde), kind)(right, lambda row, value: value, on=lambda key, row: row.get("fk"))
+    joined.to_stream().to("out", value=STRING)
+    with TopologyTestDriver(builder.build(), {"statestore.cache.max.bytes": cache}) as driver:
+        rows = driver.input_topic("L", key=STRING, value=serde)
+        values = driver.input_topic("R", key=STRING, value=STRING)
+        out = driver.output_topic("out", key=STRING, value=STRING)
+        values.send("f", "1", timestamp_ms=1)
+        rows.send("k", {"fk": "f"}, timestamp_ms=2)
+        assert out.read_pairs()[-1] == ("k", "1")
+        serde.has_new_field = True
+        values.send("f", "2", timestamp_ms=3)
+        assert out.read_pairs() == [("k", "2")]
+        rows.send("k", {"fk": "f"}, timestamp_ms=4)
+        out.read_pairs()
+        values.send("f", "3", timestamp_ms=5)
+        assert out.read_pairs() == [("k", "3")]

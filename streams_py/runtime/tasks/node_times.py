@@ -1,0 +1,77 @@
+"""Stream times of nodes and stores, among the numbers that are committed with the offsets.
+
+A window closes by the stream time of the operator that fills it. The operator cannot read that time from its store: the
+largest timestamp may belong to a record that was deleted since, or to a window that has expired, and a suppress buffer
+forgets the changes it has sent. So the task commits the time with the offsets, where Kafka Streams keeps how far it has
+emitted windows. The time comes back wherever the task moves: after a wiped disk, on a former standby, for a store in
+memory, and together with the offsets of a transaction.
+
+Stores that forget old content have a stream time of their own, which their files do not tell exactly. It is committed,
+too, unless a node's time belongs to the store.
+
+A Java member reads these numbers, leaves them alone, and commits them again with its offsets.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from streams_protocol.types import TaskId
+from streams_py.runtime.tasks.binding import BoundTopology, Clock
+from streams_py.runtime.tasks.offset_metadata import UNKNOWN_TIME
+from streams_py.runtime.tasks.task_settings import TaskSettings
+
+__all__ = ["NodeTimes"]
+
+_log = logging.getLogger(__name__)
+_MARK = "~"
+_HASH_BYTES = 9
+_COUNT_MAX = 80
+"""Times of one task that are committed. A broker refuses metadata of more than 4096 bytes, as set with
+``offset.metadata.max.bytes``. 80 times take 2.7 kB and leave room for the numbers of Kafka Streams."""
+
+
+class NodeTimes:
+    """Writes the times of a task's nodes into the numbers that are committed, and reads them back."""
+
+    def __init__(self, task_id: TaskId, clocks: Mapping[str, Clock]) -> None:
+        self._clocks = {_key(name): clock for name, clock in list(clocks.items())[:_COUNT_MAX]}
+        if len(clocks) > _COUNT_MAX:
+            _log.warning(
+                "task %s has %d windowed operators and stores, but a committed offset has room for the stream times of "
+                "%d; after a restart these accept late records again: %s",
+                task_id, len(clocks), _COUNT_MAX, ", ".join(list(clocks)[_COUNT_MAX:]),
+            )  # fmt: skip
+
+    @classmethod
+    def of(cls, task_id: TaskId, nodes: BoundTopology, stores: Mapping[str, Any], settings: TaskSettings) -> NodeTimes:
+        """Those of a task. None with ``reference_behaviour``: a restart forgets them, as in Kafka Streams."""
+        if settings.reference_behaviour:
+            return cls(task_id, {})
+        clocks = nodes.clocks()
+        for name, store in stores.items():
+            if name not in clocks and hasattr(store, "observed_time"):
+                clocks[name] = Clock(store.observed_time, store.observe)
+        return cls(task_id, clocks)
+
+    def restore(self, committed: Mapping[str, int]) -> None:
+        """Set the clocks to the committed times."""
+        for key, clock in self._clocks.items():
+            if key in committed:
+                clock.write(committed[key])
+
+    def note(self, numbers: dict[str, int]) -> None:
+        """Bring the numbers that are committed up to date."""
+        for key, clock in self._clocks.items():
+            time_ms = clock.read()
+            if time_ms != UNKNOWN_TIME:
+                numbers[key] = time_ms
+
+
+def _key(name: str) -> str:
+    """A short key that no store's name can be: ``~`` is not allowed there. Java's numbers have the store's name."""
+    return _MARK + base64.urlsafe_b64encode(hashlib.sha256(name.encode()).digest()[:_HASH_BYTES]).decode()

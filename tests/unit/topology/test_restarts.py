@@ -1,0 +1,216 @@
+"""Stream times of operators and stores over a restart: a closed window stays closed, whatever comes back with the task.
+
+A restart here is a task that is suspended and begins again with the committed offsets. Stores are in memory, and keep
+what they had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from streams_py.runtime.tasks.offset_metadata import OffsetMetadata, decode_offset_metadata, encode_offset_metadata
+from streams_py.serdes import INT64, STRING, Windowed
+from streams_py.testing.driver import TopologyTestDriver
+from streams_py.topology.dsl.builder import StreamsBuilder
+from streams_py.topology.dsl.options import Materialized
+from streams_py.topology.dsl.suppressed import Suppressed
+from streams_py.topology.processor import Processor, Record
+from streams_py.topology.window_stores import session_store, window_store
+from streams_py.topology.windows import EmitStrategy, JoinWindows, SessionWindows, SlidingWindows, TimeWindows
+from tests.unit.topology.test_windows import restart
+
+ON_CLOSE = EmitStrategy.ON_WINDOW_CLOSE
+FRESH = {"statestore.cache.max.bytes": 0}
+Describe = Callable[[Any], Any]
+
+
+def count(windows: Any, emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE, **options: Any) -> Describe:
+    def describe(stream: Any) -> Any:
+        return stream.group_by_key().windowed_by(windows, emit=emit).count(**options).to_stream()
+
+    return describe
+
+
+def cogrouped(windows: Any) -> Describe:
+    def describe(stream: Any) -> Any:
+        one = stream.group_by_key()
+        other = stream.filter(lambda key, value: value != "v").group_by_key()
+        both = one.cogroup(lambda key, value, total: total + 1).cogroup(other, lambda key, value, total: total + 10)
+        merger = [lambda key, left, right: left + right] if isinstance(windows, SessionWindows) else []
+        return both.windowed_by(windows).aggregate(lambda: 0, *merger, store="c", value=INT64).to_stream()
+
+    return describe
+
+
+def suppressed(suppress: Suppressed) -> Describe:
+    def describe(stream: Any) -> Any:
+        table = stream.group_by_key().windowed_by(TimeWindows.of(10)).count(store="c")
+        return table.suppress(suppress).to_stream()
+
+    return describe
+
+
+def limited(stream: Any) -> Any:
+    return stream.group_by_key().count(store="c").suppress(Suppressed.until_time_limit(10)).to_stream()
+
+
+def joined_with_versions(stream: Any) -> Any:
+    table = stream.to_table(materialized=Materialized("t", history=100))
+    return stream.join(table, lambda left, right: f"{left}/{right}", grace=10)
+
+
+def joined(how: str, windows: JoinWindows) -> Describe:
+    return lambda stream: getattr(stream, how)(
+        stream.map_values(str.upper), lambda left, right: f"{left}/{right}", windows
+    )
+
+
+PROGRAMS: dict[str, Describe] = {
+    "tumbling": count(TimeWindows.of(10)),
+    "hopping": count(TimeWindows.of(10, advance=4)),
+    "grace": count(TimeWindows.of(10, grace=3)),
+    "kept longer": count(TimeWindows.of(10), materialized=Materialized("c", retention=3_600_000)),
+    "sliding": count(SlidingWindows.of(10)),
+    "sliding, kept longer": count(SlidingWindows.of(10), materialized=Materialized("c", retention=3_600_000)),
+    "sessions": count(SessionWindows.of(10)),
+    "sessions, kept longer": count(SessionWindows.of(10), materialized=Materialized("c", retention=3_600_000)),
+    "tumbling on close": count(TimeWindows.of(10), ON_CLOSE),
+    "sliding on close": count(SlidingWindows.of(10), ON_CLOSE),
+    "sessions on close": count(SessionWindows.of(10), ON_CLOSE),
+    "cogrouped": cogrouped(TimeWindows.of(10)),
+    "cogrouped sliding": cogrouped(SlidingWindows.of(10)),
+    "cogrouped sessions": cogrouped(SessionWindows.of(10)),
+    "suppressed until close": suppressed(Suppressed.until_window_closes()),
+    "suppressed for a time": suppressed(Suppressed.until_time_limit(5)),
+    "table suppressed for a time": limited,
+    "join": joined("join", JoinWindows.of(10)),
+    "left join": joined("left_join", JoinWindows.of(10, before=-1, after=10)),
+    "outer join": joined("outer_join", JoinWindows.of(10, grace=5, before=-1, after=10)),
+    "self join": lambda stream: stream.join(stream, lambda left, right: f"{left}/{right}", JoinWindows.of(10)),
+    "table join with grace": joined_with_versions,
+}
+RECORDS = [("k", "v", 1), ("k", "v", 9), ("a", "w", 25), ("k", "late", 5), ("k", "v", 24), ("k", "late", 7)]
+AFTER = [("k", "late", 5), ("a", "late", 14), ("k", "x", 22), ("b", "v", 60), ("b", "v", 90), ("b", "v", 130)]
+
+
+def results(describe: Describe, *, restarts: bool, optimization: str = "none", cache: int = 0) -> list[Any]:
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    describe(builder.stream("in")).map(lambda key, value: (str(key), str(value)), key=STRING, value=STRING).to("out")
+    topology = builder.build({"topology.optimization": optimization})
+    with TopologyTestDriver(topology, {"statestore.cache.max.bytes": cache}) as driver:
+        source = driver.input_topic("in", key=STRING, value=STRING)
+        for key, value, timestamp_ms in RECORDS:
+            source.send(key, value, timestamp_ms=timestamp_ms)
+        if restarts:
+            restart(driver)
+        for key, value, timestamp_ms in AFTER:
+            source.send(key, value, timestamp_ms=timestamp_ms)
+        found = driver.output_topic("out", key=STRING, value=STRING).read_all()
+    return [(record.key, record.value, record.timestamp) for record in found]
+
+
+@pytest.mark.parametrize("optimization", ["none", "all"])
+@pytest.mark.parametrize("cache", [0, 10_000_000])
+@pytest.mark.parametrize("describe", PROGRAMS.values(), ids=PROGRAMS)
+def test_restart_changes_no_result(describe: Describe, optimization: str, cache: int) -> None:
+    expected = results(describe, restarts=False, optimization=optimization, cache=cache)
+    assert expected
+    assert results(describe, restarts=True, optimization=optimization, cache=cache) == expected
+
+
+@pytest.mark.parametrize("kind", [cogrouped(TimeWindows.of(10)), cogrouped(SessionWindows.of(10))])
+def test_slow_stream_of_a_cogroup_starts_no_second_aggregate_of_an_expired_window(kind: Describe) -> None:
+    """The first stream has moved the store on. The other one has not seen that time itself."""
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    kind(builder.stream("in")).map(lambda key, value: (str(key), str(value)), key=STRING, value=STRING).to("out")
+    with TopologyTestDriver(builder.build(), FRESH) as driver:
+        source = driver.input_topic("in", key=STRING, value=STRING)
+        for value, timestamp_ms in (("v", 1), ("v", 100), ("other", 1)):
+            source.send("k", value, timestamp_ms=timestamp_ms)
+        out = driver.output_topic("out", key=STRING, value=STRING).read_all()
+    assert [record.value for record in out] == ["1", "1"]
+
+
+def test_time_of_a_java_member_that_does_not_know_the_number_is_that_of_the_store() -> None:
+    """The committed numbers are old, or missing. A window that the store has expired stays closed nevertheless."""
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    count(TimeWindows.of(10))(builder.stream("in")).map(lambda key, value: (str(key), value), key=STRING).to(
+        "out", value=INT64
+    )
+    with TopologyTestDriver(builder.build(), FRESH) as driver:
+        source = driver.input_topic("in", key=STRING, value=STRING)
+        for timestamp_ms in (1, 25):
+            source.send("k", "v", timestamp_ms=timestamp_ms)
+        out = driver.output_topic("out", key=STRING, value=INT64)
+        out.read_all()
+        (task,) = driver._tasks.tasks.values()
+        committed = {
+            at: entry._replace(metadata=encode_offset_metadata(OffsetMetadata(25)))
+            for at, entry in task.committable_offsets().items()
+        }
+        task.suspend()
+        task.resume()
+        task.complete_restoration(committed)
+        source.send("k", "late", timestamp_ms=5)
+        assert out.read_all() == []
+
+
+def test_numbers_of_others_are_committed_again() -> None:
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    count(TimeWindows.of(10))(builder.stream("in")).foreach(lambda key, value: None)
+    with TopologyTestDriver(builder.build(), FRESH) as driver:
+        (task,) = driver._tasks.tasks.values()
+        source = driver.input_topic("in", key=STRING, value=STRING)
+        source.send("k", "v", timestamp_ms=25)
+        committed = {
+            at: entry._replace(metadata=encode_offset_metadata(OffsetMetadata(25, {"of a Java member": 7})))
+            for at, entry in task.committable_offsets().items()
+        }
+        task.suspend()
+        task.resume()
+        task.complete_restoration(committed)
+        source.send("k", "v", timestamp_ms=31)
+        (entry,) = task.committable_offsets().values()
+        numbers = decode_offset_metadata(entry.metadata).processors
+    assert numbers["of a Java member"] == 7
+    assert sorted(numbers.values()) == [7, 31]
+
+
+class Keeps(Processor[str, str, str, str]):
+    """Puts each record into its stores, and sends what they have for it then."""
+
+    def init(self, context: Any) -> None:
+        self.context = context
+        self.windows, self.sessions = context.get_state_store("w"), context.get_state_store("s")
+
+    def process(self, record: Record[str, str]) -> None:
+        at = record.timestamp
+        self.windows.put(record.key, record.value, at)
+        self.sessions.put(Windowed(record.key, at, at), record.value)
+        found = (self.windows.fetch(record.key, at), self.sessions.fetch_session(record.key, at, at))
+        self.context.forward(record.with_value(str(found)))
+
+
+def test_stores_of_processors_keep_their_stream_time() -> None:
+    def describe(stream: Any) -> Any:
+        return stream.process(Keeps, stores=["w", "s"], key=STRING, value=STRING)
+
+    def run(*, restarts: bool) -> list[str]:
+        builder = StreamsBuilder(key=STRING, value=STRING)
+        builder.add_state_store(window_store("w", retention=10, size=5, key=STRING, value=STRING))
+        builder.add_state_store(session_store("s", retention=10, key=STRING, value=STRING))
+        describe(builder.stream("in")).to("out")
+        with TopologyTestDriver(builder.build(), FRESH) as driver:
+            source = driver.input_topic("in", key=STRING, value=STRING)
+            source.send("k", "v", timestamp_ms=100)
+            source.send("k", None, timestamp_ms=130)  # moves stream time, and leaves nothing
+            if restarts:
+                restart(driver, lambda: [store._aging.roll_back() for store in driver.stores().values()])
+            source.send("k", "late", timestamp_ms=115)
+            return driver.output_topic("out", key=STRING, value=STRING).read_values()
+
+    assert run(restarts=True) == run(restarts=False)
+    assert run(restarts=False)[-1] == "(None, None)"

@@ -100,9 +100,10 @@ class Allowances:
 @dataclass(frozen=True)
 class BootstrapPlan:
     """One warm start. ``ranges``: (topic, partition, first offset, end). ``topics``: internal topics as they are made.
-    ``written``: changelog partition -> records and hash, once they are written; ``untimed``: changelogs whose records
-    have the time of writing. ``positions``: what is committed. ``id``: part of the names under which outputs are
-    written. ``ends``: where the internal topics ended when the changelogs were written. ``side_effects`` and
+    ``read``: (topic, partition, records) that the run has read of the ranges. ``recounted``: what `verify` says of
+    them. ``written``: changelog partition -> records and hash, once they are written; ``untimed``: changelogs whose
+    records have the time of writing. ``positions``: what is committed. ``id``: part of the names under which outputs
+    are written. ``ends``: where the internal topics ended when the changelogs were written. ``side_effects`` and
     ``outputs``: see :class:`Allowances`. ``given_up``: the committed offsets that are given up. ``cluster``: its
     id. ``tables``: as ``ranges``, of topics that global tables are filled from; nothing is committed for them.
     ``topic_ids``: the cluster's ids of what is read, and of what outputs were ever to be written to. ``settings``: see
@@ -133,6 +134,8 @@ class BootstrapPlan:
     writers: list[str] = field(default_factory=list)
     outputs_begun: bool = False
     written_to: list[str] = field(default_factory=list)
+    read: list[tuple[str, int, int]] = field(default_factory=list)
+    recounted: str = ""
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     format: int = _FORMAT
 
@@ -148,7 +151,7 @@ class BootstrapPlan:
         return (
             self
             if self.step is Step.PLANNED
-            else replace(self, step=Step.ABORTED, written={}, untimed=[], positions=[], ends=[])
+            else replace(self, step=Step.ABORTED, written={}, untimed=[], positions=[], ends=[], read=[], recounted="")
         )
 
     def writing_to(self, topic_ids: Mapping[str, str]) -> BootstrapPlan:

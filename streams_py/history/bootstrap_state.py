@@ -40,7 +40,16 @@ def written(
     between = [(at, end) for at, end in sorted(ends.items()) if at.topic in plan.repartitions]
     positions += [(*at, end, texts.get((at.topic, at.partition), "")) for at, end in between]
     logs = [(*at, end) for at, end in sorted(ends.items())]
-    return replace(plan, step=Step.WRITTEN, written=dict(sums), untimed=list(untimed), positions=positions, ends=logs)
+    counts = {(topic, done.task): count for done in summaries for topic, count in done.read.items()}
+    return replace(
+        plan,
+        step=Step.WRITTEN,
+        written=dict(sums),
+        untimed=list(untimed),
+        positions=positions,
+        ends=logs,
+        read=[(topic, partition, counts.get((topic, partition), 0)) for topic, partition, *_ in plan.ranges],
+    )
 
 
 def check_written(plan: BootstrapPlan, read: Mapping[str, tuple[int, int]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -97,7 +98,7 @@ class TaskSummary:
 
     ``records`` taken, and ``dropped``. ``positions``: input topic -> offset to continue from (of a topic between
     stages: how many records there were), and the text that is committed beside it. ``written``: topic ->
-    (partition, records) of those that were written.
+    (partition, records) of those that were written. ``read``: input topic -> records taken.
     """
 
     task: int
@@ -105,6 +106,7 @@ class TaskSummary:
     dropped: int
     positions: Mapping[str, tuple[int, str]]
     written: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    read: Mapping[str, int] = field(default_factory=dict)
 
 
 class StillClock:
@@ -127,7 +129,8 @@ class HistoryTask:
     def __init__(self, topology: StageTopology, number: int, global_stores: Mapping[str, Any] | None = None) -> None:
         stage, settings = topology.orders.stage, topology.settings
         self._task_id = TaskId(stage.id, number)
-        self._records = self._uncommitted = 0
+        self._read: Counter[str] = Counter()
+        self._uncommitted = 0
         self._folder = TemporaryFolder(topology.orders.folder)
         self._database: TaskDatabase | None = None
         builders = {store.name: store for store in topology.nodes.stores}
@@ -178,7 +181,7 @@ class HistoryTask:
                 "over a history nobody calls punctuators, so run this topology live",
                 task_id=self._task_id,
             )
-        self._records += len(records)
+        self._read[topic] += len(records)
         self._uncommitted += len(records)
         is_long = bool(self._folds) and self._uncommitted >= _RELIEVE_EVERY_RECORDS
         if is_long or task.uncommitted_bytes > _UNCOMMITTED_BYTES_MAX:
@@ -204,9 +207,10 @@ class HistoryTask:
         offsets = task.committable_offsets()
         return TaskSummary(
             self._task_id.partition,
-            self._records,
+            self._read.total(),
             task.dropped_records,
             {at.topic: (offsets[at].offset, offsets[at].metadata) for at in sorted(offsets)},
+            read=dict(self._read),
         )
 
     def states(self) -> Iterator[tuple[str, Iterator[FoldEntry]]]:

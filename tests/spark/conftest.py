@@ -58,7 +58,9 @@ class Cluster:
     def delete_before(self, topic: str, partition: int, offset: int) -> None:
         from confluent_kafka import TopicPartition
 
-        for future in self._admin.delete_records([TopicPartition(topic, partition, offset)]).values():
+        # A client that knew the topic before may not know the leaders of new partitions yet.
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        for future in admin.delete_records([TopicPartition(topic, partition, offset)]).values():
             future.result(30)
 
     def set_config(self, topic: str, **config: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -21,6 +22,7 @@ from streams_py.cli.spark.history_options import (
     Master,
     Outputs,
     PyFiles,
+    Recount,
     Retention,
     SourceOption,
     What,
@@ -145,6 +147,7 @@ def run(
     file: _Plan = _PLAN_FILE,
     sinks: Annotated[bool, typer.Option("--sinks", help="Write outputs to their topics too, exactly once.")] = False,
     and_commit: Annotated[bool, typer.Option("--commit", help="Verify and commit as well.")] = False,
+    recount: Recount = False,
     accept_retention: Retention = False,
     option: SourceOption = None,
     work: Work = None,
@@ -199,7 +202,7 @@ def run(
             records = sum(count for count, _ in made.written.values())
             console().print(f"{records:,} records are in {len(made.changelogs)} changelogs; next: verify, then commit")
             if and_commit:
-                _verify(spark, file, settings, options)
+                _verify(spark, file, settings, options, recount=recount)
                 _commit(file, cluster, settings)
 
 
@@ -208,18 +211,20 @@ def verify(
     bootstrap: BOOTSTRAP = None,
     config: Config = None,
     file: _Plan = _PLAN_FILE,
+    recount: Recount = False,
     option: SourceOption = None,
     conf: Conf = None,
     master: Master = None,
 ) -> None:
-    """Read the changelogs back and compare them with what was written.
+    """Read the changelogs back and compare them with what was written; count the inputs and compare them with what was
+    read.
 
     Example: streams-py bootstrap verify -b localhost:9092
     """
     with _on_plan(file, bootstrap, config) as (_, _, settings):
         options = kafka_options(settings, option, is_planned=True)
         with spark_of(master, conf) as spark:
-            _verify(spark, file, settings, options)
+            _verify(spark, file, settings, options, recount=recount)
 
 
 @bootstrap_app.command()
@@ -265,11 +270,15 @@ def _wiped(when: str, application_id: str) -> str:
     )
 
 
-def _verify(spark: SparkSession, file: Path, settings: Mapping[str, Any], options: Mapping[str, str]) -> None:
+def _verify(
+    spark: SparkSession, file: Path, settings: Mapping[str, Any], options: Mapping[str, str], *, recount: bool
+) -> None:
+    from streams_py.spark.history.recounted import recount_plan
     from streams_py.spark.history.warm_start import verify_changelogs
 
-    made = verify_changelogs(spark, file, settings, options)
-    console().print(f"verified: {sum(count for count, _ in made.written.values()):,} records are as they were written")
+    made = verify_changelogs(spark, file, settings, options, partial(recount_plan, options=options, whole=recount))
+    records = sum(count for count, _ in made.written.values())
+    console().print(f"verified: {records:,} records are as they were written; {made.recounted}", soft_wrap=True)
 
 
 def _commit(file: Path, cluster: HistoryCluster, settings: Mapping[str, Any]) -> None:

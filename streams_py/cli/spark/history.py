@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -33,6 +33,7 @@ from streams_py.cli.spark.history_options import (
     Outputs,
     Partitions,
     PyFiles,
+    Recount,
     Retention,
     SourceOption,
     What,
@@ -47,20 +48,19 @@ from streams_py.cli.spark.history_options import (
     spark_of,
 )
 from streams_py.cli.spark.outcome import console, explained
+from streams_py.cli.spark.output_folder import check_new, held_folder, write_new
 from streams_py.cli.usage import FAILED, NOT_DONE
-from streams_py.errors import ConfigError, StreamsError
+from streams_py.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from streams_py.history.backfill import BackfillPlan
     from streams_py.history.cluster import HistoryCluster
-    from streams_py.spark.files import Folder
 
 __all__ = ["add_to"]
 
 _BACKFILL_FILE: Final = Path("backfill.plan.json")
-_PROBE: Final = "_probe"
 
 
 def backfill(
@@ -90,6 +90,7 @@ def backfill(
     outputs: Outputs = None,
     side_effects: Effects = False,
     global_tables: GlobalTables = None,
+    recount: Recount = False,
     accept_retention: Retention = False,
     option: SourceOption = None,
     work: Work = None,
@@ -168,14 +169,15 @@ def backfill(
         else:
             check_sources(settings, option, kafka, sources.values())
         with spark_of(master, conf, py_files) as spark, progress() as tick:
+            from streams_py.spark.history.recounted import recount_results
             from streams_py.spark.history.run import run as run_history
             from streams_py.spark.history.sinks import announce_sinks, write_sinks
             from streams_py.spark.history.work import check_work
             from streams_py.spark.session import check_writes_once
 
             if out is not None:
-                until_the_end.enter_context(_held_folder(spark, out))
-                _check_new(spark, out, what, settings, outputs or ())
+                until_the_end.enter_context(held_folder(spark, out))
+                check_new(spark, out, what, settings, outputs or ())
             counts = dict.fromkeys(outputs or (), 1)
             if planned is not None and cluster is not None:
                 check_writes_once(spark)
@@ -197,6 +199,8 @@ def backfill(
                 spark=spark,
                 tick=tick,
             ) as results:
+                seed = planned.id if planned is not None else str(out)
+                counted = recount_results(results, seed, whole=recount, until_ms=until)
                 there = 0
                 if planned is not None:
                     writers = announce_sinks(results, kafka, planned.id, planned.place, planned.writers)
@@ -205,90 +209,15 @@ def backfill(
                     there = sum(task.skipped for task in write_sinks(results, kafka, planned.id, planned.place))
                     replace(planned, done=True).save(file)
                 if out is not None:
-                    _write_new(spark, out, results.sinks)
+                    write_new(spark, out, results.sinks)
                 is_complete = True
                 if there:
                     console().print(f"{there:,} records were there already, from an earlier attempt")
+                if counted is not None:
+                    console().print(str(counted))
                 say_dropped(results.dropped())
                 for topic in results.sinks:
                     console().print(f"{topic}: {results.written(topic):,} records")
-
-
-@contextlib.contextmanager
-def _held_folder(spark: SparkSession, out: str) -> Iterator[None]:
-    """The folder for outputs is that of this process. ConfigError when another one has it: both would find none of
-    their outputs there, and one of them would fail when all is computed."""
-    from streams_py.file_locks import alone
-    from streams_py.spark.files import Folder
-
-    folder = Folder(spark, out)
-    place = folder.on_disk()
-    is_new = place is not None and not place.exists()
-    try:
-        with alone(folder.lock("--out"), f"writes a backfill to {out}", option="--out"):
-            yield
-    finally:
-        if is_new and place is not None:
-            with contextlib.suppress(OSError):  # it has outputs
-                place.rmdir()
-
-
-def _check_new(spark: SparkSession, out: str, what: str, settings: Mapping[str, Any], more: Sequence[str]) -> None:
-    """ConfigError when there are outputs already, or cannot be any: better now than when everything is done."""
-    from streams_py.history.plan import sinks_of
-    from streams_py.spark.failures import sentence_of
-    from streams_py.spark.files import Folder, check_shared
-
-    folder = Folder(spark, out)
-    sinks = sinks_of(built_topology(what, settings), str(settings["application.id"]))
-    for topic in sorted({*sinks, *more}):
-        _check_absent(folder, topic)
-    is_new = not folder.exists()
-    try:
-        check_shared(spark, out, "--out")
-        folder.write_text("", _PROBE)
-        folder.remove(_PROBE)
-    except ConfigError:
-        raise
-    except Exception as error:  # of Hadoop's file systems
-        why = sentence_of(error)
-        raise ConfigError(f"--out: {out} cannot be written ({why}); name another folder", key="--out") from error
-    finally:
-        if is_new:
-            with contextlib.suppress(Exception):  # it could not be made
-                folder.remove()
-
-
-def _check_absent(folder: Folder, topic: str) -> None:
-    if folder.exists(topic):
-        raise ConfigError(f"--out: {folder.path(topic)} exists; name another folder, or delete it", key="--out")
-
-
-def _write_new(spark: SparkSession, out: str, sinks: Mapping[str, DataFrame]) -> None:
-    """A folder for each topic: all of them, or none when something comes between. StreamsError where some is left."""
-    from streams_py.spark.failures import sentence_of
-    from streams_py.spark.files import Folder
-    from streams_py.spark.jobs import end_jobs
-
-    folder = Folder(spark, out)
-    is_new = not folder.exists()
-    begun: list[str] = []
-    try:
-        for topic, rows in sinks.items():
-            _check_absent(folder, topic)
-            begun.append(topic)
-            rows.write.mode("errorifexists").parquet(folder.path(topic))
-    except BaseException as error:
-        try:
-            end_jobs(spark)
-            for topic in begun:
-                folder.remove(topic)
-            if is_new and not folder.children():
-                folder.remove()
-        except Exception:  # what is to be said is why it broke off
-            if begun and isinstance(error, Exception):
-                raise StreamsError(f"{sentence_of(error)}; what is in {out} is not complete: delete it") from error
-        raise
 
 
 def _backfill_plan(

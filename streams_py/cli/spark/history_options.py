@@ -31,6 +31,7 @@ __all__ = [
     "Outputs",
     "Partitions",
     "PyFiles",
+    "Recount",
     "Retention",
     "SourceOption",
     "What",
@@ -91,6 +92,14 @@ Retention = Annotated[
     bool,
     typer.Option(
         "--accept-retention", help="Topics may delete what is written (their retention.ms and retention.bytes)."
+    ),
+]
+Recount = Annotated[
+    bool,
+    typer.Option(
+        "--recount",
+        help="Count the records of all input partitions with a second client, and compare; default: all partitions of "
+        "small inputs, else one of each topic.",
     ),
 ]
 

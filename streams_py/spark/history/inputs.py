@@ -107,7 +107,8 @@ class Inputs:
         if isinstance(until, Mapping) and (unknown := sorted(until.keys() - topics)):
             raise ConfigError(f"until: the topology does not read {', '.join(unknown)}", key="until")
         self._spark = spark
-        self._given = fixed_inputs(given, topics)
+        self.fixed: Mapping[str, Any] = fixed_inputs(given, topics)
+        """Topic -> what is read; options of ``streams-kafka`` with fixed offsets."""
         self._ends = until if isinstance(until, Mapping) else {}
         self._until_ms = until if isinstance(until, int) else None
         self._since_ms = since_ms
@@ -116,7 +117,7 @@ class Inputs:
         self._contents: dict[str, DataFrame] = {}
         self._named: dict[str, DataFrame] = {}
         self._topics = sorted(topics)
-        for topic, found in self._given.items():
+        for topic, found in self.fixed.items():
             if isinstance(found, str):
                 found = archive(spark, topic, found)
             if not isinstance(found, Mapping) and "topic" in found.columns:
@@ -138,7 +139,7 @@ class Inputs:
             self._check_named(topic, rows)
         found = {
             topic: known[topic] if topic in known else self._count(topic)
-            for topic in self._given
+            for topic in self.fixed
             if topic not in self._contents
         }
         for topic in self._ends.keys() & found.keys():
@@ -160,7 +161,7 @@ class Inputs:
 
     def _count(self, topic: str) -> int:
         if topic not in self._rows:
-            return _told(topic, self._given[topic])
+            return _told(topic, self.fixed[topic])
         from pyspark.sql import functions as f
 
         found = self._rows[topic].groupBy("task").agg(f.count_if(self._is_wanted(topic))).collect()
@@ -179,7 +180,7 @@ class Inputs:
             of_rows = "; where the last ones are empty, say how many there are (partitions=)"
             raise ConfigError(
                 f"until: topic {topic} has no partition {beyond[0]}, only 0 to {count - 1}"
-                + ("" if isinstance(self._given[topic], Mapping) else of_rows),
+                + ("" if isinstance(self.fixed[topic], Mapping) else of_rows),
                 key="until",
             )
 
@@ -188,7 +189,7 @@ class Inputs:
         if topic in self._rows:
             return self._counted.get(topic)
         until = {int(partition): end for partition, end in self._ends.get(topic, {}).items()}
-        ranges = ranges_of(topic, self._given[topic])
+        ranges = ranges_of(topic, self.fixed[topic])
         return {partition: max(0, min(end, until.get(partition, end)) - start) for _, partition, start, end in ranges}
 
     def contents(self) -> Mapping[str, DataFrame]:
@@ -234,7 +235,7 @@ class Inputs:
     def _ranges(self, topic: str) -> tuple[DataFrame, OfRanges]:
         """A row for each partition that has records; they are read where it is processed."""
         ends = {int(partition): end for partition, end in self._ends.get(topic, {}).items()}
-        options, planned = ranges_in(topic, self._given[topic], self._since_ms)
+        options, planned = ranges_in(topic, self.fixed[topic], self._since_ms)
         ranges = {of.partition: (of.start, min(of.end, ends.get(of.partition, of.end))) for of in planned.ranges}
         sizes = {task: end - start for task, (start, end) in ranges.items() if start < end}
         tasks = largest_first(sizes, sizes)

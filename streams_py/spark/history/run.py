@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
+from streams_protocol.types import TopicPartition
 from streams_py.config import StreamsConfig
 from streams_py.errors import StreamsError
 from streams_py.history.boundaries import checked_instant, checked_until
@@ -99,6 +100,8 @@ class Results:
         self._stores_without_state = stores_without_state
         self._summaries: dict[int, list[TaskSummary]] = {}
         self.plan = plan
+        self.inputs: Mapping[str, Any] = {}
+        """Topic -> what is read, with offsets where it comes from Kafka."""
 
     @property
     def sinks(self) -> Mapping[str, DataFrame]:
@@ -129,6 +132,14 @@ class Results:
             found = (TaskSummary(**json.loads(row.records)) for row in rows)
             self._summaries[stage.rank] = sorted(found, key=lambda summary: summary.task)
         return self._summaries[stage.rank]
+
+    def read(self) -> dict[TopicPartition, int]:
+        """How many records tasks have taken of each partition that they read."""
+        found: Counter[TopicPartition] = Counter()
+        for tasks in self.summaries().values():
+            for done in tasks:
+                found.update({TopicPartition(topic, done.task): count for topic, count in done.read.items()})
+        return dict(found)
 
     def dropped(self) -> dict[int, int]:
         """Sub-topology -> how many records its tasks have dropped, where there are any. Their log says why."""
@@ -245,6 +256,7 @@ def run(
         found = Inputs(session, inputs, topics, *bounds, described.global_topics.keys())
         plan = plan_history(described, application_id, settings, _counts(found, given), given)
         results = Results(session, plan, folder, stores_without_state(described))
+        results.inputs = found.fixed
         try:
             _run_stages(results, found, source, settings, described, tick)
         except KeyboardInterrupt:

@@ -6,7 +6,7 @@ See :mod:`streams_py.history.bootstrap` for the whole of it, and its order.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -207,10 +207,15 @@ def _sums(rows: DataFrame, *, timed: bool) -> dict[str, tuple[int, int]]:
 
 
 def verify_changelogs(
-    spark: SparkSession, path: Path, config: Mapping[str, Any], options: Mapping[str, str]
+    spark: SparkSession,
+    path: Path,
+    config: Mapping[str, Any],
+    options: Mapping[str, str],
+    recount: Callable[[BootstrapPlan], object] | None = None,
 ) -> BootstrapPlan:
-    """Read the changelogs back; StreamsError when they are not what was written. Then what an earlier look has found
-    counts no more."""
+    """Read the changelogs back, and compare the inputs with what was read (``recount``, see
+    :func:`~streams_py.spark.history.recounted.recount_plan`). StreamsError when the changelogs are not what was
+    written, or the inputs not what was read. Then what an earlier look has found counts no more."""
     plan = BootstrapPlan.load(path)
     topology = TopologySource(plan.topology, config).build()
     plan.check(topology, Step.WRITTEN, Step.VERIFIED)
@@ -223,6 +228,7 @@ def verify_changelogs(
         for topic in sorted(plan.changelogs)
     }
     check_written(plan, _sums_of_all(made, plan.untimed, versioned_changelogs(topology, plan.application_id)))
-    plan = replace(plan, step=Step.VERIFIED)
+    counted = "" if recount is None else str(recount(plan))
+    plan = replace(plan, step=Step.VERIFIED, recounted=counted)
     plan.save(path)
     return plan

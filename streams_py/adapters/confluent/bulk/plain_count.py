@@ -1,0 +1,106 @@
+"""Counts the records of a range, one message at a time: the check on everything that reads ranges in another way.
+
+It shares no code with :mod:`streams_py.adapters.confluent.bulk.range_reader`. ``poll`` gives out records and events in
+their order, so this loop needs no positions, batches or repairs. It is slower, and it keeps no record.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final, NamedTuple
+
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaError, KafkaException
+
+from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent.broker_log import BrokerLog
+from streams_py.adapters.confluent.settings import Settings
+from streams_py.errors import BrokerUnavailableError, StreamsError
+
+__all__ = ["PlainCount", "count_records"]
+
+_POLL_S: Final = 1.0
+_LOOK_UP_S: Final = 10.0
+_PASSING: Final = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+        KafkaError._MAX_POLL_EXCEEDED,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+    }
+)
+_INVALID_POSITION: Final = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+
+
+class PlainCount(NamedTuple):
+    """``records`` from offset ``first`` on: what comes before it was deleted."""
+
+    records: int
+    first: int
+
+
+def count_records(
+    settings: Settings, partition: TopicPartition, start: int, end: int, *, before_ms: int | None, patience_ms: int
+) -> PlainCount:
+    """Count the records from offset ``start`` up to, not including, ``end``.
+
+    Args:
+        settings: of a consumer that reports the end of a partition and stops at offsets that are gone.
+        partition: the partition to count in.
+        start: first offset.
+        end: end offset, exclusive.
+        before_ms: count only records with an earlier timestamp. None counts all.
+        patience_ms: without a record or event for this long, give up.
+
+    Raises:
+        BrokerUnavailableError: nothing came for ``patience_ms``.
+        StreamsError: the partition cannot be read.
+    """
+    log = BrokerLog(str(settings["client.id"]), str(settings["bootstrap.servers"]))
+    consumer = Consumer({**settings, "error_cb": log.on_error}, logger=log)
+    count, position = 0, start
+    try:
+        consumer.assign([confluent_kafka.TopicPartition(*partition, start)])
+        heard_s = time.monotonic()
+        while position < end:
+            message = consumer.poll(_POLL_S)
+            log.check()
+            error = None if message is None else message.error()
+            if message is None or (error is not None and error.code() in _PASSING):
+                if time.monotonic() - heard_s > patience_ms / 1000:
+                    raise BrokerUnavailableError(
+                        f"counting the records of {partition}: nothing came for {patience_ms} ms at offset {position}, "
+                        f"and the range ends at {end}"
+                    )
+                continue
+            heard_s = time.monotonic()
+            at = message.offset() or 0
+            if error is not None and error.code() in _INVALID_POSITION:
+                start = position = _log_start(consumer, partition, position)
+                count = 0
+                consumer.assign([confluent_kafka.TopicPartition(*partition, start)])
+            elif error is not None and error.code() != KafkaError._PARTITION_EOF:
+                raise StreamsError(f"the records of {partition} cannot be counted at offset {position}: {error.str()}")
+            elif at >= end:  # a record behind the range, or the end of the partition
+                break
+            elif error is None and at >= position:
+                position = at + 1
+                count += before_ms is None or message.timestamp()[1] < before_ms
+    finally:
+        consumer.close()
+    return PlainCount(count, start)
+
+
+def _log_start(consumer: Consumer, partition: TopicPartition, position: int) -> int:
+    try:
+        low, high = consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*partition), timeout=_LOOK_UP_S)
+    except KafkaException as failed:
+        raise BrokerUnavailableError(f"the first offset of {partition} cannot be looked up: {failed}") from failed
+    if not position < low <= high:
+        raise StreamsError(
+            f"the records of {partition} cannot be counted at offset {position}: its log has offsets {low} to {high}; "
+            "was the topic deleted and created again?"
+        )
+    return low

@@ -102,8 +102,8 @@ def recount(
         if found.records > ours or (found.records < ours and not may_be_less):
             raise StreamsError(
                 f"{partition} has {found.records:,} records from offset {found.first:,} to {of[3]:,}, and {ours:,} "
-                "were read of it, so the results are wrong: do not use them, `bootstrap abort` a warm start, and please "
-                "report this with the topic's configuration, and whether it is written in transactions"
+                "were read of it, so the results are wrong: do not use them, `bootstrap abort` a warm start, and "
+                "please report this with the topic's configuration, and whether it is written in transactions"
             )
         return found.records
 

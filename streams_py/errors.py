@@ -15,7 +15,7 @@ Names follow Apache Kafka Streams without the word "Exception".
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from streams_protocol.types import TaskId, TopicPartition
 
@@ -235,27 +235,58 @@ class TimeoutExceededError(StreamsError):
     """
 
 
+class RefusedRecord(NamedTuple):
+    """A record that a broker or the client library refused, as bytes.
+
+    ``timestamp_ms`` is -1 and ``headers`` is empty where the library no longer tells them.
+    """
+
+    topic: str
+    partition: int | None
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
 class ProductionError(StreamsError):
     """A record could not be written. Names topic and partition; ``retriable`` tells a passing from a final failure.
+
+    ``record`` is the record, if it is known; ``reason`` is Kafka's name of the error, such as ``INVALID_TIMESTAMP``, or
+    empty. ``ends_transaction``: the broker aborts the transaction of this record, so
+    all tasks that share the transaction go back to their last commit.
 
     What to do: correct what the broker complains about (size, rights, the topic); or pass over such records with
     ``production.exception.handler``.
     """
 
-    def __init__(self, message: str, *, topic: str, partition: int | None, retriable: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        topic: str,
+        partition: int | None,
+        retriable: bool = False,
+        record: RefusedRecord | None = None,
+        reason: str = "",
+        ends_transaction: bool = False,
+    ) -> None:
         super().__init__(message)
         self.topic = topic
         self.partition = partition
         self.retriable = retriable  # type: ignore[misc]  # narrows the class default per instance
+        self.record = record
+        self.reason = reason
+        self.ends_transaction = ends_transaction
 
 
 class BatchRefusedError(ProductionError):
-    """A topic takes no batches of the size that records were sent in; each of them may be small enough.
+    """A broker refused a batch, and it is not known yet for which of its records.
 
-    From now on records of that topic are sent one by one. Those of the batch are to be made again; nobody asks the
-    production handler about them, because nothing is wrong with them.
+    The records of the batch are to be processed again. From now on the producer isolates the records of this topic, so
+    that a broker's answer concerns one record. The production handler is asked about that record only.
 
-    What to do: nothing; a larger ``max.message.bytes`` of the topic lets records travel together again.
+    What to do: nothing; the log says which record was refused, if one was.
     """
 
     def __init__(self, message: str, *, topic: str, partition: int | None) -> None:

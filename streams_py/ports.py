@@ -6,7 +6,7 @@ Adapters implement these and nothing else; no other module imports a Kafka clien
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from streams_protocol.types import TopicPartition
 from streams_py.described_groups import DescribedGroup, DescribedMember, DescribedStreamsGroup
 from streams_py.described_transactions import OpenTransaction, TransactionInfo
+from streams_py.errors import ProductionError
 
 __all__ = [
     "BEGINNING",
@@ -60,16 +61,11 @@ EMBEDDED_CLUSTER_ID = "embedded-"
 
 
 class Clock(Protocol):
-    """Time, in milliseconds. Tests replace it; nothing in the runtime reads the system clock directly."""
+    """Time in ms: ``now_ms`` since the epoch, ``monotonic_ms`` never goes back. The runtime reads no other clock."""
 
-    def now_ms(self) -> int:
-        """Wall clock, ms since the epoch."""
-
-    def monotonic_ms(self) -> int:
-        """A clock that never goes back."""
-
-    def sleep_ms(self, duration_ms: int) -> None:
-        """Block the calling thread so long."""
+    def now_ms(self) -> int: ...
+    def monotonic_ms(self) -> int: ...
+    def sleep_ms(self, duration_ms: int) -> None: ...
 
 
 # -- records -------------------------------------------------------------------------------------------------
@@ -149,12 +145,13 @@ class DirectSend(NamedTuple):
     """The client's own function for records of one topic, for callers that send one record after the other.
 
     ``send(topic, value, key, partition, report, None, timestamp_ms, headers)`` may be called with a timestamp above 0
-    and while ``failures`` is empty. Whatever it raises, the record was not queued: ``produce`` it, which then waits for
-    room or says what is wrong.
+    and while ``failures`` is empty; the report of a record with headers is ``partial(report, known=(timestamp_ms,
+    headers))``, since the client does not keep them. Whatever it raises, the record was not queued: ``produce`` it,
+    which then waits for room or says what is wrong.
     """
 
     send: Callable[..., None]
-    report: object
+    report: Callable[..., object] | None
     failures: Sequence[Exception]
 
 
@@ -182,6 +179,9 @@ class RecordProducer(Protocol):
     def check(self) -> None:
         """Raise the first send error that was not raised before (by ``produce`` or here): each failed record is told
         once, in the order of its partition. BatchRefusedError stands for all records of a batch."""
+
+    def leave_out(self, error: ProductionError, instead: Iterable[tuple[object, ...]]) -> None:
+        """Send ``instead`` (arguments of ``produce``) when the record that ended the transaction is made again."""
 
     def acked_offsets(self) -> Mapping[TopicPartition, int]:
         """Highest acknowledged offset of every tracked (changelog) partition; valid after ``flush``."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 from streams_protocol.types import TopicPartition
-from streams_py.errors import StreamsError
+from streams_py.errors import ProductionError, StreamsError
 from streams_py.history.fold import Fold
 from streams_py.ports import DirectSend
 
@@ -164,6 +164,9 @@ class HistoryProducer:
 
     def check(self) -> None:
         """Nothing is ever refused."""
+
+    def leave_out(self, error: ProductionError, instead: Iterable[tuple[object, ...]]) -> None:
+        """There are no transactions here."""
 
     def acked_offsets(self) -> Mapping[TopicPartition, int]:
         """Changelogs have no offsets here."""

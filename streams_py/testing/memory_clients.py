@@ -7,7 +7,7 @@ on. Nothing here starts a thread or waits.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 from streams_protocol.types import TopicPartition
@@ -192,6 +192,9 @@ class MemoryProducer:
         """Raise the error of the first refused record whose error was not raised before."""
         if self._errors:
             raise self._errors.popleft()
+
+    def leave_out(self, error: ProductionError, instead: Iterable[tuple[object, ...]]) -> None:
+        """There are no transactions here."""
 
     def acked_offsets(self) -> Mapping[TopicPartition, int]:
         """Last offset of every tracked partition."""

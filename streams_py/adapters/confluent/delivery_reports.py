@@ -1,17 +1,19 @@
-"""What librdkafka reports about each record: functions that keep the last written one of a partition, and failures."""
+"""What librdkafka reports about each record: functions that keep the last written one of a partition."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from confluent_kafka import KafkaError, Message
 
 from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent.refusals import Known
 
-__all__ = ["Failure", "Report", "Reports"]
+__all__ = ["Report", "Reports"]
 
-Report: TypeAlias = Callable[[KafkaError | None, Message], Any]
+Report: TypeAlias = Callable[..., Any]
+"""report(error or None, message, known=None); ``known`` is what the message of a failed record lacks (``Known``)."""
 
 
 class Reports(dict[int, Report]):
@@ -29,20 +31,11 @@ class Reports(dict[int, Report]):
             return failed  # the library chooses: nobody can say which partition a report is for
         acked, place = self._acked, TopicPartition(self._topic, partition)
 
-        def report(error: KafkaError | None, message: Message) -> None:
+        def report(error: KafkaError | None, message: Message, known: Known | None = None) -> None:
             if error is None:
                 acked[place] = message
             else:
-                failed(error, message)
+                failed(error, message, known)
 
         self[partition] = report
         return report
-
-
-class Failure(NamedTuple):
-    """A record that was not written. Not the record itself: a hundred thousand may fail at once."""
-
-    error: KafkaError
-    topic: str
-    partition: int | None
-    is_batch: bool = False

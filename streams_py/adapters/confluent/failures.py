@@ -6,11 +6,11 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from streams_py.errors import BrokerUnavailableError, ProductionError, StreamsError, TaskMigratedError
+from streams_py.errors import BrokerUnavailableError, ProductionError, RefusedRecord, StreamsError, TaskMigratedError
 from streams_py.ports import AdminError, AdminErrorKind
 from streams_py.rights import CLUSTER, TOPIC, missing_right
 
-__all__ = ["FATAL", "admin_error", "broker_away", "error_of", "is_unreachable", "send_error"]
+__all__ = ["FATAL", "SPOILED", "admin_error", "broker_away", "error_of", "is_refusal", "is_unreachable", "send_error"]
 
 FATAL: Final = (KafkaException, SystemError, AttributeError)
 """What a producer that cannot go on raises when it is asked for reports: the binding may lose the exception, or call a
@@ -73,9 +73,21 @@ _OUT_OF_STEP: Final = frozenset(
     }
 )
 
+_TRANSACTION_ABORTABLE: Final = 120
+SPOILED: Final = frozenset({KafkaError._STATE, KafkaError.INVALID_TXN_STATE, _TRANSACTION_ABORTABLE})
+"""A record met a transaction that had failed before."""
+
+_PERHAPS_OF_A_NEIGHBOUR: Final = frozenset({KafkaError.INVALID_MSG, KafkaError._INVALID_DIFFERENT_RECORD})
+"""Retriable, but the answer for a whole batch: a handler that lets such a record pass would drop all of them."""
+
 _TOO_LARGE: Final = (
     "raise max.message.bytes of the topic, and max.request.size (message.max.bytes) of the producer, above the size of "
     "the record; or make it smaller"
+)
+
+_TIMESTAMP: Final = (
+    "see message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topic, or give the source a "
+    "timestamp_extractor that corrects such timestamps"
 )
 
 _ADMIN_KINDS: Final = {
@@ -108,6 +120,14 @@ def is_unreachable(error: KafkaError | None) -> bool:
     return error is not None and error.code() in _UNREACHABLE
 
 
+def is_refusal(error: KafkaError) -> bool:
+    """Whether a broker refused a record, or the batch of it, for what the record is. Waiting does not help."""
+    code = error.code()
+    if code in _PERHAPS_OF_A_NEIGHBOUR:
+        return True
+    return not (error.fatal() or code in _RETRIABLE_SENDS | _FATAL_SENDS | _OUT_OF_STEP | SPOILED)
+
+
 def broker_away(bootstrap: str, doing: str, waited_ms: int, reason: str = "") -> BrokerUnavailableError:
     """``doing`` completes "while ...", e.g. "creating topics"."""
     why = f" ({reason})" if reason else ""
@@ -117,7 +137,9 @@ def broker_away(bootstrap: str, doing: str, waited_ms: int, reason: str = "") ->
     )
 
 
-def send_error(error: KafkaError, topic: str, partition: int | None) -> StreamsError:
+def send_error(
+    error: KafkaError, topic: str, partition: int | None, record: RefusedRecord | None = None
+) -> StreamsError:
     """Why a record was not written: ProductionError, StreamsError when no handler may let it pass, or
     TaskMigratedError when a new producer has to start from the last commit."""
     where = f"{topic}-{partition}" if partition is not None and partition >= 0 else topic
@@ -132,7 +154,13 @@ def send_error(error: KafkaError, topic: str, partition: int | None) -> StreamsE
             text = f"{text} (create the topic first)"
         elif error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             text = f"{text} ({_TOO_LARGE})"
-        result = ProductionError(text, topic=topic, partition=partition, retriable=retriable)
+        elif error.code() == KafkaError.INVALID_RECORD and record is not None and record.key is None:
+            text = f"{text} (the record has no key: does the topic have cleanup.policy = compact?)"
+        elif error.code() == KafkaError.INVALID_TIMESTAMP:
+            text = f"{text} ({_TIMESTAMP})"
+        result = ProductionError(
+            text, topic=topic, partition=partition, retriable=retriable, record=record, reason=error.name()
+        )
     result.__cause__ = KafkaException(error)
     return result
 

@@ -10,11 +10,10 @@ successful one of a tracked (changelog) partition leaves the record behind, whos
 application may let one record go and not another. The binding ignores its argument ``on_delivery`` when ``callback``
 is given by position, so reports are passed as ``callback``.
 
-*Batches that are too large.* A broker refuses a batch that is larger than the topic's ``max.message.bytes`` as a whole,
-however small its records are. So topics with a limit below ours are written by a client of their own whose batches
-fit (:mod:`.topic_limits`). If a batch is refused all the same, because the limit was lowered a moment ago or may not be
-read, that is a BatchRefusedError, and records of that topic go one by one from then on. The library does not keep
-what it takes to send them again from here in their order; who made them makes them again.
+*Refused records.* A broker answers for a batch. :mod:`.refusals` says how the bad records of a batch are found, so that
+the others are sent. A broker also refuses a batch that is larger than the topic's ``max.message.bytes``, however small
+its records are. So topics with a limit below ours are written by a client of their own whose batches fit
+(:mod:`.topic_limits`).
 
 *Records that wait for too long* are given up by librdkafka (``delivery.timeout.ms``), also before it sends anything
 when the process goes on after it was frozen. Where that time was chosen by us, because others may have the tasks by
@@ -31,23 +30,27 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections import deque
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial as bound
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.answers import whole_partitions
+from streams_py.adapters.confluent.at_epoch import EpochRecordSender
 from streams_py.adapters.confluent.broker_log import BrokerLog
-from streams_py.adapters.confluent.delivery_reports import Failure, Report, Reports
+from streams_py.adapters.confluent.delivery_reports import Report, Reports
 from streams_py.adapters.confluent.failures import FATAL, broker_away, error_of, send_error
+from streams_py.adapters.confluent.refusals import Failure, Known, Refusals
 from streams_py.adapters.confluent.send_queue import SendQueue
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
 from streams_py.errors import (
     BatchRefusedError,
     BrokerUnavailableError,
+    ProductionError,
     RecordsExpiredError,
+    RefusedRecord,
     StreamsError,
     TaskMigratedError,
 )
@@ -68,17 +71,6 @@ _DEFAULT_BATCH_BYTES: Final = 1_000_000  # librdkafka's batch.size
 _NO_SUCH_TOPIC: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 
 
-class EpochRecordSender(Protocol):
-    """Another client that can write a record with timestamp 0 and waits for the acknowledgement."""
-
-    def send(
-        self, topic: str, value: bytes | None, key: bytes | None, partition: int, headers: _Headers
-    ) -> tuple[int, int]:
-        """Partition and offset of the written record; ``partition`` -1 leaves the choice to the default rule."""
-
-    def close(self) -> None: ...
-
-
 class ConfluentProducer:
     """Not thread-safe: one thread uses it. ``produce`` is an attribute: the hot path calls it without a method lookup.
 
@@ -86,6 +78,9 @@ class ConfluentProducer:
     ``batch_bytes_max`` says how large a batch of a topic may be, None when nobody knows. ``makes_expired_again``: see
     above.
     """
+
+    _sends_one_by_one = False
+    _refusals_end_transactions = False
 
     def __init__(
         self,
@@ -112,8 +107,8 @@ class ConfluentProducer:
         self._acked: dict[TopicPartition, Message] = {}
         self._tracked: dict[str, Reports] = {}
         self._written_at_epoch: dict[TopicPartition, int] = {}
-        self._failures: deque[Failure] = deque()  # all that nobody has asked about yet
-        self._refused_batches: dict[str, Failure] = {}  # by topic, perhaps of records that are small enough
+        self._refusals = Refusals(self._batch_limit)
+        self._failures, self._reported = self._refusals.failures, self._refusals.reported
         self._obstacles: list[Exception] = []  # a reason not to send directly, or nothing
         self._barriers: dict[type[StreamsError], str] = {}  # why nothing may be sent: for good, or for now
         self._partition_counts: dict[str, tuple[int, float]] = {}
@@ -141,7 +136,7 @@ class ConfluentProducer:
             **({} if self._queue is None else self._queue.settings),
             "error_cb": self._broker_log.on_error,
         }
-        if batch_bytes == _ONE_BY_ONE:
+        if batch_bytes == _ONE_BY_ONE or self._sends_one_by_one:
             settings["batch.num.messages"] = 1
         elif batch_bytes is not None:
             settings["batch.size"] = batch_bytes
@@ -153,11 +148,15 @@ class ConfluentProducer:
         return client
 
     def _client_of(self, topic: str) -> Producer:
+        return self._client(_ONE_BY_ONE if topic in self._refusals.isolated else self._batch_limit(topic))
+
+    def _batch_limit(self, topic: str) -> int | None:
+        """How large batches of the topic may be; None when our own size fits."""
         if topic not in self._limits:
             limit = self._batch_bytes_max(topic)
             ours = int(self._settings.get("batch.size", _DEFAULT_BATCH_BYTES))
             self._limits[topic] = limit if limit is not None and limit < ours else None
-        return self._client(self._limits[topic])
+        return self._limits[topic]
 
     # -- sending ----------------------------------------
 
@@ -165,7 +164,8 @@ class ConfluentProducer:
         client_of = self._client_of
         untracked = self._report
         tracked = self._tracked
-        failures, refused_batches, barriers = self._failures, self._refused_batches, self._barriers
+        failures, reported, barriers = self._failures, self._reported, self._barriers
+        isolated = self._refusals.isolated
 
         def produce(
             topic: str,
@@ -180,13 +180,15 @@ class ConfluentProducer:
             partition for a null key. Raises what an earlier send failed with; this record is then not queued."""
             if barriers:
                 self._check_barriers()
-            if refused_batches:
-                self._go_one_by_one()
+            if reported:
+                self._sort_out()
             if failures:
                 self.check()
             if on_delivery is None:
                 reports = tracked.get(topic)
                 on_delivery = untracked if reports is None else reports[partition]
+                if headers or topic in isolated:
+                    on_delivery = bound(on_delivery, known=(timestamp_ms, headers))
             if timestamp_ms <= 0:
                 if timestamp_ms != _NOW:
                     with self.blocked:
@@ -198,7 +200,7 @@ class ConfluentProducer:
             except BufferError:
                 self._send_when_there_is_room(topic, value, key, partition, on_delivery, None, timestamp_ms, headers)
             except KafkaException as refused:
-                self._refuse(refused, topic, partition)
+                self._refuse(refused, topic, value, key, partition, timestamp_ms, headers)
 
         return produce
 
@@ -206,7 +208,7 @@ class ConfluentProducer:
         """librdkafka's ``produce`` with what records for ``topic`` need; see the port."""
         reports = self._tracked.get(topic)
         report = self._report if reports is None else reports[partition]
-        return DirectSend(self._client_of(topic).produce, report, self._obstacles)
+        return DirectSend(self._client(self._batch_limit(topic)).produce, report, self._obstacles)
 
     def _send_when_there_is_room(self, topic: str, *rest: Any) -> None:
         deadline_s = time.monotonic() + self._max_block_ms / 1000
@@ -223,17 +225,21 @@ class ConfluentProducer:
                     doing = f"{len(self._client_of(topic))} records wait to be sent"
                     raise broker_away(self._bootstrap, doing, self._max_block_ms) from None
             except KafkaException as refused:
-                self._refuse(refused, topic, None)
+                value, key, partition, _, _, timestamp_ms, headers = rest
+                self._refuse(refused, topic, value, key, partition, timestamp_ms, headers)
                 return
             else:
                 return
 
-    def _refuse(self, refused: KafkaException, topic: str, partition: int | None) -> None:
+    def _refuse(self, refused: KafkaException, topic: str, *record: Any) -> None:
         """librdkafka did not take the record (too large, no such partition): as if the broker had refused it later."""
+        value, key, partition, timestamp_ms, headers = record
         error = error_of(refused)
         if error is None:
             raise StreamsError(f"a record for {topic} was not written: {refused}") from refused
-        self._remember(Failure(error, topic, partition))
+        known = RefusedRecord(topic, partition, key, value, timestamp_ms or _NOW, tuple(headers or ()))
+        self._failures.append(Failure(error, topic, partition, known, was_sent=False))
+        self._note_obstacles()
 
     def _send_at_epoch(
         self, topic: str, value: bytes | None, key: bytes | None, partition: int, timestamp_ms: int, headers: _Headers
@@ -248,7 +254,14 @@ class ConfluentProducer:
         if self._epoch_sender is None:
             _log.info("%s: records with timestamp 0 are written one by one", self._client_id)
             self._epoch_sender = self._make_epoch_sender()
-        partition, offset = self._epoch_sender.send(topic, value, key, partition, headers)
+        try:
+            partition, offset = self._epoch_sender.send(topic, value, key, partition, headers)
+        except ProductionError as refused:  # as if the broker had refused an earlier record
+            refused.record = RefusedRecord(topic, partition, key, value, timestamp_ms, tuple(headers or ()))
+            cause = KafkaError(KafkaError._FAIL)
+            self._failures.append(Failure(cause, topic, partition, refused.record, was_sent=False, raised=refused))
+            self._note_obstacles()
+            return
         if topic in self._tracked:
             self._written_at_epoch[TopicPartition(topic, partition)] = offset
 
@@ -262,8 +275,8 @@ class ConfluentProducer:
                 served += client.poll(timeout_ms / 1000 / len(self._clients))
             except FATAL as failed:  # every call raises it from now on
                 raise self._out_of_step(f"{self._client_id}: the producer cannot go on: {failed}") from failed
-        if self._refused_batches:
-            self._go_one_by_one()
+        if self._reported:
+            self._sort_out()
         if self._obstacles:
             self._note_obstacles()
         return served
@@ -273,10 +286,12 @@ class ConfluentProducer:
         deadline_s = time.monotonic() + timeout_ms / 1000
         had_some = self._queue is not None and any(map(len, self._clients.values()))
         left = self._flush(deadline_s)
-        if self._queue is not None and had_some and not (left or self._failures):
-            self._queue.note_flush()
-        if self._refused_batches:
-            self._go_one_by_one()
+        if self._reported:
+            self._sort_out()
+        if not (left or self._failures):
+            if self._queue is not None and had_some:
+                self._queue.note_flush()
+            self._refusals.release()
         return left
 
     def overdue(self, timeout_ms: int) -> int:
@@ -295,16 +310,24 @@ class ConfluentProducer:
     def check(self) -> None:
         """Raise the first failure that was not raised before, in the order of its partition; then it is forgotten."""
         self._broker_log.check()
+        if self._reported:
+            self._sort_out()
         if self._failures:
             failure = self._failures.popleft()
             self._note_obstacles()
-            error = send_error(failure.error, failure.topic, failure.partition)
+            error = failure.raised or send_error(failure.error, failure.topic, failure.partition, failure.record)
+            if isinstance(error, ProductionError):
+                # A record that the library did not take has never been in the transaction.
+                error.ends_transaction = self._refusals_end_transactions and failure.was_sent
             if failure.is_batch:
                 raise BatchRefusedError(str(error), topic=failure.topic, partition=failure.partition) from error
             if self._queue is not None and failure.error.code() == KafkaError._MSG_TIMED_OUT:
                 self._queue.has_expired = True
                 raise RecordsExpiredError(str(error), topic=failure.topic, partition=failure.partition) from error
             raise self._out_of_step(str(error)) if isinstance(error, TaskMigratedError) else error
+
+    def leave_out(self, error: ProductionError, instead: Iterable[tuple[object, ...]]) -> None:
+        """No error ends a transaction here."""
 
     def _out_of_step(self, text: str) -> StreamsError:
         """What a client that cannot go on comes to: a new one, unless that has not helped a moment ago."""
@@ -316,56 +339,36 @@ class ConfluentProducer:
     def _make_report(self) -> Report:
         """The report of an untracked record, and of everything that failed, while its clients are in use: one that was
         given up may still serve reports, on another thread."""
-        clients = self._clients
+        clients, refusals = self._clients, self._refusals
 
-        def report(error: KafkaError | None, message: Message) -> None:
+        def report(error: KafkaError | None, message: Message, known: Known | None = None) -> None:
             if error is not None and clients is self._clients:
-                self._on_failure(error, message)
+                refusals.note(error, message, known)
+                if not self._obstacles:
+                    self._note_obstacles()
 
         return report
 
-    def _on_failure(self, error: KafkaError, message: Message) -> None:
-        topic = message.topic() or "?"
-        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and not self._is_too_large_alone(topic, message):
-            self._refused_batches.setdefault(topic, Failure(error, topic, message.partition(), is_batch=True))
-            self._note_obstacles()
-        else:
-            self._remember(Failure(error, topic, message.partition()))
-
-    def _is_too_large_alone(self, topic: str, message: Message) -> bool:
-        limit = self._limits.get(topic)
-        if limit is None or limit == _ONE_BY_ONE:
-            return limit is not None
-        return len(message.value() or b"") + len(message.key() or b"") > limit
-
-    def _remember(self, failure: Failure) -> None:
-        self._failures.append(failure)
-        self._note_obstacles()
-
     def _note_obstacles(self) -> None:
-        one_by_one = _ONE_BY_ONE in self._clients
-        if not (self._failures or self._refused_batches or one_by_one):
+        if not (self._failures or self._reported or self._refusals.isolated):
             self._obstacles.clear()
             if self._barriers:  # by another thread, perhaps a moment ago
                 self._obstacles.append(StreamsError("nothing may be sent"))
         elif not self._obstacles:
             self._obstacles.append(StreamsError("records failed, or go one by one"))
 
-    def _go_one_by_one(self) -> None:
-        """From now on records of topics that refused a batch are sent one by one."""
-        # What is under way to them is refused too, or written, before anything else is sent.
-        self._flush(time.monotonic() + self._max_block_ms / 1000)
-        for topic, failure in self._refused_batches.items():
+    def _sort_out(self) -> None:
+        """Find out what was refused. From now on records of topics that refused a batch are sent one by one."""
+        if self._refusals.has_refused_batch():
+            # What is under way is refused too, or written, before anything else is sent.
+            self._flush(time.monotonic() + self._max_block_ms / 1000)
+        for topic in self._refusals.sort():
             _log.warning(
-                "%s: topic %s takes no batches of this size (see its max.message.bytes); from now on its records are "
-                "sent one by one, which is slow",
+                "%s: a broker refused a batch of topic %s; its tasks process again from the last commit, and its "
+                "records are sent one by one for a while, which is slow",
                 self._client_id,
                 topic,
             )
-            self._limits[topic] = _ONE_BY_ONE
-            self._client(_ONE_BY_ONE)
-            self._failures.appendleft(failure)
-        self._refused_batches.clear()
         self._note_obstacles()
 
     # -- what is known ----------------------------------------
@@ -402,8 +405,7 @@ class ConfluentProducer:
         for client in clients.values():
             with contextlib.suppress(KafkaException, SystemError):  # one that has failed has nothing to lose
                 self._end(client, drop=True)
-        self._failures.clear()
-        self._refused_batches.clear()
+        self._refusals.forget()
         self._barriers.pop(TaskMigratedError, None)
         self._written_at_epoch.clear()
         self._obstacles.clear()

@@ -107,6 +107,8 @@ _JAVA_ONLY: Final = frozenset(
     """.split()
 )
 
+_LIBRARY_MESSAGE_BYTES: Final = 1_000_000  # librdkafka's default of message.max.bytes
+
 # Kafka's value -> librdkafka's, where they differ in more than the name. Keyed by librdkafka's name.
 _CONVERTED: Final[Mapping[str, Callable[[int], int]]] = {
     # -1 is Java's "the operating system's size"; librdkafka says 0.
@@ -120,6 +122,20 @@ _CONVERTED: Final[Mapping[str, Callable[[int], int]]] = {
     "topic.metadata.refresh.interval.ms": lambda age_ms: min(max(age_ms, 10), 3_600_000),
     "delivery.timeout.ms": lambda timeout_ms: min(timeout_ms, 2_147_483_647),
 }
+
+_RANGES: Final[Mapping[str, tuple[int, int]]] = {
+    "fetch.min.bytes": (1, 100_000_000),
+    "fetch.max.bytes": (1_000, 2_147_483_135),  # at least as much as message.max.bytes may be
+    "fetch.message.max.bytes": (1, 1_000_000_000),
+    "fetch.wait.max.ms": (0, 300_000),
+    "batch.size": (1, 2_147_483_647),
+    "message.max.bytes": (0, 1_000_000_000),
+    "retry.backoff.ms": (1, 300_000),
+    "retry.backoff.max.ms": (1, 300_000),
+    "connections.max.idle.ms": (0, 2_147_483_647),
+}
+"""What librdkafka accepts where Kafka's range is wider: the nearest value means the same. Keyed by librdkafka's
+name."""
 
 _FORCED_CONSUMER: Final[Mapping[str, object]] = {
     "enable.auto.commit": False,
@@ -176,6 +192,7 @@ def consumer_settings(config: StreamsConfig, *prefixes: str, bootstrap: str, cli
     _warn_forced(given, _FORCED_CONSUMER)
     return {
         **_DEFAULT_CONSUMER,
+        **_room_for_fetches(translated),
         **translated,
         **_FORCED_CONSUMER,
         # Kafka's default; librdkafka's own is read_committed.
@@ -185,6 +202,13 @@ def consumer_settings(config: StreamsConfig, *prefixes: str, bootstrap: str, cli
         **_identity(bootstrap, client_id),
         **librdkafka_settings(parse_security(given)),
     }
+
+
+def _room_for_fetches(translated: Settings) -> Settings:
+    """librdkafka requires ``message.max.bytes`` to be at most ``fetch.max.bytes``. For a consumer neither limits the
+    size of a record: a broker returns the first batch whatever its size, as Kafka documents."""
+    size = translated.get("fetch.max.bytes")
+    return {} if size is None else {"message.max.bytes": min(int(str(size)), _LIBRARY_MESSAGE_BYTES)}
 
 
 def _isolation(config: StreamsConfig, given: Mapping[str, str]) -> str:
@@ -302,10 +326,16 @@ def warn_overruled(config: StreamsConfig) -> None:
             _log.warning("%s = %s is ignored: %s", key, value, reason)
 
 
+_ACKS: Final = ("all", "-1", "1", "0")
+"""librdkafka accepts any number up to 1000. A broker answers those with INVALID_REQUIRED_ACKS."""
+
+
 def _ordering(given: Mapping[str, str]) -> Settings:
     """Kafka's producer is idempotent unless settings contradict. Without it librdkafka's retries would swap records,
     so only one request is under way then."""
     acks = given.get("acks", "all").lower()
+    if acks not in _ACKS:
+        raise ConfigError(f"producer acks = {acks} is not valid; use one of {', '.join(_ACKS)}", key="acks")
     if given.get("enable.idempotence", "true").lower() == "true":
         if acks in ("all", "-1"):
             return {"enable.idempotence": True}
@@ -351,11 +381,16 @@ def _streams_keys(config: StreamsConfig) -> dict[str, str]:
 
 
 def _converted(key: str, name: str, value: str) -> object:
-    convert = _CONVERTED.get(name)
-    if convert is None:
+    convert, limits = _CONVERTED.get(name), _RANGES.get(name)
+    if convert is None and limits is None:
         return value
     try:
-        return convert(int(value))
+        number = int(value)
+        if convert is not None:
+            return convert(number)
+        assert limits is not None
+        nearest = min(max(number, limits[0]), limits[1])
+        return value if nearest == number else nearest
     except ValueError:
         raise ConfigError(f"{key} = {value!r} is not valid: expected a whole number", key=key) from None
 

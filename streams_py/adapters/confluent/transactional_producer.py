@@ -27,8 +27,8 @@ import logging
 import re
 import time
 import warnings
-from collections.abc import Callable, Collection, Mapping
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -36,8 +36,10 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.bounded_calls import BoundedCalls
-from streams_py.adapters.confluent.failures import broker_away, error_of, is_unreachable
+from streams_py.adapters.confluent.delivery_reports import Report
+from streams_py.adapters.confluent.failures import SPOILED, broker_away, error_of, is_unreachable
 from streams_py.adapters.confluent.producer import ConfluentProducer
+from streams_py.adapters.confluent.refusals import Failure, LeftOutRecords, named_by_broker
 from streams_py.adapters.confluent.transaction_offsets import send_offsets
 from streams_py.errors import ProductionError, StreamsError, TaskCorruptedError, TaskMigratedError
 from streams_py.ports import GroupMetadata, OffsetAndMetadata
@@ -58,6 +60,8 @@ _OVERDUE_S: Final = 2.0
 """How long after its time-out a call may return: machines are slow at times, and all tasks start over without it."""
 _CLOSE_S: Final = 5.0
 _ABORT_TIMEOUT_S: Final = 3.0
+_SETTLE_S: Final = 3.0
+"""How long a failed transaction waits for the reason, which is the answer to a request that is under way."""
 _LOOK_S: Final = 0.05
 """How soon a lost coordinator is noticed while acknowledgements are waited for."""
 _DEFAULT_BATCH_BYTES: Final = 1_000_000
@@ -73,9 +77,6 @@ _FENCED: Final = frozenset(
         KafkaError.PRODUCER_FENCED,
     }
 )
-_TRANSACTION_ABORTABLE: Final = 120
-_SPOILED: Final = frozenset({KafkaError._STATE, KafkaError.INVALID_TXN_STATE, _TRANSACTION_ABORTABLE})
-"""A record met a transaction that had failed before."""
 
 
 class ConfluentTransactionalProducer(ConfluentProducer):
@@ -83,7 +84,7 @@ class ConfluentTransactionalProducer(ConfluentProducer):
 
     is_ready = False
     in_transaction = False
-    _dropped: str | None = None
+    _refusals_end_transactions = True
     _committing: Collection[str] = ()
     """Topics whose offsets are being added to the transaction."""
     _calls: BoundedCalls | None = None
@@ -157,7 +158,7 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         lost = self._broker_log.coordinators_lost
         self._repeat("the transaction was not committed", client.commit_transaction, deadline_s)
         self.in_transaction = False
-        self._dropped = None
+        self._left_out.committed()
         if not self._is_overtaken():  # else this commit has ended what was open in its own partitions only
             self._lost_before_commit = lost
         self._acked_at_commit = dict(self._acked)
@@ -256,11 +257,6 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         if error.code() == KafkaError.ILLEGAL_GENERATION:
             # The next one began while the commit was on its way. Whether this member is in it, its heartbeats tell.
             return TaskCorruptedError(f"{text}; all tasks of the thread go back to the last commit", {})
-        if self._dropped is not None:
-            return StreamsError(
-                f"{text}; a record that the broker refuses spoils its transaction, so no exception handler can let it "
-                f"pass under exactly-once: {self._dropped}"
-            )
         return TaskCorruptedError(f"{text}; all tasks of the thread go back to the last commit", {})
 
     def _missing_right(self, error: KafkaError | None) -> str | None:
@@ -296,23 +292,73 @@ class ConfluentTransactionalProducer(ConfluentProducer):
 
     # -- as a producer ----------------------------------------
 
+    @cached_property
+    def _left_out(self) -> LeftOutRecords:
+        return LeftOutRecords()
+
     def _make_produce(self) -> Callable[..., None]:
         produce = super()._make_produce()
+        left_out = self._left_out
 
-        def produce_in_transaction(topic: str, *record: Any) -> None:
+        def produce_in_transaction(
+            topic: str,
+            value: bytes | None,
+            key: bytes | None,
+            partition: int = -1,
+            on_delivery: Report | None = None,
+            timestamp_ms: int = -1,
+            headers: list[tuple[str, bytes | None]] | None = None,
+        ) -> None:
+            if left_out.waiting:
+                instead = left_out.take(topic, value, key, timestamp_ms, headers)
+                if instead is not None:
+                    for letter in instead:
+                        produce_in_transaction(*letter)  # type: ignore[arg-type]  # arguments of this function
+                    return
             if not self.in_transaction:
                 with self.blocked:
                     self._begin()
-            produce(topic, *record)
+            produce(topic, value, key, partition, on_delivery, timestamp_ms, headers)
 
         return produce_in_transaction
 
-    def _refuse(self, refused: KafkaException, topic: str, partition: int | None) -> None:
+    def leave_out(self, error: ProductionError, instead: Iterable[tuple[object, ...]]) -> None:
+        """Do not send the refused record again when the tasks make it again; see the port."""
+        if error.record is not None:
+            self._left_out.add(error.record, instead, error)
+
+    def _note_obstacles(self) -> None:
+        super()._note_obstacles()
+        if self._left_out.waiting and not self._obstacles:
+            self._obstacles.append(StreamsError("some records are left out"))
+
+    def _refuse(self, refused: KafkaException, topic: str, *record: Any) -> None:
         error = error_of(refused)
-        if error is not None and (error.code() in _FENCED | _SPOILED or error.fatal()):
+        if error is not None and (error.code() in _FENCED | SPOILED or error.fatal()):
             self._raise_first_failure()
             raise self._broken(f"a record for {topic} was not taken", error) from refused
-        super()._refuse(refused, topic, partition)
+        super()._refuse(refused, topic, *record)
+
+    def _sort_out(self) -> None:
+        # The transaction has failed. The library drops what it has not sent, and reports that first.
+        super()._flush(time.monotonic() + _SETTLE_S)
+        for topic in self._refusals.sort(told=self._told):
+            _log.warning(
+                "%s: a broker refused a record of topic %s, which ends the transaction; all tasks of the thread "
+                "process again from the last commit in order to find that record",
+                self._client_id,
+                topic,
+            )
+        self._note_obstacles()
+
+    def _told(self, topic: str, group: Sequence[Failure]) -> Sequence[Failure] | None:
+        """The bad records, once reports of the topic's records know them whole."""
+        if topic not in self._refusals.isolated:
+            return None
+        bad = group if self._sends_one_by_one else named_by_broker(group)
+        if bad is None:
+            self._sends_one_by_one = True  # from the next client on
+        return bad
 
     def _raise_first_failure(self) -> None:
         """The reason of a broken transaction may be a report that waits to be served."""
@@ -338,15 +384,16 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         try:
             super().check()
         except ProductionError as error:
+            if error.record is not None:
+                raise
             cause = None if error.__cause__ is None else error_of(error.__cause__)
-            if error.retriable or (cause is not None and cause.code() in _SPOILED):
+            if error.retriable or (cause is not None and cause.code() in SPOILED):
                 right = self._missing_right(cause)
                 if right is not None:
                     raise StreamsError(
                         f"{self._client_id}: a record for {error.topic} was not written: {right}"
                     ) from error
                 raise TaskCorruptedError(f"{error}; all tasks of the thread go back to the last commit", {}) from error
-            self._dropped = str(error)
             raise
 
     def _out_of_step(self, text: str) -> StreamsError:
@@ -362,6 +409,10 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         )
 
     def _client_of(self, topic: str) -> Producer:
+        return self._client(self._batch_limit(topic))
+
+    def _batch_limit(self, topic: str) -> int | None:
+        """No topic has a client of its own: a smaller limit is one for all topics, from the next client on."""
         if topic not in self._limits:
             limit = self._limits[topic] = self._batch_bytes_max(topic)
             if limit is not None and limit < int(self._settings.get("batch.size", _DEFAULT_BATCH_BYTES)):
@@ -369,27 +420,15 @@ class ConfluentTransactionalProducer(ConfluentProducer):
                 raise TaskCorruptedError(
                     f"{self._client_id}: topic {topic} takes batches of {limit} bytes only; starting over", {}
                 )
-        return self._client(None)
-
-    def _go_one_by_one(self) -> None:
-        for topic, failure in self._refused_batches.items():
-            _log.warning(
-                "%s: topic %s takes no batches of this size (see its max.message.bytes); from now on all records of "
-                "this thread are sent one by one, which is slow",
-                self._client_id,
-                topic,
-            )
-            self._limits[topic] = 1
-            self._failures.appendleft(failure)
-        self._settings["batch.num.messages"] = 1
-        self._refused_batches.clear()
-        self._note_obstacles()
+        return None
 
     def reset(self) -> None:
         """Leave the transaction to the broker, and start over with a new client; see the port."""
         self.is_ready = self.in_transaction = False
-        self._dropped = self._lost_before_commit = None
+        self._lost_before_commit = None
         self._barriers.pop(TaskCorruptedError, None)
+        self._left_out.go_back()
+        self._sends_one_by_one = self._sends_one_by_one and bool(self._refusals.isolated)
         super().reset()
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """The way out of a task: changelog records, dead letters, and what happens when a send fails.
 
 Kafka Streams' ``RecordCollectorImpl``. Sends are asynchronous: the broker's refusal of a record surfaces at a later
-send or at the flush of a commit, and without the record itself. Sinks are in :mod:`streams_py.runtime.tasks.sinks`.
+send or at the flush of a commit. Sinks are in :mod:`streams_py.runtime.tasks.sinks`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,19 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from typing import Final, TypeAlias
+from typing import Final, NoReturn, TypeAlias
 
 from streams_protocol.types import TaskId
 from streams_py.errors import BatchRefusedError, ProductionError, RecordsExpiredError, StreamsError, TaskCorruptedError
 from streams_py.ports import DirectSend, Headers, RecordProducer
-from streams_py.runtime.tasks.error_handling.handlers import Answer, DeadLetter, ErrorContext, Origin, ask
+from streams_py.runtime.tasks.error_handling.handlers import (
+    Answer,
+    DeadLetter,
+    ErrorContext,
+    Origin,
+    OutgoingRecord,
+    ask,
+)
 from streams_py.runtime.tasks.task_settings import TaskSettings
 
 __all__ = ["NO_DIRECT_SEND", "ChangelogWriter", "RecordCollector", "as_list"]
@@ -56,7 +63,7 @@ class RecordCollector:
         def log(
             key: bytes, value: bytes | None, timestamp_ms: int, headers: list[tuple[str, bytes | None]] | None = None
         ) -> None:
-            if timestamp_ms <= 0 or failures:
+            if timestamp_ms <= 0 or headers or failures:
                 return log_checked(key, value, timestamp_ms, headers)
             try:
                 send(topic, value, key, partition, report, None, timestamp_ms, headers)
@@ -116,17 +123,48 @@ class RecordCollector:
                 waiting.popleft()
 
     def _instead_of(self, error: ProductionError, context: ErrorContext) -> list[tuple[object, ...]]:
-        """What is to be written instead of a record that the broker refused; raises when it is not to be dropped.
+        """Records to write instead of a record that was refused; raises when the handler does not let it pass.
 
-        The record is gone, and with it the input record that it was made from; ``context`` only says where its
-        refusal has come up. Nor does anybody know which of the tasks that share the producer sent it, so a RETRY takes
-        all of them back to their last commit; rolling back only one of them could lose the record.
+        ``context`` only says where the refusal has come up: by then the input record of the refused one is gone. It is
+        not known which of the tasks that share the producer sent it, so a RETRY takes all of them back to their last
+        commit; rolling back only one of them could lose the record.
         """
         if isinstance(error, BatchRefusedError | RecordsExpiredError):
             self._forget_refused()
             raise self._all_start_over(f"{error}; processing again from the last commit")
+        if error.ends_transaction:
+            self._leave_out(error, context)
+        return self._answer_to(error, context)
+
+    def _leave_out(self, error: ProductionError, context: ErrorContext) -> NoReturn:
+        """Ask about all records that ended the transaction. Those that the handler lets pass are not sent again."""
+        last: ProductionError | None = error
+        while last is not None:
+            if last.ends_transaction:
+                error = last
+                self.producer.leave_out(error, self._answer_to(error, context))
+            last = self._next_refused()
+        raise self._all_start_over(
+            f"{error}; the record is left out, and everything else is processed again from the last commit"
+        )
+
+    def _next_refused(self) -> ProductionError | None:
+        try:
+            self.producer.check()
+        except ProductionError as another:
+            return another
+        except TaskCorruptedError:  # what else was in the transaction
+            return None
+        return None
+
+    def _answer_to(self, error: ProductionError, context: ErrorContext) -> list[tuple[object, ...]]:
+        """Ask the production handler: records to write instead of the refused one, unless it does not let it pass."""
         context = ErrorContext(None, -1, -1, -1, (), context.node, self.task_id, Origin.SEND)
-        response = ask(self.settings.production_handler, context, None, error)
+        record = error.record
+        outgoing = record and OutgoingRecord(
+            record.topic, record.key, record.value, record.timestamp_ms, record.headers
+        )
+        response = ask(self.settings.production_handler, context, outgoing, error)
         if any(letter.topic == error.topic for letter in response.dead_letters):
             raise ProductionError(
                 f"{error}; the production exception handler wants to write a dead letter for it to the same topic, "
@@ -145,12 +183,14 @@ class RecordCollector:
             raise self._all_start_over(
                 f"a record for {error.topic} was not written ({error}); processing again from the last commit"
             ) from error
+        advice = "; to pass over such records set production.exception.handler to log_and_continue or to one of yours"
         raise ProductionError(
-            f"{error}; to pass over such records set production.exception.handler to log_and_continue or to one of "
-            f"yours",
+            f"{error}{'' if error.retriable else advice}",
             topic=error.topic,
             partition=error.partition,
             retriable=error.retriable,
+            record=record,
+            reason=error.reason,
         ) from error
 
     def _all_start_over(self, text: str) -> TaskCorruptedError:

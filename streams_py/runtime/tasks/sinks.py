@@ -147,7 +147,11 @@ class _Sink:
             if timestamp_ms <= 0 or failures:
                 return produce(value_bytes, key_bytes, timestamp_ms, headers)
             try:
-                send(topic, value_bytes, key_bytes, -1, report, None, timestamp_ms, headers)
+                if headers and report is not None:
+                    knowing = partial(report, known=(timestamp_ms, headers))
+                    send(topic, value_bytes, key_bytes, -1, knowing, None, timestamp_ms, headers)
+                else:
+                    send(topic, value_bytes, key_bytes, -1, report, None, timestamp_ms, headers)
             except Exception:
                 produce(value_bytes, key_bytes, timestamp_ms, headers)
             return None

@@ -5,8 +5,8 @@ method ``handle`` of these arguments, or a class of such objects that needs no a
 
 * for deserialization the raw record as the consumer delivered it,
 * for processing a :class:`FailedRecord`, or None when a punctuator failed,
-* for production an :class:`OutgoingRecord`, or None when the broker refused an earlier record: by then it is gone, and
-  only its topic and partition are known.
+* for production an :class:`OutgoingRecord`. When the broker refused the record, its key and value are bytes. The
+  timestamp is -1 if it is no longer known; None replaces the record when only its topic and partition are known.
 
 A handler that raises, or returns anything else, stops the stream thread. Handlers run on the stream thread: one that
 blocks stops processing.
@@ -18,12 +18,12 @@ import inspect
 import logging
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from streams_protocol.types import TaskId
-from streams_py.errors import ConfigError, HandlerError, ProductionError
+from streams_py.errors import ConfigError, HandlerError, ProductionError, RefusedRecord
 from streams_py.ports import Headers, RawRecord
 from streams_py.runtime.tasks.configured import imported
 
@@ -161,11 +161,15 @@ def default_production_handler(context: ErrorContext, record: object, error: Exc
 
 
 class DeadLetterQueue:
-    """Drops a record that cannot be read (or processed) and writes its bytes to a topic of yours (KIP-1034).
+    """Drops a record that cannot be read, processed or written, and writes its bytes to a topic of yours (KIP-1034).
 
     Key, value, timestamp and headers are those of the input record; added headers, as UTF-8 text, say what happened:
     ``__streams.errors.exception``, ``.message``, ``.stacktrace``, ``.topic``, ``.partition``, ``.offset``. Where there
     is no input record (punctuators) nothing can be written, and the answer is FAIL. The topic must exist.
+
+    A broker refuses a record when its input record is gone. The dead letter is then the refused record; ``.topic`` and
+    ``.partition`` are those that it was sent to, and ``.offset`` is -1. If its timestamp was refused, the dead letter
+    has the current time, and ``.timestamp`` the refused one.
     """
 
     def __init__(self, topic: str) -> None:
@@ -174,6 +178,8 @@ class DeadLetterQueue:
     def handle(self, context: ErrorContext, record: object, error: Exception) -> Response:
         """Implements :data:`Handler`."""
         raw = context.raw
+        if isinstance(error, ProductionError) and error.record is not None:
+            return Response(Answer.CONTINUE, (self._letter_of_refused(error.record, context, error),))
         if raw is None or context.topic is None:
             _log.error("no input record for the dead letter topic %s in %s: %s", self.topic, context, error)
             return Response(Answer.FAIL)
@@ -182,7 +188,20 @@ class DeadLetterQueue:
         letter = DeadLetter(self.topic, raw.key(), raw.value(), context.timestamp_ms, headers)
         return Response(Answer.CONTINUE, (letter,))
 
+    def _letter_of_refused(self, record: RefusedRecord, context: ErrorContext, error: ProductionError) -> DeadLetter:
+        _log.warning("writing a record to %s that topic %s refused: %s", self.topic, record.topic, error)
+        partition = -1 if record.partition is None else record.partition
+        facts = _error_headers(replace(context, topic=record.topic, partition=partition), error)
+        timestamp_ms = record.timestamp_ms
+        if error.reason == _INVALID_TIMESTAMP:  # the topic of dead letters would refuse it, too
+            if timestamp_ms != _NOW:
+                facts.append(("__streams.errors.timestamp", str(timestamp_ms).encode()))
+            timestamp_ms = _NOW
+        return DeadLetter(self.topic, record.key, record.value, timestamp_ms, [*record.headers, *facts])
 
+
+_INVALID_TIMESTAMP = "INVALID_TIMESTAMP"
+_NOW = -1  # the producer's clock
 _HEADER_CHARS_MAX = 16_384
 """Of each: a validation error may say megabytes about a small record, and a broker would refuse such a letter."""
 

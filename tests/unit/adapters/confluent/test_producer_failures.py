@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -9,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from streams_protocol.types import TopicPartition
-from streams_py.adapters.confluent import ConfluentClients
+from streams_py.adapters.confluent import ConfluentClients, refusals
 from streams_py.adapters.confluent.consumer import ConfluentConsumer
 from streams_py.adapters.confluent.embedded.mock_library import MockCluster
 from streams_py.adapters.confluent.producer import ConfluentProducer
@@ -21,6 +22,8 @@ PRODUCE_REQUEST = 0
 NOT_ENOUGH_REPLICAS = 19
 TOPIC_AUTHORIZATION_FAILED = 29
 INVALID_RECORD = 87
+INVALID_TIMESTAMP = 32
+POLICY_VIOLATION = 44
 MSG_SIZE_TOO_LARGE = 10
 
 
@@ -54,24 +57,79 @@ def failures_of(producer: ConfluentProducer) -> list[tuple[str, int | None]]:
 
 
 @pytest.mark.parametrize("tracked", [True, False])
-def test_every_failed_record_is_raised_once_in_the_order_of_its_partition(
-    cluster: MockCluster, topic: str, producer_with: Callable[..., ConfluentProducer], tracked: bool
+@pytest.mark.parametrize("code", [INVALID_RECORD, POLICY_VIOLATION, INVALID_TIMESTAMP])
+def test_every_refused_record_is_raised_once_when_the_broker_has_not_said_which_of_its_batch_it_means(
+    cluster: MockCluster, topic: str, producer_with: Callable[..., ConfluentProducer], tracked: bool, code: int
 ) -> None:
+    """The batches are refused as such first. Then their records go one by one, and each answer is for one of them."""
     producer, other = producer_with(linger_ms=200), f"{topic}-other"
     assert cluster.create_topic(other, 1) == 0
     producer.track([topic] if tracked else [])
     producer.partitions_for(topic)
     producer.partitions_for(other)
-    cluster.push_errors(PRODUCE_REQUEST, [INVALID_RECORD] * 2)
-    for number in range(5):
-        producer.produce(topic, b"%d" % number, b"k", 1, None, 1, None)
-        producer.produce(other, b"%d" % number, b"k", 0, None, 1, None)
-    assert producer.flush(10_000) == 0
-    assert sorted(failures_of(producer)) == [(topic, 1)] * 5 + [(other, 0)] * 5
+
+    def send_all() -> None:
+        for number in range(5):
+            producer.produce(topic, b"%d" % number, b"k", 1, None, 7, [("h", b"1")])
+            producer.produce(other, b"%d" % number, b"k", 0, None, 7, None)
+        assert producer.flush(10_000) == 0
+
+    cluster.push_errors(PRODUCE_REQUEST, [code] * 2)
+    send_all()
+    refused = set()
+    for _ in range(2):
+        with pytest.raises(BatchRefusedError) as batch:
+            producer.check()
+        refused.add((batch.value.topic, batch.value.partition))
+    assert refused == {(topic, 1), (other, 0)}
+    producer.reset()
+    cluster.push_errors(PRODUCE_REQUEST, [code])
+    send_all()
+    with pytest.raises(ProductionError) as raised:
+        producer.check()
+    record = raised.value.record
+    assert not isinstance(raised.value, BatchRefusedError)
+    assert record is not None
+    assert (record.key, record.timestamp_ms) == (b"k", 7)
+    assert record.headers == ((("h", b"1"),) if record.topic == topic else ())
     assert failures_of(producer) == []
     producer.produce(topic, b"next", b"k", 1, None, 1, None)
     assert producer.flush(5_000) == 0
     assert failures_of(producer) == []
+
+
+def test_topic_is_written_in_batches_again_when_nothing_was_refused_for_a_while(
+    cluster: MockCluster, topic: str, producer_with: Callable[..., ConfluentProducer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = producer_with(linger_ms=100)
+    producer.partitions_for(topic)
+    send, report, obstacles = producer.direct(topic)
+    cluster.push_errors(PRODUCE_REQUEST, [INVALID_RECORD])
+    for _ in range(2):
+        send(topic, b"v", b"k", 1, report, None, 1, None)
+    producer.flush(10_000)
+    with pytest.raises(BatchRefusedError):
+        producer.check()
+    assert obstacles
+    monkeypatch.setattr(refusals, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 3_600))
+    assert producer.flush(1_000) == 0
+    producer.poll()
+    assert not obstacles
+
+
+@pytest.mark.parametrize("headers", [None, [("h", b"x" * 6_000)]])
+def test_record_that_is_too_large_by_its_headers_or_alone_in_its_batch_is_a_failure(
+    cluster: MockCluster, topic: str, producer: ConfluentProducer, headers: list[tuple[str, bytes | None]] | None
+) -> None:
+    producer.partitions_for(topic)
+    cluster.push_errors(PRODUCE_REQUEST, [MSG_SIZE_TOO_LARGE])
+    producer.produce(topic, b"v", b"k", 1, None, 1, headers)
+    assert producer.flush(10_000) == 0
+    with pytest.raises(ProductionError) as raised:
+        producer.check()
+    assert not isinstance(raised.value, BatchRefusedError)
+    assert raised.value.record is not None
+    assert list(raised.value.record.headers) == (headers or [])
 
 
 @pytest.mark.parametrize("tracked", [True, False])

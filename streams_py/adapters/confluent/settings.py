@@ -161,6 +161,7 @@ _DEFAULT_CONSUMER: Final[Mapping[str, object]] = {
     "check.crcs": True,  # Kafka's default; librdkafka's is off
 }
 
+_ISOLATION: Final = "isolation.level"
 _DELIVERY_MS: Final = 120_000
 _DEFAULT_PRODUCER: Final[Mapping[str, object]] = {
     "linger.ms": 100,
@@ -196,7 +197,7 @@ def consumer_settings(config: StreamsConfig, *prefixes: str, bootstrap: str, cli
         **translated,
         **_FORCED_CONSUMER,
         # Kafka's default; librdkafka's own is read_committed.
-        "isolation.level": _isolation(config, given),
+        "isolation.level": _isolation(config, prefixes),
         # Never joined, nothing committed here: librdkafka wants a name, and the application may look up its own group.
         "group.id": config.application_id,
         **_identity(bootstrap, client_id),
@@ -211,12 +212,27 @@ def _room_for_fetches(translated: Settings) -> Settings:
     return {} if size is None else {"message.max.bytes": min(int(str(size)), _LIBRARY_MESSAGE_BYTES)}
 
 
-def _isolation(config: StreamsConfig, given: Mapping[str, str]) -> str:
-    if not config.exactly_once:
-        return given.get("isolation.level", "read_uncommitted")
-    if given.get("isolation.level", "read_committed") != "read_committed":
-        _log.warning("isolation.level = %s is ignored: exactly-once needs read_committed", given["isolation.level"])
-    return "read_committed"
+def _isolation(config: StreamsConfig, prefixes: Sequence[str]) -> str:
+    """The isolation level. That of the restore consumer is always that of the main consumer.
+
+    A table that reuses its source topic is restored from that topic: with another level it would get aborted records
+    that were never processed, or miss records that were.
+    """
+    source = CONSUMER_PREFIXES if tuple(prefixes) == RESTORE_CONSUMER_PREFIXES else prefixes
+    level = config.client_setting(_ISOLATION, *source) or "read_uncommitted"
+    if config.exactly_once:
+        if (given := config.client_setting(_ISOLATION, *prefixes)) not in (None, "read_committed"):
+            _log.warning("isolation.level = %s is ignored: exactly-once needs read_committed", given)
+        return "read_committed"
+    own = config.clients.get(f"restore.consumer.{_ISOLATION}")
+    if source is not prefixes and own not in (None, level):
+        _log.warning(
+            "restore.consumer.isolation.level = %s is ignored: tables must be restored from the records that the main "
+            "consumer reads, so its level is used: %s. Set consumer.isolation.level for both",
+            own,
+            level,
+        )
+    return level
 
 
 def transactional_settings(config: StreamsConfig, transactional_id: str, *, bootstrap: str, client_id: str) -> Settings:

@@ -91,6 +91,35 @@ def test_defaults_are_those_of_kafka_streams() -> None:
     assert consumer["group.id"] == "app"
 
 
+@pytest.mark.parametrize(
+    ("given", "level"),
+    [
+        ({}, "read_uncommitted"),
+        ({"isolation.level": "read_committed"}, "read_committed"),
+        ({"consumer.isolation.level": "read_committed"}, "read_committed"),
+        ({"main.consumer.isolation.level": "read_committed"}, "read_committed"),
+        (
+            {"consumer.isolation.level": "read_committed", "main.consumer.isolation.level": "read_uncommitted"},
+            "read_uncommitted",
+        ),
+        ({"restore.consumer.isolation.level": "read_committed"}, "read_uncommitted"),
+        (
+            {"main.consumer.isolation.level": "read_committed", "restore.consumer.isolation.level": "read_uncommitted"},
+            "read_committed",
+        ),
+        ({"global.consumer.isolation.level": "read_committed"}, "read_uncommitted"),
+    ],
+)
+def test_restore_consumer_reads_the_records_that_the_main_consumer_reads(
+    given: dict[str, object], level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = StreamsConfig.of({"application.id": "app", "bootstrap.servers": "b:1", **given})
+    for prefixes in (CONSUMER_PREFIXES, RESTORE_CONSUMER_PREFIXES):
+        assert consumer_settings(config, *prefixes, bootstrap="b:1", client_id="c")["isolation.level"] == level
+    ignored = [record for record in caplog.records if "restore.consumer.isolation.level" in record.getMessage()]
+    assert bool(ignored) == ("restore.consumer.isolation.level" in given)
+
+
 def test_no_reader_rests_for_a_second_because_its_queue_was_full() -> None:
     bulk = bulk_consumer_settings({"bootstrap.servers": "localhost:1"}, client_id="r", read_committed=True)
     for settings in (of_consumer({}), bulk):

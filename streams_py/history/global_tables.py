@@ -14,6 +14,9 @@ from streams_protocol.types import TopicPartition
 from streams_py.errors import ConfigError
 from streams_py.history.folders import TemporaryFolder
 from streams_py.ports import RawRecord
+from streams_py.runtime.restore.filling import GLOBAL_TASK
+from streams_py.runtime.restore.source_replay import source_replays
+from streams_py.runtime.tasks.binding import Node
 from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.state.directory import StateDirectory
 from streams_py.state.global_stores import GlobalStores
@@ -55,12 +58,13 @@ class FrozenTables:
     def __init__(
         self,
         declared: Mapping[str, tuple[GlobalStore, str]],
+        nodes: Sequence[Node],
         settings: TaskSettings,
         contents: TableContents,
         folder: str | None = None,
     ) -> None:
-        """``declared``: store -> declaration and topic. ``folder``: where files are; default the system's for temporary
-        ones."""
+        """``declared``: store -> declaration and topic. ``nodes``: those that fill global stores. ``folder``: where
+        files are; default the system's for temporary ones."""
         self._folder = TemporaryFolder(folder)
         self._directory = StateDirectory(str(self._folder.path), settings.application_id, warns_of_temporary=False)
         defaults = StoreDefaults(settings.default_key_serde, settings.default_value_serde, persistent=True)
@@ -70,9 +74,11 @@ class FrozenTables:
         try:
             self._directory.open()
             self._stores.open()
+            tables = {topic: store.builder for store, topic in declared.values()}
+            replays = source_replays(GLOBAL_TASK, nodes, tables, settings)
             for topic, records_of in contents.items():
-                for records in records_of():
-                    self._stores.restore(TopicPartition(topic, 0), records)
+                for records in filter(None, records_of()):
+                    self._stores.restore(TopicPartition(topic, 0), replays[topic].replayed(records))
             self._stores.commit()
         except BaseException:
             self.close()

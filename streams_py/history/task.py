@@ -21,6 +21,7 @@ from streams_py.history.records import Columns, HistoryProducer
 from streams_py.history.travel import TopologySource
 from streams_py.ports import RawRecord
 from streams_py.runtime.offline.executor import EverythingDelivered, TaskExecutor, TaskSurroundings
+from streams_py.runtime.tasks.binding import Node
 from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.state.directory import StateDirectory
 from streams_py.state.disk.database import TaskDatabase
@@ -69,7 +70,8 @@ class StageOrders:
             ) from None
         stores = topology.global_stores
         declared = {name: (stores[name], topic) for topic, name in topology.global_topics.items()}
-        return StageTopology(self, topology.subtopology(self.stage.id), self.settings(), declared)
+        fillers = [node for sub in topology.subtopologies() if sub.is_global for node in sub.nodes]
+        return StageTopology(self, topology.subtopology(self.stage.id), self.settings(), declared, fillers)
 
     def settings(self) -> TaskSettings:
         """Those of tasks over a history: they wait for nobody, and look for final results after every record."""
@@ -79,17 +81,20 @@ class StageOrders:
 
 @dataclass(frozen=True, slots=True)
 class StageTopology:
-    """The orders with what they mean. ``global_stores``: store -> declaration and topic."""
+    """The orders with what they mean. ``global_stores``: store -> declaration and topic; ``global_nodes`` fill them."""
 
     orders: StageOrders
     nodes: Subtopology
     settings: TaskSettings
     global_stores: Mapping[str, tuple[GlobalStore, str]]
+    global_nodes: Sequence[Node]
 
     def fill_tables(self) -> FrozenTables | None:
         """The global tables, for all tasks of a worker; None where the stage reads none."""
         tables = self.orders.tables
-        return FrozenTables(self.global_stores, self.settings, tables, self.orders.folder) if tables else None
+        if not tables:
+            return None
+        return FrozenTables(self.global_stores, self.global_nodes, self.settings, tables, self.orders.folder)
 
 
 @dataclass(frozen=True, slots=True)

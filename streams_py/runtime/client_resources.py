@@ -240,7 +240,7 @@ class ClientResources:
         nodes = GlobalNodes(
             [node for sub in subs for node in sub.nodes],
             [store for sub in subs for store in sub.stores],
-            frozenset(topic for topic, name in topics.items() if declared[name].is_table),
+            {topic: declared[name].builder for topic, name in topics.items() if declared[name].is_table},
             frozenset(topics),
         )
         stores = GlobalStores(

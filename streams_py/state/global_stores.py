@@ -134,9 +134,17 @@ class GlobalStores:
         """The next offset of a topic, or BEGINNING."""
         return self._positions.get(changelog, BEGINNING)
 
-    def restore(self, changelog: TopicPartition, records: Sequence[RawRecord], *, in_bulk: bool = False) -> None:
-        """Write records of a global table's topic as they are. ``in_bulk``: with the position that they bring the store
-        to, and nobody needs them before :meth:`flush_restored`."""
+    def restore(
+        self, changelog: TopicPartition, records: Sequence[RawRecord], *, in_bulk: bool = False, last: int | None = None
+    ) -> None:
+        """Write records of a global table's topic to its store.
+
+        Args:
+            changelog: The partition that the records are from.
+            records: The records, of one class.
+            in_bulk: With the position that they bring the store to; no reader needs them before :meth:`flush_restored`.
+            last: Offset of the last record that was read, if the caller has left out records at the end.
+        """
         entries = changelog_entries(records)
         stores: list[Any] = [
             self._stores[name]
@@ -154,8 +162,8 @@ class GlobalStores:
             for store in on_disk:
                 store.restore(entries)
 
-        end = {changelog: records[-1].offset() + 1} if in_bulk else {}
-        self._database.restore(load, end, in_bulk=len(records) if in_bulk else 0)
+        end = {changelog: (records[-1].offset() if last is None else last) + 1} if in_bulk else {}
+        self._database.restore(load, end, in_bulk=max(1, len(records)) if in_bulk else 0)
         self._positions = self._positions | end
         self._written |= end
 

@@ -331,20 +331,23 @@ class TaskState:
         offset = self._offsets.get(changelog)
         return BEGINNING if offset is None else offset + 1
 
-    def restore(self, changelog: TopicPartition, records: Sequence[RawRecord], *, in_bulk: bool = False) -> None:
+    def restore(
+        self, changelog: TopicPartition, records: Sequence[RawRecord], *, in_bulk: bool = False, last: int | None = None
+    ) -> None:
         """Apply records of a changelog, in offset order, past caches and logs. ``in_bulk``: nobody needs them before
-        :meth:`flush_restored`; of many, a killed process restores the last ones again."""
-        if not records:
+        :meth:`flush_restored`; of many, a killed process restores the last ones again. ``last``: offset of the last
+        record that was read, when records were left out."""
+        if not records and last is None:
             return
         name = self._store_by_changelog[changelog]
         store = self._stores[name]
-        end = {changelog: records[-1].offset()}
+        end = {changelog: records[-1].offset() if last is None else last}
         if isinstance(store, SuppressionBuffer | OwnStore):
             store.restore_records(records)
         elif self._database is not None and store.persistent:
             was_logged = self._database.is_logged
             load = partial(store.restore, changelog_entries(records))
-            self._database.restore(load, end, in_bulk=len(records) if in_bulk else 0)
+            self._database.restore(load, end, in_bulk=max(1, len(records)) if in_bulk else 0)
             if was_logged and not self._database.is_logged:
                 self._logged = dict(self._committed)
             self._committed.update(end)

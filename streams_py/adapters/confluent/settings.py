@@ -18,7 +18,7 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from streams_py.adapters.client_security import librdkafka_settings

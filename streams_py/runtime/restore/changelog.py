@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import TimeoutExceededError
+from streams_py.errors import BrokerUnavailableError, TimeoutExceededError
 from streams_py.ports import BEGINNING, ChangelogPart, RawRecord, SortedPart
 from streams_py.runtime.restore.ends import ChangelogEnd
 
@@ -173,6 +173,19 @@ class ChangelogInWork:
         self.position = self.task.restore_position(self.partition)
         if self.end == 0 and self.position == BEGINNING:
             self.position = 0
+
+    def replay(self, records: Sequence[RawRecord], end: int) -> Exception | None:
+        """Apply records, which bring the position to ``end``; the error that keeps them from being applied, if any.
+        BrokerUnavailableError: a serde needs something that is away, and the records are read again."""
+        try:
+            if records:
+                self.task.restore(self.partition, records)
+        except Exception as error:
+            self.registered = self.registered and not isinstance(error, BrokerUnavailableError)
+            return error
+        self.position = end
+        self.total += len(records)
+        return None
 
     def unanswered(self, reason: str, now_ms: int, timeout_ms: int) -> TimeoutExceededError | None:
         """Nobody says what has to be known of it. An error when that has lasted for so long that its task fails; a copy

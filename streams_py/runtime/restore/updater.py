@@ -12,11 +12,9 @@ Rules kept:
   compaction and transaction markers leave gaps;
 * while any active restores, standbys wait;
 * a changelog that is the source topic of a table is never read past the group's committed offset;
-* a position in another topic of the same name, which was deleted since, makes the task corrupted: its store is emptied,
-  and restored from the beginning;
-* a position below the log start makes the task corrupted: it starts again from the beginning. A replay that retention
-  overtakes continues at the new log start;
-* an end below the checkpoint is asked for again, and makes the task corrupted only when it stays.
+* a position in a deleted topic of the same name, or below the log start, makes the task corrupted: its store is emptied
+  and restored from the beginning. A replay that retention overtakes continues at the new log start;
+* an end below the checkpoint is requested again, and makes the task corrupted only when it stays.
 """
 
 from __future__ import annotations
@@ -143,8 +141,7 @@ class StateUpdater:
             return None
 
     def restoring(self) -> set[TopicPartition]:
-        """Changelogs of actives that have not been read to their end yet; without source topics, which others write,
-        too."""
+        """Changelogs of actives, source topics excepted, that have not been read to their end yet."""
         with self._lock:
             reading = (c for c in self._changelogs.values() if c.task.is_active and not c.is_done)
             return {c.partition for c in reading if c.partition not in c.task.source_changelogs}
@@ -378,7 +375,7 @@ class StateUpdater:
 
     def _apply(self, records: Sequence[RawRecord], consumer: RecordConsumer) -> bool:
         """True when there may be more, and no changelog has ended: the consumer is to hear of that."""
-        has_ended = False
+        has_ended, away = False, None
         for partition, batch in by_partition(records, self._only_topic).items():
             changelog = self._changelogs.get(partition)
             if changelog is None or not changelog.registered:
@@ -388,8 +385,10 @@ class StateUpdater:
                 batch_end = changelog.stop
                 batch = [record for record in batch if record.offset() < batch_end]
                 changelog.registered = False  # what was read too early is read again later
-            self._replay(changelog, batch, batch_end, consumer)
+            away = self._replay(changelog, batch, batch_end, consumer) or away
             has_ended = has_ended or changelog.is_read
+        if away is not None:
+            raise away
         is_full, now_ms = len(records) >= _RECORDS_MAX, self._clock.monotonic_ms()
         if is_full and now_ms < self._next_positions_ms:
             return not has_ended
@@ -401,21 +400,21 @@ class StateUpdater:
                     changelog.position = min(position, changelog.stop)
         return is_full and not has_ended
 
-    def _replay(self, changelog: ChangelogInWork, records: Sequence[RawRecord], end: int, of: RecordConsumer) -> None:
-        task = changelog.task
-        try:
-            if records:
-                task.restore(changelog.partition, records)
-        except Exception as error:
-            self._fail(task, error)
-            return
-        changelog.position = end
-        changelog.total += len(records)
-        if records:
-            if task.is_active:
+    def _replay(
+        self, changelog: ChangelogInWork, records: Sequence[RawRecord], end: int, of: RecordConsumer
+    ) -> BrokerUnavailableError | None:
+        """Apply records; the error when they have to be read again later."""
+        error = changelog.replay(records, end)
+        if isinstance(error, BrokerUnavailableError):
+            return error
+        if error is not None:
+            self._fail(changelog.task, error)
+        elif records:
+            lag = None if changelog.task.is_active else of.lag(changelog.partition)
+            if changelog.task.is_active:
                 self._meter.count(records, self._clock.monotonic_ms())
-            lag = None if task.is_active else of.lag(changelog.partition)
             self._news.replayed(changelog, records[-1].offset(), len(records), lag)
+        return None
 
     def _share(self) -> None:
         """Let another process read, and take in what it has read."""

@@ -70,7 +70,7 @@ class ActiveTask(Task):
         global_stores: Mapping[str, Any] | None = None,
         background: Background | None = None,
     ) -> None:
-        super().__init__(id, nodes, input_partitions, stores)
+        super().__init__(id, nodes, input_partitions, stores, settings)
         self.settings = settings
         self.record = RecordContext()
         self._collector = collector

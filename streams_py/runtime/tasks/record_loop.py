@@ -15,7 +15,7 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, repeat
 from operator import length_hint
-from typing import Protocol
+from typing import Any, Protocol
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import StreamsError
@@ -28,7 +28,7 @@ from streams_py.runtime.tasks.record_queue import RecordQueue, SourceReader
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.sampled import Sampled
 
-__all__ = ["InputPositions", "RecordLoop"]
+__all__ = ["InputPositions", "RecordLoop", "time_of"]
 
 
 NEVER_WAIT = -1
@@ -343,20 +343,12 @@ class RecordLoop:
                 self._skip(queue)
                 continue
             timestamp = raw.timestamp()[1]
-            if extract is not None:
-                try:
-                    about = (_context_of(raw),) if reader.extract_within else ()
-                    timestamp = extract(key, value, timestamp, queue.partition_time_ms, *about)
-                    if not isinstance(timestamp, int):
-                        raise TypeError(f"it returned {timestamp!r}; a timestamp is an int, in milliseconds")
-                except Exception as error:
-                    raise self._failures.extractor_failed(reader, raw, error) from error
-                if timestamp < 0:
-                    self._failures.passed_over(reader, raw, "the timestamp extractor gave no timestamp")
+            if extract is not None or timestamp < 0:
+                extracted = time_of(reader, raw, key, value, queue.partition_time_ms, self._failures)
+                if extracted is None:
                     self._skip(queue)
                     continue
-            elif timestamp < 0:
-                raise self._failures.no_timestamp(reader, raw)
+                timestamp = extracted
             queue.head_key, queue.head_value, queue.head_timestamp_ms = key, value, timestamp
             return True
         return False
@@ -394,6 +386,32 @@ class RecordLoop:
             if now_ms < queue.idle_deadline_ms:
                 return False
         return empty < len(self.queues)
+
+
+def time_of(
+    reader: SourceReader, raw: RawRecord, key: Any, value: Any, partition_time_ms: int, failures: Failures
+) -> int | None:
+    """The time of a decoded record: from the extractor of its source, if there is one. None: the record is dropped.
+
+    Raises:
+        StreamsError: The extractor failed, or there is none and the record has no valid timestamp.
+    """
+    timestamp_ms = raw.timestamp()[1]
+    if reader.extract is None:
+        if timestamp_ms < 0:
+            raise failures.no_timestamp(reader, raw)
+        return timestamp_ms
+    try:
+        about = (_context_of(raw),) if reader.extract_within else ()
+        extracted = reader.extract(key, value, timestamp_ms, partition_time_ms, *about)
+        if not isinstance(extracted, int):
+            raise TypeError(f"it returned {extracted!r}; a timestamp is an int, in milliseconds")
+    except Exception as error:
+        raise failures.extractor_failed(reader, raw, error) from error
+    if extracted < 0:
+        failures.passed_over(reader, raw, "the timestamp extractor gave no timestamp")
+        return None
+    return extracted
 
 
 def _context_of(raw: RawRecord) -> RecordContext:

@@ -17,8 +17,10 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import IllegalStateError
 from streams_py.ports import RawRecord, SortedPart
 from streams_py.runtime.latency import Latency
+from streams_py.runtime.restore.source_replay import task_replays
 from streams_py.runtime.tasks.binding import Node
 from streams_py.runtime.tasks.collector import ChangelogWriter
+from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import StoreBuilder
 
@@ -86,9 +88,11 @@ class TaskStores(Protocol):
         """False when the position in this changelog is one in another topic of that name."""
 
     def restore_position(self, changelog: TopicPartition) -> int: ...
-    def restore(self, changelog: TopicPartition, records: Sequence[RawRecord], *, in_bulk: bool = False) -> None:
+    def restore(
+        self, changelog: TopicPartition, records: Sequence[RawRecord], *, in_bulk: bool = False, last: int | None = None
+    ) -> None:
         """Apply records of a changelog, in offset order. ``in_bulk``: they need not be on the disk before
-        :meth:`flush_restored`."""
+        :meth:`flush_restored`. ``last``: offset of the last record that was read, if not that of the last one here."""
 
     def sorted_files(self, changelog: TopicPartition) -> tuple[str, bool] | None:
         """Where files for :meth:`take_in` go, and whether their values are stamped; None when the store takes none."""
@@ -156,7 +160,12 @@ class Task:
     is_active: ClassVar[bool]
 
     def __init__(
-        self, id: TaskId, nodes: TaskNodes, input_partitions: Collection[TopicPartition], stores: TaskStores
+        self,
+        id: TaskId,
+        nodes: TaskNodes,
+        input_partitions: Collection[TopicPartition],
+        stores: TaskStores,
+        settings: TaskSettings,
     ) -> None:
         self.id = id
         self.nodes = nodes
@@ -164,6 +173,7 @@ class Task:
         self.stores = stores
         self._phase = TaskPhase.CREATED
         self._limits: dict[TopicPartition, int] = {}
+        self._replays = task_replays(id, nodes.nodes, nodes.stores, settings)
         self.process_latency = Latency()
         self.punctuate_latency = Latency()
         self.replayed_records = 0
@@ -239,13 +249,19 @@ class Task:
         return self.stores.restore_position(changelog)
 
     def restore(self, changelog: TopicPartition, records: Sequence[RawRecord]) -> None:
-        """Apply records of a changelog, in offset order."""
-        self.stores.restore(changelog, records, in_bulk=self.is_active)
+        """Apply records of a changelog, in offset order. BrokerUnavailableError: a serde needs something that is away;
+        nothing was applied."""
+        if (replay := self._replays.get(changelog.topic)) is None:
+            self.stores.restore(changelog, records, in_bulk=self.is_active)
+        else:
+            last = records[-1].offset()
+            self.stores.restore(changelog, replay.replayed(records), in_bulk=self.is_active, last=last)
         self.replayed_records += len(records)
 
     def sorted_files(self, changelog: TopicPartition) -> tuple[str, bool] | None:
-        """Where files for :meth:`take_in` go, and whether their values are stamped; None when the store takes none."""
-        return self.stores.sorted_files(changelog)
+        """Where files for :meth:`take_in` go, and whether their values are stamped; None when the store takes none, or
+        when the files would have the bytes of records that processing stores otherwise."""
+        return None if changelog.topic in self._replays else self.stores.sorted_files(changelog)
 
     def take_in(self, changelog: TopicPartition, part: SortedPart) -> None:
         """Have what sorted files contain, behind everything that was restored so far."""

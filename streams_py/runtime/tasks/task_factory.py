@@ -57,13 +57,13 @@ class ThreadTasks:
         stores = self._new_stores(task_id)
         if not stores.changelog_partitions:
             return None
-        return StandbyTask(task_id, self._subtopology(task_id), partitions, stores)
+        return StandbyTask(task_id, self._subtopology(task_id), partitions, stores, self.settings)
 
     def recycled(self, task: StreamTask, partitions: Partitions) -> StreamTask:
         """A task of the other kind on the open stores of ``task``."""
         stores = task.recycle()
         if task.is_active:
-            return StandbyTask(task.id, self._subtopology(task.id), partitions, stores)
+            return StandbyTask(task.id, self._subtopology(task.id), partitions, stores, self.settings)
         return self._active(task.id, partitions, stores)
 
     def _active(self, task_id: TaskId, partitions: Partitions, stores: TaskStores) -> ActiveTask:

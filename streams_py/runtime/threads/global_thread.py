@@ -1,9 +1,10 @@
 """The thread that keeps the global stores of a client up to date (Kafka Streams' ``GlobalStreamThread``).
 
 One per client, if its topology has global stores. It reads all partitions of their topics, without a group. Starting
-the client waits until every store has reached the end its topics had at that moment: records of global tables are
-written as they are, others go through the user's processor. Until then nobody else reads them. After that it follows
-the topics, also partitions that they are given later. When it fails the client ends in ERROR; nobody replaces it. Its
+the client waits until every store has reached the end its topics had at that moment. Records of global tables are
+replayed into their stores (:mod:`streams_py.runtime.restore.source_replay`), others go through the user's processor.
+Until then no other thread reads the stores. After that the thread follows the topics, also partitions that they are
+given later. When it fails the client ends in ERROR; nobody replaces it. Its
 stores stay open until the client has ended its stream threads: what their tasks do last may join with them.
 """
 
@@ -40,6 +41,7 @@ from streams_py.rights import TOPIC, missing_right
 from streams_py.runtime.batches import by_partition
 from streams_py.runtime.closing import place_of
 from streams_py.runtime.restore.filling import GLOBAL_TASK, Filling
+from streams_py.runtime.restore.source_replay import SourceReplay, source_replays
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.binding import Node
 from streams_py.runtime.tasks.collector import RecordCollector
@@ -71,8 +73,8 @@ class GlobalNodes:
 
     nodes: Sequence[Node]
     stores: Sequence[StoreBuilder]
-    table_topics: frozenset[str]
-    """Topics whose records are written as they are while a store is filled."""
+    tables: Mapping[str, StoreBuilder]
+    """Topic -> store of each global table: its records are replayed while the store is filled."""
     topics: frozenset[str]
     is_global: bool = True
 
@@ -215,12 +217,13 @@ class GlobalThread:
         try:
             described = self._retried(self._described)
             partitions = [TopicPartition(topic, info.partition) for topic, infos in described for info in infos]
-            task = self._task(consumer, partitions)
+            collector = RecordCollector(GLOBAL_TASK, cast("RecordProducer", self.producer), self._settings)
+            task = self._task(consumer, partitions, collector)
             self._retried(task.initialize)
             self.stores.use_topics(_ids(described))
             ends = self._retried(lambda: self._ends(partitions))
             try:
-                self._fill(consumer, task, ends)
+                self._fill(consumer, task, ends, self._replays(collector))
             finally:
                 self.filling.finished(self._clock.monotonic_ms())
             self._is_filled = not self._stopping.is_set()
@@ -237,13 +240,20 @@ class GlobalThread:
         finally:
             consumer.close()
 
-    def _task(self, consumer: RecordConsumer, partitions: Sequence[TopicPartition]) -> ActiveTask:
+    def _replays(self, collector: RecordCollector) -> Mapping[str, SourceReplay]:
+        """How the records of each global table's topic become rows. Dead letters are written with ``collector``."""
+        nodes = self._nodes
+        return source_replays(GLOBAL_TASK, nodes.nodes, nodes.tables, self._settings, collector)
+
+    def _task(
+        self, consumer: RecordConsumer, partitions: Sequence[TopicPartition], collector: RecordCollector
+    ) -> ActiveTask:
         return ActiveTask(
             GLOBAL_TASK,
             self._nodes,
             partitions,
             self.stores,
-            collector=RecordCollector(GLOBAL_TASK, cast("RecordProducer", self.producer), self._settings),
+            collector=collector,
             clock=self._clock,
             inputs=consumer,
             settings=self._settings,
@@ -301,14 +311,24 @@ class GlobalThread:
 
     # -- filling and following ---------------------------------------------------------------------------------
 
-    def _fill(self, consumer: RecordConsumer, task: ActiveTask, ends: Mapping[TopicPartition, int]) -> None:
+    def _fill(
+        self,
+        consumer: RecordConsumer,
+        task: ActiveTask,
+        ends: Mapping[TopicPartition, int],
+        replays: Mapping[str, SourceReplay],
+    ) -> None:
         self.filling.expect({p: (max(0, self.stores.restore_position(p)), end) for p, end in ends.items()})
-        tables = {p: end for p, end in ends.items() if p.topic in self._nodes.table_topics}
-        self._read_to(consumer, tables, self._restore, task)
+        tables = {p: end for p, end in ends.items() if p.topic in self._nodes.tables}
+
+        def restore(partition: TopicPartition, records: Sequence[RawRecord]) -> None:
+            self._restore(partition, records, replays[partition.topic])
+
+        self._read_to(consumer, tables, restore, task)
         while not self.stores.flush_restored() and not self._stopping.is_set():
             self._clock.sleep_ms(_DISK_PAUSE_MS)
         task.complete_restoration({})
-        others = {p: end for p, end in ends.items() if p.topic not in self._nodes.table_topics}
+        others = {p: end for p, end in ends.items() if p.topic not in self._nodes.tables}
 
         def process(partition: TopicPartition, records: Sequence[RawRecord]) -> None:
             task.add_records(partition, records)
@@ -319,10 +339,11 @@ class GlobalThread:
 
         self._read_to(consumer, others, process, task)
 
-    def _restore(self, partition: TopicPartition, records: Sequence[RawRecord]) -> None:
+    def _restore(self, partition: TopicPartition, records: Sequence[RawRecord], replay: SourceReplay) -> None:
         while self.stores.awaits_disk and not self._stopping.is_set():
             self._clock.sleep_ms(_DISK_PAUSE_MS)
-        self.stores.restore(partition, records, in_bulk=True)
+        rows = self._retried(lambda: replay.replayed(records))
+        self.stores.restore(partition, rows, in_bulk=True, last=records[-1].offset())
 
     def _read_to(
         self,

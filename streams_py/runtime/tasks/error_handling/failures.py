@@ -6,8 +6,8 @@ One object per task. Every message names node, task, topic, partition and offset
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from streams_protocol.types import TaskId
 from streams_py.errors import (
@@ -26,14 +26,14 @@ from streams_py.errors import (
 )
 from streams_py.ports import RawRecord
 from streams_py.record_headers import headers_of
-from streams_py.runtime.tasks.collector import RecordCollector
-from streams_py.runtime.tasks.error_handling.handlers import Answer, ErrorContext, FailedRecord, ask
+from streams_py.runtime.tasks.error_handling.handlers import Answer, DeadLetter, ErrorContext, FailedRecord, ask
 from streams_py.runtime.tasks.record_queue import SourceReader
+from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.serdes import cannot_decode
 from streams_py.topology.caller import raised_line
 from streams_py.topology.nodes import RecordContext
 
-__all__ = ["Failures"]
+__all__ = ["Failures", "LetterWriter"]
 
 _log = logging.getLogger(__name__)
 
@@ -72,15 +72,20 @@ def _raised(error: Exception) -> str:
     return f"{type(error).__name__}: {error}" + ("" if where is None else f" ({where})")
 
 
+class LetterWriter(Protocol):
+    """What is needed of the collector of a task."""
+
+    @property
+    def settings(self) -> TaskSettings: ...
+    def write(self, letters: Sequence[DeadLetter], context: ErrorContext) -> None:
+        """Send the records of an exception handler."""
+
+
 class Failures:
     """Error handling of one task. ``current`` gives the raw record in process, if there is one."""
 
     def __init__(
-        self,
-        task_id: TaskId,
-        record: RecordContext,
-        collector: RecordCollector,
-        current: Callable[[], RawRecord | None],
+        self, task_id: TaskId, record: RecordContext, collector: LetterWriter, current: Callable[[], RawRecord | None]
     ) -> None:
         self._task_id = task_id
         self._record = record

@@ -14,6 +14,7 @@ from streams_py.runtime.tasks.collector import RecordCollector
 from streams_py.runtime.tasks.offset_metadata import OffsetMetadata, encode_offset_metadata
 from streams_py.runtime.tasks.standby_task import StandbyTask
 from streams_py.runtime.tasks.task import TaskPhase
+from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.testing.memory_clients import MemoryRecord
 from streams_py.topology.nodes import Punctuation
 from streams_py.topology.processor import Processor, Record
@@ -322,7 +323,7 @@ class TestLife:
         stores = kit.task.recycle()
         assert stores is kit.stores
         assert kit.task.state is TaskPhase.CLOSED
-        standby = StandbyTask(kit.task.id, kit.task.nodes, kit.partitions, stores)
+        standby = StandbyTask(kit.task.id, kit.task.nodes, kit.partitions, stores, kit.task.settings)
         standby.initialize()
         assert standby.state is TaskPhase.RUNNING
         standby.restore(COUNTS, [MemoryRecord(COUNTS.topic, 0, 9, b"k", (9).to_bytes(8, "big"))])
@@ -385,7 +386,7 @@ class TestLife:
 
 def test_standby_never_has_anything_to_commit() -> None:
     stores = FakeStores(["counts"])
-    standby = StandbyTask(TaskId(0, 0), counting().subtopology(0), [IN], stores)
+    standby = StandbyTask(TaskId(0, 0), counting().subtopology(0), [IN], stores, TaskSettings(application_id="app"))
     standby.initialize()
     standby.restore(COUNTS, [MemoryRecord(COUNTS.topic, 0, 3, b"k", (1).to_bytes(8, "big"))])
     assert (standby.commit_needed, standby.commit_requested, standby.is_active) == (False, False, False)

@@ -141,7 +141,7 @@ def test_recycled_task_keeps_its_open_stores_and_goes_on(world: World) -> None:
     task.suspend()
     stores = task.recycle()
     assert isinstance(stores, TaskState)
-    standby = StandbyTask(TASK, world.nodes, [IN], stores)
+    standby = StandbyTask(TASK, world.nodes, [IN], stores, TaskSettings(application_id="app"))
     standby.initialize()
     assert standby.stores.store("counts") is store
     assert standby.restore_position(COUNTS) == world.producer.acked_offsets()[COUNTS] + 1

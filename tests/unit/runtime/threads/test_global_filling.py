@@ -9,11 +9,18 @@ from typing import Any
 import pytest
 
 from streams_protocol.types import TopicPartition
+from streams_py import Answer
+from streams_py.errors import BrokerUnavailableError, DeserializationError, StreamsError
 from streams_py.runtime.kafka_streams import KafkaStreams
 from streams_py.runtime.restore.listener import RestoreListener
+from streams_py.runtime.tasks.error_handling.handlers import DeadLetterQueue
+from streams_py.serdes import INT64, JSON, STRING, Serde, serde
+from streams_py.testing.memory_clients import MemoryRecord
+from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.topology import Topology
 from tests.unit.runtime.threads.test_global_thread import client, custom, table
 from tests.unit.runtime.world import World
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -74,3 +81,90 @@ def test_progress_of_a_global_store_says_what_is_left(world: World, tmp_path: Pa
     heard.streams = client(world, table(), tmp_path, restore_listener=heard)
     with heard.streams:
         assert heard.progress == [(1, 1), (2, 0)]
+
+
+# -- what is in the topic ----------------------------------------------------------------------------------------------
+
+
+def numbers(*, key: Serde[Any] = STRING, value: Serde[Any] = INT64) -> Topology:
+    builder = StreamsBuilder(key=key, value=value)
+    builder.global_table("n", store="names")
+    return builder.build()
+
+
+GOOD, BAD = bytes(7) + b"\1", b"bad"
+
+
+@pytest.mark.parametrize("kept", ["rocksdb", "in_memory"])
+def test_bad_record_is_dropped_while_a_global_table_is_filled_as_while_it_is_followed(
+    tmp_path: Path, kept: str
+) -> None:
+    world = World(n=1)
+    asked: list[int] = []
+
+    def handler(context: Any, record: Any, error: Exception) -> Answer:
+        asked.append(context.offset)
+        return Answer.CONTINUE
+
+    world.write("n", GOOD, BAD, key=b"a")
+    world.write("n", GOOD, key=b"\xff")
+    more = {"deserialization.exception.handler": handler, "dsl.store.suppliers.class": kept}
+    with client(world, numbers(), tmp_path, **more) as streams:
+        assert asked == [1, 2]
+        assert dict(streams.store("names").all()) == {"a": 1}
+        world.write("n", BAD, key=b"a")
+        world.write("n", GOOD, key=b"b")
+        until(lambda: streams.store("names").get("b") == 1, "the record behind the bad one is in the table")
+        assert asked == [1, 2, 3]
+        assert dict(streams.store("names").all()) == {"a": 1, "b": 1}
+
+
+def test_client_does_not_start_when_the_handler_stops_at_a_record_of_a_global_table(tmp_path: Path) -> None:
+    world = World(n=1)
+    world.write("n", GOOD, BAD, key=b"a")
+    with pytest.raises(DeserializationError, match=r"n-0 at offset 1"):
+        client(world, numbers(), tmp_path).start()
+
+
+def test_dead_letter_is_written_for_a_record_of_a_global_table_once(tmp_path: Path) -> None:
+    world = World(n=1, dead=1)
+    world.write("n", GOOD, BAD, key=b"a")
+    world.write("n", BAD, key=b"b")
+    for _ in range(2):
+        with client(world, numbers(), tmp_path, **{"deserialization.exception.handler": DeadLetterQueue("dead")}):
+            pass
+    assert [letter.key() for letter in world.records(TopicPartition("dead", 0))] == [b"a", b"b"]
+
+
+def test_global_table_has_one_row_for_keys_that_are_equal_but_written_otherwise(tmp_path: Path) -> None:
+    world = World(n=1)
+    world.write("n", b"1", key=b"[1, 2]")
+    world.write("n", b"2", key=b"[1,2]")
+    world.write("n", b"3", key=b'"gone"')
+    world.write("n", b"null", key=b'"gone"')
+    with client(world, numbers(key=JSON, value=JSON), tmp_path) as streams:
+        assert list(streams.store("names").all()) == [([1, 2], 2)]
+
+
+def test_record_without_a_time_ends_the_filling_as_it_ends_the_following(tmp_path: Path) -> None:
+    world = World(n=1)
+    world.log.produce("n", GOOD, b"a", 0, None, 5, None)
+    world.log.records[TopicPartition("n", 0)].append(MemoryRecord("n", 0, 1, b"a", GOOD, timestamp_ms=-1))
+    with pytest.raises(StreamsError, match=r"n-0 at offset 1 has no valid timestamp"):
+        client(world, numbers(), tmp_path).start()
+
+
+def test_filling_waits_for_what_a_serde_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(n=1)
+    world.write("n", b"one", key=b"a")
+    tries: list[bytes] = []
+
+    def decode(data: bytes) -> str:
+        tries.append(data)
+        if len(tries) < 9:
+            raise BrokerUnavailableError("the registry is away")
+        return data.decode()
+
+    value = serde(serialize=str.encode, deserialize=decode)
+    with client(world, numbers(value=value), tmp_path, **{"task.timeout.ms": 60_000}) as streams:
+        assert streams.store("names").get("a") == "one"

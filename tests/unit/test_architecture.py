@@ -141,7 +141,6 @@ def test_nothing_is_pickled() -> None:
 
 
 _LONG = {
-    "streams_py/runtime/restore/updater.py": "one loop with one lock; to be cut with the layout of restore/",
     "tests/unit/runtime/test_restore.py": "mirrors the module above",
     "tests/unit/runtime/threads/test_trouble_and_end.py": "one table of what can go wrong with a thread",
 }

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
@@ -36,9 +36,10 @@ from streams_py.errors import ConfigError
 from streams_py.file_locks import LOCK_FILE
 from streams_py.spark.build import bronze_of, fold_events, read_of, refused_of, tables_of
 from streams_py.spark.files import Folder, check_shared
+from streams_py.spark.kafka.connector_options import translated
 from streams_py.spark.kafka.source import register
 from streams_py.spark.live_tables import LiveTables, Row, day_text, with_places
-from streams_py.telemetry.bronze import BAD, BRONZE, OK, UNKNOWN
+from streams_py.telemetry.bronze import BAD, BRONZE, OK, READ, UNKNOWN
 from streams_py.telemetry.delta import check_delta
 from streams_py.telemetry.fold import Output
 from streams_py.telemetry.live import Live
@@ -68,6 +69,8 @@ _FOLDERS_MAX: Final = 32
 _LOOK_RECORDS_MAX: Final = 5_000
 _LOOK_BYTES_MAX: Final = 16 << 20
 """More than that is Spark's work."""
+_ROWS_PER_TRIGGER: Final = "100000"
+"""Default of ``rows.per.trigger``. What a micro-batch costs in memory does not depend on how long the topic is."""
 _LOOKS_MAX: Final = 256
 """After so many looks, each with files of its own, the day is built as a whole: one file per table."""
 _WRITERS: Final = 4
@@ -92,14 +95,17 @@ def start_telemetry(
     """Start keeping the tables of a group in the folder ``tables``.
 
     ``options`` are those of ``streams-kafka`` (``kafka.bootstrap.servers``, and ``topics`` when the topic has a name of
-    its own; events of other groups in it are left out). With ``once`` the query ends when everything that is there now
-    has been read. ``table_format`` is ``parquet`` or ``delta``. ConfigError when the folder belongs to another group or
-    holds something else, or when the session has no Delta Lake.
+    its own; events of other groups in it are left out). By default a micro-batch has 100,000 events at most. With
+    ``once`` the query ends when everything that is there now has been read. ``table_format`` is ``parquet`` or
+    ``delta``. ConfigError when the folder belongs to another group or holds something else, or when the session has no
+    Delta Lake.
     """
     register(spark)
     folder = TableFolder(spark, tables, group, table_format)
     folder.claim()
     given = {"topics": events_topic(group), "on.gone": "skip", **options}
+    if "rows.per.trigger" not in translated({key.lower(): value for key, value in options.items()}):
+        given["rows.per.trigger"] = _ROWS_PER_TRIGGER
     records = spark.readStream.format("streams-kafka").options(**given).load()
     writer = records.writeStream.queryName(f"telemetry of {group}").foreachBatch(folder.add)
     writer = writer.option("checkpointLocation", folder.files.path(_CHECKPOINT))
@@ -176,17 +182,14 @@ class TableFolder:
         return LiveTables(self.files, self._group, self._partition)
 
     def _few(self, records: DataFrame) -> list[Row] | None:
-        """The records of a look that is small enough to be folded right here."""
+        """The records of a look that is small enough to be folded right here. Of a larger one no more than that comes
+        to this process: a partition would come whole otherwise, through the memory of the JVM."""
         if self._table_format == DELTA:
             return None
-        rows: list[Row] = []
-        left = _LOOK_BYTES_MAX
-        for row in read_of(records).toLocalIterator():
-            rows.append(row.asDict())
-            left -= len(row["value"] or b"")
-            if left < 0 or len(rows) > _LOOK_RECORDS_MAX:
-                return None
-        return rows
+        some = read_of(records).mapInArrow(_first_rows, READ)
+        rows = [row.asDict() for row in some.toLocalIterator()]
+        size = sum(len(row["value"] or b"") for row in rows)
+        return None if size > _LOOK_BYTES_MAX or len(rows) > _LOOK_RECORDS_MAX else rows
 
     def _goes_on(self, live: Live, batch_id: int) -> bool:
         """Whether there is a fold to go on with, and it is not time to make one file of many."""
@@ -373,3 +376,20 @@ class TableFolder:
         self.files.rename(staged, ("bronze", f"day={day}", f"batch_id=before-{batch_id}"))
         for name in old:
             self.files.remove("bronze", f"day={day}", name)
+
+
+def _first_rows(batches: Iterator[Any]) -> Iterator[Any]:
+    """Of one Spark partition the rows up to the first that is too much for a look."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    records, size = 0, 0
+    for batch in batches:
+        sizes = pc.cumulative_sum(pc.fill_null(pc.binary_length(batch.column("value")), 0).cast(pa.int64()))
+        fitting = int(pc.sum(pc.less_equal(sizes, _LOOK_BYTES_MAX - size)).as_py() or 0)
+        wanted = min(batch.num_rows, fitting + 1, _LOOK_RECORDS_MAX + 1 - records)
+        yield batch.slice(0, wanted)
+        records += wanted
+        size += int(sizes[wanted - 1].as_py()) if wanted else 0
+        if records > _LOOK_RECORDS_MAX or size > _LOOK_BYTES_MAX:
+            return

@@ -21,7 +21,7 @@ import typer
 from streams_py.cli.spark.outcome import console, explained, signals_to_end
 from streams_py.cli.spark.own_session import own_session
 from streams_py.cli.usage import pairs_of
-from streams_py.errors import ConfigError
+from streams_py.errors import ConfigError, StreamsError
 from streams_py.quiet import quiet_logs
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def run(
         if table_format is _Format.DELTA:
             settings = delta_settings() | settings
 
-        _check_topic(group, given)
+        begun = _check_topic(group, given)
         console().print("starting Spark")
         with (
             own_session(f"telemetry of {group}", master, settings) as session,
@@ -104,7 +104,7 @@ def run(
             query = start_telemetry(
                 session, group, tables, given, once=once, interval_s=interval_s, table_format=table_format.value
             )
-            ended = _follow(query)
+            ended = _follow(query, begun)
         if once and not ended:
             raise KeyboardInterrupt
     if ended:
@@ -113,8 +113,9 @@ def run(
         console().print(f"stopped; {_STANDS}")
 
 
-def _check_topic(group: str, given: Mapping[str, str]) -> None:
-    """Ask the cluster for the topic before a JVM is started; the same question, with less patience."""
+def _check_topic(group: str, given: Mapping[str, str]) -> Mapping[str, int | str]:
+    """Ask the cluster for the topic before a JVM is started; the same question, with less patience. Where a query
+    without a checkpoint begins."""
     from streams_py.spark.kafka.source import StreamsKafkaSource
     from streams_py.spark.telemetry import events_topic
 
@@ -122,7 +123,7 @@ def _check_topic(group: str, given: Mapping[str, str]) -> None:
     asked.setdefault("poll.timeout.ms", _CHECK_TIMEOUT_MS)
     reader = StreamsKafkaSource(asked).streamReader(schema=None)  # type: ignore[arg-type]  # not looked at
     try:
-        reader.initialOffset()
+        return reader.initialOffset()
     except ConfigError as error:
         if error.key != "topics":
             raise
@@ -133,7 +134,7 @@ def _check_topic(group: str, given: Mapping[str, str]) -> None:
         reader.stop()
 
 
-def _follow(query: StreamingQuery) -> bool:
+def _follow(query: StreamingQuery, begun: Mapping[str, int | str]) -> bool:
     """Until the query ends (True) or the process is told to (False); a line for each micro-batch.
 
     PySpark's own way with Ctrl-C breaks off whatever it is just asking its JVM, and says so at length.
@@ -147,7 +148,7 @@ def _follow(query: StreamingQuery) -> bool:
         for progress in query.recentProgress:
             if progress["batchId"] > seen and progress["numInputRows"]:
                 seen = progress["batchId"]
-                console().print(_progress_line(progress))
+                console().print(_progress_line(progress, begun))
         if is_over:
             query.awaitTermination()  # raises what it ended with
             return True
@@ -156,12 +157,12 @@ def _follow(query: StreamingQuery) -> bool:
             return False
 
 
-def _progress_line(progress: Any) -> str:
-    from streams_py.spark.kafka.progress import records_behind
+def _progress_line(progress: Any, begun: Mapping[str, int | str]) -> str:
+    from streams_py.spark.kafka.progress import records_behind, records_read
 
-    left = sum(records_behind(progress).values())
-    rows, took_s = progress["numInputRows"], progress["durationMs"].get("triggerExecution", 0) / 1_000
-    more = f"; {left:,} left, about {left * took_s / rows:,.0f} s" if left > 0 else ""
+    left, rows = sum(records_behind(progress).values()), records_read(progress, begun)
+    took_s = progress["durationMs"].get("triggerExecution", 0) / 1_000
+    more = f"; {left:,} left, about {left * took_s / rows:,.0f} s" if left > 0 and rows > 0 else ""
     return f"{time.strftime('%H:%M:%S')}  {rows:,} records in {took_s:,.1f} s{more}"
 
 
@@ -179,7 +180,7 @@ def report(
     with explained():
         from streams_py.telemetry.report.page import report_page
 
-        found = _read(tables)
+        found = _read(tables, "rebalance")
         target = out / "telemetry.html" if out.is_dir() else out
         images: list[Path] = []
         try:
@@ -201,7 +202,7 @@ def placement(tables: _Folder) -> None:
     """
     from rich.markup import escape
 
-    found = _read(tables)
+    found = _read(tables, "placement")
     shown = _table(f"{found.group}: placement", "client", "active", "waiting", "standby", "warm-up")
     by_client: dict[str, Counter[str]] = {}
     for row in found["placement"]:
@@ -209,7 +210,7 @@ def placement(tables: _Folder) -> None:
     for client in sorted(by_client):
         of = by_client[client]
         shown.add_row(escape(client), *(str(of[role]) for role in ("active", "target", "standby", "warmup")))
-    console().print(shown if by_client else escape(f"no placement of {found.group} is recorded yet"))
+    console().print(shown)
 
 
 @app.command()
@@ -222,7 +223,7 @@ def moves(
     """
     from rich.markup import escape
 
-    found = _read(tables)
+    found = _read(tables, "rebalance")
     rebalances = sorted(found["rebalance"], key=lambda row: row["at"], reverse=True)[:last]
     kinds: dict[str, Counter[str]] = {}
     records: Counter[str] = Counter()
@@ -245,14 +246,22 @@ def moves(
             f"{records[row['rebalance_id']]:,}",
             escape(row["outcome"]),
         )
-    console().print(shown if rebalances else escape(f"no rebalance of {found.group} is recorded yet"))
+    console().print(shown)
 
 
-def _read(tables: str) -> Any:
+def _read(tables: str, needed: str) -> Any:
+    """The tables in a folder. An error ends the command when the table ``needed`` is empty: nothing can be shown."""
     with explained():
         from streams_py.telemetry.report.tables import read_tables
 
-        return read_tables(tables)
+        found = read_tables(tables)
+        if not found[needed]:
+            raise StreamsError(
+                f"no {needed} of {found.group} is in {tables} yet, so there is nothing to show; run `streams-py "
+                f"telemetry run --group {found.group} --tables {tables}`, and check that the application writes events "
+                "(assignment.events.level)"
+            )
+        return found
 
 
 def _table(title: str, *columns: str) -> Table:

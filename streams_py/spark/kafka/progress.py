@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from streams_protocol.types import TopicPartition
-from streams_py.spark.kafka.stream_offsets import offsets_in, stream_partition
+from streams_py.spark.kafka.stream_offsets import firsts_in, offsets_in, stream_partition
 
-__all__ = ["records_behind"]
+__all__ = ["records_behind", "records_read"]
 
 
 def records_behind(progress: Any) -> dict[TopicPartition, int]:
@@ -32,12 +32,32 @@ def records_behind(progress: Any) -> dict[TopicPartition, int]:
     return behind
 
 
+def records_read(progress: Any, begun: Mapping[str, Any] | None = None) -> int:
+    """Offsets that a micro-batch has read, of all sources of this kind. Transaction markers count, too.
+
+    ``numInputRows`` of Spark counts rows again when the query uses its micro-batch twice.
+
+    Args:
+        progress: as for :func:`records_behind`.
+        begun: the offsets where the query has begun, which Spark does not name for the first micro-batch.
+    """
+    read = 0
+    for source in progress["sources"]:
+        end = _mapping(source["endOffset"])
+        firsts, before = firsts_in(end), _offsets(source["startOffset"] or begun)
+        read += sum(offset - before.get(key, firsts.get(key, 0)) for key, offset in _offsets(end).items())
+    return read
+
+
 def _offsets(given: Any) -> dict[str, int]:
     """Offsets of ours, as Spark hands them over: text, or what is in it; none for offsets of another source."""
+    found = _mapping(given)
+    return {key: offset for key, offset in offsets_in(found).items() if key.rpartition("/")[2].isdigit()}
+
+
+def _mapping(given: Any) -> Mapping[str, Any]:
     try:
         found = json.loads(given) if isinstance(given, str) else given
     except ValueError:
         return {}
-    if not isinstance(found, Mapping):
-        return {}
-    return {key: offset for key, offset in offsets_in(found).items() if key.rpartition("/")[2].isdigit()}
+    return found if isinstance(found, Mapping) else {}

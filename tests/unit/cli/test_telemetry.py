@@ -81,6 +81,17 @@ def test_folder_without_tables_is_explained(command: str, tmp_path: Path) -> Non
     assert "holds no telemetry tables; make them first: `streams-py telemetry run --group GROUP" in output
 
 
+@pytest.mark.parametrize(
+    ("command", "needed"), [("report", "rebalance"), ("placement", "placement"), ("moves", "rebalance")]
+)
+def test_tables_without_a_rebalance_end_the_command_with_status_1(command: str, needed: str, tmp_path: Path) -> None:
+    (tmp_path / "telemetry.json").write_text('{"format": 4, "group": "shop", "tables": "parquet"}')
+    out = ["--out", str(tmp_path / "report.html")] if command == "report" else []
+    output = failure(command, "--tables", str(tmp_path), *out, status=1)
+    assert f"no {needed} of shop is in {tmp_path} yet, so there is nothing to show; run `streams-py telemetry" in output
+    assert not (tmp_path / "report.html").exists()
+
+
 # -- what Spark says ---------------------------------------------------------------------------------------------------
 
 TRACE = """[PYTHON_DATA_SOURCE_ERROR] Failed when called: Traceback (most recent call last):

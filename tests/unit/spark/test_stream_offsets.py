@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import StreamsError
-from streams_py.spark.kafka.progress import records_behind
+from streams_py.spark.kafka.progress import records_behind, records_read
 from streams_py.spark.kafka.stream_offsets import (
     check_same_topics,
     check_still_there,
+    firsts_in,
     ids_in,
     limited,
     offsets_in,
@@ -89,3 +90,21 @@ def test_lag_is_that_of_the_slower_one_where_a_query_reads_a_topic_twice() -> No
     slow, fast = ({"latestOffset": {"a/0": 9}, "endOffset": {"a/0": end}} for end in (2, 9))
     for sources in ([slow, fast], [fast, slow]):
         assert records_behind({"sources": sources}) == {TopicPartition("a", 0): 7}
+
+
+def test_first_offsets_of_new_partitions_are_kept_apart_from_ids_and_offsets() -> None:
+    found = stream_offsets({"a/0": 5, "a/1": 1_200, "b/0": 3}, {"a": "A"}, {"a/0": 0, "a/1": 1_000, "gone/7": 4})
+    assert json.loads(json.dumps(found)) == {"a/0": 5, "a/1": 1_200, "b/0": 3, "a": "A", "a/1/first": "1000"}
+    assert (offsets_in(found), ids_in(found)) == ({"a/0": 5, "a/1": 1_200, "b/0": 3}, {"a": "A"})
+    assert firsts_in(found) == {"a/1": 1_000}
+    assert firsts_in({"a/1/first": "no number", "a": "1000"}) == {}
+
+
+def test_records_read_are_what_lies_between_the_offsets_of_a_micro_batch() -> None:
+    end = {"a/0": 9, "a/1": 1_003, "a/1/first": "1000", "a": "id"}
+    source = {"startOffset": {"a/0": 5, "a": "id"}, "endOffset": json.dumps(end)}
+    other = {"startOffset": {"logOffset": 7}, "endOffset": {"logOffset": 20}}
+    assert records_read({"numInputRows": 14, "sources": [source, other]}) == 7
+    first = {"startOffset": None, "endOffset": {"a/0": 9, "a": "id"}}
+    assert records_read({"sources": [first]}, {"a/0": 4, "a": "id"}) == 5
+    assert records_read({"sources": [first]}) == 9

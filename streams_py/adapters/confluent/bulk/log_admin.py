@@ -37,7 +37,7 @@ _Answer = TypeVar("_Answer")
 _PASSING: Final = (AdminErrorKind.LEADER_NOT_AVAILABLE, AdminErrorKind.TIMED_OUT)
 _RETRY_S: Final = 0.1
 """Pause before a question is asked again."""
-_REQUEST_S: Final = 10.0
+_REQUEST_S: Final = 5.0
 """Time limit of a single request. A request to a dead broker must leave time for asking another broker."""
 _NOT_THERE: Final = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,

@@ -161,6 +161,10 @@ def bench(
     console.print(table_of(rows, title=f"{title}; {runs} run{'s' if runs > 1 else ''}{'; stopped' if stopped else ''}"))
     if stopped:
         raise typer.Exit(130)
+    failed = sum(row.failed for row in rows)
+    if failed:
+        console.print(f"{failed} of {len(rows)} rows failed: see FAILED above", style="red")
+        raise typer.Exit(1)
 
 
 def app() -> typer.Typer:

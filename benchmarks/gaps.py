@@ -32,7 +32,7 @@ from confluent_kafka.admin import AdminClient
 from benchmarks.cluster import BenchmarkError, delete_topics, make_topic, numbered_key, put
 from benchmarks.jobs import Order
 from benchmarks.peers import JAVA, Peer, Running, command_of
-from benchmarks.table import Goal, Row
+from benchmarks.table import Goal, Row, reason_of
 from streams_py.testing.broker import JvmBroker, NoBrokerError
 
 __all__ = ["Gap", "gap_rows", "longest_silence", "moved_between"]
@@ -62,11 +62,11 @@ def gap_rows(runs: int, tick: Callable[[str], None], *, beside_jvm: bool = True)
     """Seconds of silence beyond what is normal."""
     peers = ((_MEMBERS, _OUR_EVENTS), *([(JAVA, _EVENTS)] if beside_jvm else ()))
     found: dict[str, list[list[Gap]]] = {peer.name: [] for peer, _ in peers}
-    note = ""
+    notes: dict[str, str] = {}
     try:
         broker = JvmBroker(heap="1g")
     except NoBrokerError as error:
-        yield Row("gaps", "", "s", (), note=f"no broker: {str(error).splitlines()[0]}")
+        yield Row("gaps", "", "s", (), note=f"no broker: {str(error).splitlines()[0]}", failed=True)
         return
     with closing(broker), tempfile.TemporaryDirectory(prefix="streams-py-bench-") as folder:
         for run in range(min(runs, _RUNS_MAX)):
@@ -75,14 +75,16 @@ def gap_rows(runs: int, tick: Callable[[str], None], *, beside_jvm: bool = True)
                 try:
                     with _Scene(broker.bootstrap, Path(folder), peer) as scene:
                         found[peer.name].append(scene.gaps(events))
-                except BenchmarkError as error:
-                    note = str(error).splitlines()[0]
+                except Exception as error:  # whatever breaks one peer, the other has figures
+                    notes[peer.name] = f"{peer.title}: {reason_of(error)}"
     ours, java = found[_MEMBERS.name], found.get(JAVA.name, [])
     title = JAVA.title if beside_jvm else ""
 
     def row(work: str, figure: Callable[[list[Gap]], float], goal: Goal, *, beside: bool = True) -> Row:
         peer = tuple(map(figure, java)) if beside else ()
-        return Row(work, title if beside else "", "s", tuple(map(figure, ours)), peer, goal, note if beside else "")
+        note = "; ".join(text for name, text in notes.items() if beside or name == _MEMBERS.name)
+        beside_title = title if beside else ""
+        return Row(work, beside_title, "s", tuple(map(figure, ours)), peer, goal, note, failed=bool(note))
 
     yield row(
         "gap of partitions that stay, while a member joins, leaves, is killed: longest",

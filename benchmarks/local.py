@@ -29,7 +29,7 @@ from benchmarks.spark_events import event_rows
 from benchmarks.spark_history import history_rows
 from benchmarks.spark_read import read_rows
 from benchmarks.spark_telemetry import telemetry_rows
-from benchmarks.table import Goal, Row
+from benchmarks.table import Goal, Row, reason_of
 from streams_protocol import ProcessId, SubscriptionInfo, TaskId, decode_subscription_info, encode_subscription_info
 
 __all__ = ["LOCAL", "Tick", "local_rows"]
@@ -140,8 +140,8 @@ def local_rows(name: str, runs: int, tick: Tick, *, beside_jvm: bool = True) -> 
         measure = partial(measure, beside_jvm=False)
     try:
         yield from measure(runs, tick)
-    except (BenchmarkError, subprocess.TimeoutExpired) as error:
-        yield Row(name, "", "", (), note=str(error))
+    except Exception as error:  # one benchmark that breaks must not take the rest of the table with it
+        yield Row(name, "", "", (), note=reason_of(error), failed=True)
 
 
 def _probe(*arguments: str) -> float:

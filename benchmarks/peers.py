@@ -69,17 +69,23 @@ ONE_PROCESS = Peer("one-process", "the same in one process", _python("one-proces
 AT_LEAST_ONCE = Peer("at-least-once", "the same at least once", _python("at-least-once"))
 PEERS = {peer.name: peer for peer in (OURS, BARE, JAVA, QUIX, ONE_PROCESS, AT_LEAST_ONCE)}
 
-_commands: dict[str, list[str] | BenchmarkError] = {}
+_commands: dict[tuple[str, Path], list[str] | BenchmarkError] = {}
+"""By peer and by the folder that holds what was built for it: each benchmark deletes its folder at its end."""
 
 
 def command_of(peer: Peer, folder: Path) -> list[str]:
-    """The command that starts ``peer``; BenchmarkError says why it cannot be had. Prepared once."""
-    if peer.name not in _commands:
+    """Return the command that starts ``peer``. Prepared once per folder.
+
+    Raises:
+        BenchmarkError: The peer cannot be prepared; the message says why.
+    """
+    key = peer.name, folder
+    if key not in _commands:
         try:
-            _commands[peer.name] = peer.command(folder)
+            _commands[key] = peer.command(folder)
         except BenchmarkError as error:
-            _commands[peer.name] = error
-    found = _commands[peer.name]
+            _commands[key] = error
+    found = _commands[key]
     if isinstance(found, BenchmarkError):
         raise found
     return found

@@ -13,7 +13,7 @@ from benchmarks.cluster import BenchmarkError, Output, delete_topics, fill, make
 from benchmarks.jobs import EXACTLY_ONCE, IN_PROCESSES, Order
 from benchmarks.local import Tick
 from benchmarks.peers import AT_LEAST_ONCE, BARE, JAVA, ONE_PROCESS, OURS, QUIX, Peer, Running, command_of
-from benchmarks.table import NO_GOAL, Goal, Row
+from benchmarks.table import NO_GOAL, Goal, Row, reason_of
 from streams_py.testing.broker import JvmBroker, NoBrokerError
 
 __all__ = ["JOBS", "Job", "Settings", "record_rows", "steps"]
@@ -200,7 +200,7 @@ def record_rows(jobs: Sequence[Job], settings: Settings, tick: Tick, warn: Calla
     except NoBrokerError as error:
         reason = f"no broker: {str(error).splitlines()[0]}"
         for job in jobs:
-            yield Row(job.title, "", "records/s", (), note=reason)
+            yield Row(job.title, "", "records/s", (), note=reason, failed=True)
         return
     try:
         with tempfile.TemporaryDirectory(prefix="streams-py-bench-") as folder:
@@ -210,6 +210,9 @@ def record_rows(jobs: Sequence[Job], settings: Settings, tick: Tick, warn: Calla
             bench.warm_up()
             for job in jobs:
                 yield from bench.rows(job, tick)
+    except Exception as error:  # the rows of other benchmarks are shown all the same
+        warn(f"records: {error}")
+        yield Row("records through a broker", "", "/s", (), note=reason_of(error), failed=True)
     finally:
         broker.close()
 
@@ -255,8 +258,8 @@ class _Bench:
                     continue
                 try:
                     rates[peer.name].append(self._measure(job, peer).rate)
-                except BenchmarkError as error:
-                    notes[peer.name] = str(error).splitlines()[0]
+                except Exception as error:  # whatever breaks one peer, the others have figures
+                    notes[peer.name] = reason_of(error)
                     self._warn(f"{job.name}, {peer.title}: {error}")
         ours = tuple(rates.get(OURS.name, ()))
         others = [peer for peer in peers if peer is not OURS]
@@ -269,9 +272,11 @@ class _Bench:
                 tuple(rates[peer.name]),
                 job.goals[peer.name],
                 notes.get(peer.name, ""),
+                failed=peer.name in notes,
             )
         if not others or OURS.name in notes:
-            yield Row(job.title, "", "/s", ours, goal=job.own_goal, note=notes.get(OURS.name, ""))
+            note = notes.get(OURS.name, "")
+            yield Row(job.title, "", "/s", ours, goal=job.own_goal, note=note, failed=bool(note))
 
     def _measure(self, job: Job, peer: Peer) -> Output:
         command = command_of(peer, self._folder)

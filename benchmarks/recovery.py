@@ -68,7 +68,7 @@ def recovery_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
             tick(f"take-over by a standby, {keys:,} keys, run {run + 1}")
             moves.append(_taken_over(keys))
         except NoBrokerError as error:
-            yield Row("recovery", "", "s", (), note=f"no broker: {str(error).splitlines()[0]}")
+            yield Row("recovery", "", "s", (), note=f"no broker: {str(error).splitlines()[0]}", failed=True)
             return
     session = f"session {session_s:g} s"
     yield Row(again, "", "s", tuple(silences), goal=Goal(f"< {session} + 2 s", ours_max=session_s + 2))

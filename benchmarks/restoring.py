@@ -27,7 +27,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from benchmarks.cluster import BenchmarkError, delete_topics, end_filling, make_topic, numbered_key, put
 from benchmarks.jobs import Order
 from benchmarks.peers import JAVA, OURS, Peer, Running, command_of
-from benchmarks.table import Goal, Row
+from benchmarks.table import Goal, Row, reason_of
 from streams_py.testing.broker import JvmBroker, NoBrokerError
 
 __all__ = ["restore_rows"]
@@ -50,22 +50,23 @@ def restore_rows(runs: int, tick: Callable[[str], None], *, beside_jvm: bool = T
     try:
         broker = JvmBroker(heap="1g")
     except NoBrokerError as error:
-        yield Row("restore", "", "/s", (), note=f"no broker: {str(error).splitlines()[0]}")
+        yield Row("restore", "", "/s", (), note=f"no broker: {str(error).splitlines()[0]}", failed=True)
         return
     with closing(broker), tempfile.TemporaryDirectory(prefix="streams-py-bench-") as folder:
         scene = _Scene(broker.bootstrap, Path(folder), tick)
         for order in _ORDERS:
             rates: dict[str, list[float]] = {peer.name: [] for peer in peers}
-            note = ""
+            notes: dict[str, str] = {}
             for _ in range(runs):
                 for peer in peers:
                     try:
                         rates[peer.name].append(scene.rate(peer, keys, order))
-                    except BenchmarkError as error:
-                        note = str(error).splitlines()[0]
+                    except Exception as error:  # whatever breaks one peer, the other has figures
+                        notes[peer.name] = f"{peer.title}: {reason_of(error)}"
             work = f"restore a store of {keys:,} keys from a changelog {order}"
             ours, java = tuple(rates[OURS.name]), tuple(rates.get(JAVA.name, ()))
-            yield Row(work, JAVA.title if beside_jvm else "", "/s", ours, java, Goal(">= 0.8", ratio_min=0.8), note)
+            beside, goal = JAVA.title if beside_jvm else "", Goal(">= 0.8", ratio_min=0.8)
+            yield Row(work, beside, "/s", ours, java, goal, "; ".join(notes.values()), failed=bool(notes))
 
 
 class _Scene:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import median
 
+from rich.markup import escape
 from rich.table import Table
 
-__all__ = ["NO_GOAL", "Goal", "Row", "line_of", "middle", "table_of"]
+from benchmarks.cluster import BenchmarkError
+
+__all__ = ["NO_GOAL", "Goal", "Row", "line_of", "middle", "reason_of", "table_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,10 @@ NO_GOAL = Goal("")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One comparison. ``ours`` and ``peer`` hold one number per run; ``note`` says why something is missing."""
+    """One comparison. ``ours`` and ``peer`` hold one number per run; ``note`` says why something is missing.
+
+    ``failed``: ours or the peer failed, as opposed to a peer that was not requested or gave up at a limit.
+    """
 
     work: str
     beside: str
@@ -46,6 +52,13 @@ class Row:
     peer: tuple[float, ...] = ()
     goal: Goal = NO_GOAL
     note: str = ""
+    failed: bool = False
+
+
+def reason_of(error: Exception) -> str:
+    """Return the first line of an error, with its kind if it is not one of ours."""
+    text = (str(error).strip() or "no reason given").splitlines()[0]
+    return text if isinstance(error, BenchmarkError) else f"{type(error).__name__}: {text}"
 
 
 def middle(values: tuple[float, ...]) -> float | None:
@@ -70,11 +83,20 @@ def _ratio(ours: float, peer: float) -> str:
     return f"{ours / peer:.2f}" if ours > 0.05 * peer else f"1/{peer / ours:,.0f}"
 
 
+def _peer_text(row: Row) -> str:
+    figure = _figure(row.peer, row.unit)
+    if not row.note:
+        return figure
+    note = f"[red]FAILED: {escape(row.note)}[/red]" if row.failed else f"[yellow]{escape(row.note)}[/yellow]"
+    return f"{figure}\n{note}" if row.peer else note
+
+
 def line_of(row: Row) -> str:
     """One row as a line, for whoever waits for the table."""
     ours, peer = middle(row.ours), middle(row.peer)
     figures = ["-" if figure is None else f"{figure:,.2f} {row.unit}" for figure in (ours, peer)]
-    return f"{row.work}: {figures[0]}" + (f"; {row.beside}: {row.note or figures[1]}" if row.beside else f" {row.note}")
+    note = f"FAILED: {row.note}" if row.failed else row.note
+    return f"{row.work}: {figures[0]}" + (f"; {row.beside}: {note or figures[1]}" if row.beside else f" {note}")
 
 
 def table_of(rows: list[Row], *, title: str) -> Table:
@@ -92,7 +114,7 @@ def table_of(rows: list[Row], *, title: str) -> Table:
         ratio = _ratio(ours, peer) if ours and peer else "-"
         met = row.goal.is_met(ours, peer) if ours is not None else None
         verdict = {True: "[green]yes[/green]", False: "[red]no[/red]", None: ""}[met]
-        peer_text = _figure(row.peer, row.unit) if not row.note else f"[yellow]{row.note}[/yellow]"
+        peer_text = _peer_text(row)
         work = row.work if row.work != before else ""
         before = row.work
         table.add_row(work, _figure(row.ours, row.unit), row.beside, peer_text, ratio, row.goal.text, verdict)

@@ -109,7 +109,7 @@ def assignor_rows(runs: int, tick: Tick, *, beside_jvm: bool = True) -> Iterator
     with tempfile.TemporaryDirectory(prefix="streams-py-bench-") as text:
         folder = Path(text)
         command: list[str] = []
-        why, sizing = "", HashSizing.JDK_19_AND_NEWER
+        why, failed, sizing = "", False, HashSizing.JDK_19_AND_NEWER
         try:
             if beside_jvm:
                 command = prepare(folder)
@@ -117,19 +117,19 @@ def assignor_rows(runs: int, tick: Tick, *, beside_jvm: bool = True) -> Iterator
             else:
                 why = "not asked for"
         except BenchmarkError as error:
-            why = str(error)
+            why, failed = str(error), True
         for name, goal in _BESIDE_JVM:
             scenario = Scenario.parse(name)
             tick(f"{_title(scenario)}, ours")
             ours = _run_ours(name, sizing, runs)
             if why:
-                yield Row(_title(scenario), _BESIDE, "ms", _milliseconds(ours.seconds), goal=goal, note=why)
+                yield _without_peer(scenario, ours, goal, why, failed=failed)
                 continue
             tick(f"{_title(scenario)}, Kafka Streams")
             try:
                 jvm = run_on_jvm(command, scenario, sizing, _limits(scenario), folder)
             except BenchmarkError as error:
-                yield Row(_title(scenario), _BESIDE, "ms", _milliseconds(ours.seconds), goal=goal, note=str(error))
+                yield _without_peer(scenario, ours, goal, str(error), failed=True)
                 continue
             yield _compared(scenario, ours, jvm, goal)
         for alone in _ALONE:
@@ -138,6 +138,11 @@ def assignor_rows(runs: int, tick: Tick, *, beside_jvm: bool = True) -> Iterator
         for situation in _GROWTH_SITUATIONS:
             tick(f"growth, {situation}")
             yield _growth_row(situation, sizing, runs)
+
+
+def _without_peer(scenario: Scenario, ours: _Ours, goal: Goal, why: str, *, failed: bool) -> Row:
+    seconds = _milliseconds(ours.seconds)
+    return Row(_title(scenario), _BESIDE, "ms", seconds, goal=goal, note=why, failed=failed)
 
 
 def _title(scenario: Scenario) -> str:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
-from collections.abc import Iterator
-from typing import NamedTuple
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
 import benchmarks.__main__ as command
+from benchmarks import gaps, records, restoring
 from benchmarks.assignors.rows import _Ours
 from benchmarks.cluster import BenchmarkError, Output, measure
 from benchmarks.gaps import longest_silence, moved_between
 from benchmarks.local import LOCAL, local_rows
-from benchmarks.peers import PEERS
+from benchmarks.peers import PEERS, Peer, command_of
 from benchmarks.records import JOBS, _rotated
 from benchmarks.table import Goal, Row, line_of, middle, table_of
 
@@ -78,7 +82,114 @@ def test_failed_benchmark_becomes_a_row_that_says_so(monkeypatch: pytest.MonkeyP
         raise BenchmarkError("out of order")
 
     monkeypatch.setitem(LOCAL, "protocol", fails)  # type: ignore[misc, arg-type]  # a function that fails at once
-    assert list(local_rows("protocol", 1, lambda what: None)) == [Row("protocol", "", "", (), note="out of order")]
+    assert list(local_rows("protocol", 1, lambda what: None)) == [
+        Row("protocol", "", "", (), note="out of order", failed=True)
+    ]
+
+
+def test_benchmark_that_breaks_does_not_take_the_table_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(runs: int, tick: object) -> list[Row]:
+        raise KeyError("no such figure")
+
+    def works(runs: int, tick: object) -> list[Row]:
+        return [Row("works", "", "s", (1.0,))]
+
+    monkeypatch.setitem(LOCAL, "protocol", breaks)  # type: ignore[misc, arg-type]
+    monkeypatch.setitem(LOCAL, "imports", works)  # type: ignore[misc, arg-type]
+    result = CliRunner().invoke(command.app(), ["--only", "protocol,imports"])
+    assert result.exit_code == 1
+    assert "FAILED: KeyError: 'no such figure'" in result.output
+    assert "1 of 2 rows failed" in result.output
+    assert "1.00 s" in result.output
+
+
+@pytest.mark.parametrize(
+    ("row", "status"),
+    [
+        (Row("work", "Java", "s", (1.0,), note="not asked for"), 0),
+        (Row("work", "Java", "s", (1.0,), note="gave up after 100 s"), 0),
+        (Row("work", "Java", "s", (1.0,), note="ended early", failed=True), 1),
+    ],
+)
+def test_run_ends_with_status_1_only_when_something_failed(
+    row: Row, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(LOCAL, "protocol", lambda runs, tick: [row])  # type: ignore[misc]
+    result = CliRunner().invoke(command.app(), ["--only", "protocol"])
+    assert (result.exit_code, result.output.count(f"FAILED: {row.note}")) == (status, 2 * status)
+
+
+def test_peer_is_prepared_in_the_folder_of_each_benchmark(tmp_path: Path) -> None:
+    def build(folder: Path) -> list[str]:
+        (folder / "Peer.class").touch()
+        built.append(folder)
+        return ["java", "-cp", str(folder), "Peer"]
+
+    built: list[Path] = []
+    peer = Peer(f"peer of {tmp_path}", "a peer", build)
+    for name in ("restore", "records"):
+        folder = tmp_path / name
+        folder.mkdir()
+        for _ in range(2):
+            command_line = command_of(peer, folder)
+            assert Path(command_line[2], "Peer.class").exists()
+        shutil.rmtree(folder)
+    assert built == [tmp_path / "restore", tmp_path / "records"]
+
+
+class _Broker:
+    bootstrap = "nowhere:1"
+    closed = False
+
+    def close(self) -> None:
+        _Broker.closed = True
+
+
+@pytest.mark.parametrize("broken", ["fill", "_measure"])
+def test_records_that_cannot_be_measured_are_rows_that_failed(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(self: records._Bench, *arguments: object) -> Output:
+        if broken == "_measure" and arguments[1] is PEERS["ours"]:
+            return Output(records=100, worked_off=80, seconds=2.0)
+        raise RuntimeError("the broker has gone")
+
+    monkeypatch.setattr(records, "JvmBroker", lambda **_: _Broker())
+    monkeypatch.setattr(records._Bench, "fill", lambda *_: None)
+    monkeypatch.setattr(records._Bench, "warm_up", lambda *_: None)
+    monkeypatch.setattr(records._Bench, broken, breaks)
+    settings = records.Settings(1000, 10, None, 1, tuple(PEERS.values()))
+    rows = list(records.record_rows([JOBS["map"]], settings, lambda what: None, lambda what: None))
+    assert _Broker.closed
+    assert {(row.failed, row.note) for row in rows} == {(True, "RuntimeError: the broker has gone")}
+    assert [row.ours for row in rows] == ([()] if broken == "fill" else [(40.0,)] * 3)
+
+
+@pytest.mark.parametrize("measured", [gaps.gap_rows, restoring.restore_rows])
+def test_peer_that_breaks_leaves_our_figures(
+    measured: Callable[..., Iterator[Row]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Scene(contextlib.nullcontext[Any]):
+        def __init__(self, bootstrap: str, folder: Path, peer: object = None) -> None:
+            super().__init__(self)
+            self.peer = peer
+
+        def rate(self, peer: Peer, *arguments: object) -> float:
+            if peer is PEERS["java"]:
+                raise OSError("no such process")
+            return 7.0
+
+        def gaps(self, events: tuple[str, ...]) -> list[gaps.Gap]:
+            if self.peer is PEERS["java"]:
+                raise OSError("no such process")
+            return [gaps.Gap(event, (0.25,), 0.01) for event in events]
+
+    for module in (gaps, restoring):
+        monkeypatch.setattr(module, "JvmBroker", lambda **_: _Broker())
+        monkeypatch.setattr(module, "_Scene", Scene)
+    rows = list(measured(1, lambda what: None))
+    assert all(row.ours for row in rows)
+    beside = [row for row in rows if row.beside]
+    assert {(row.failed, row.note) for row in beside} == {(True, f"{PEERS['java'].title}: OSError: no such process")}
+    assert not any(row.failed for row in rows if not row.beside)
 
 
 def test_unknown_name_is_refused_with_the_known_ones() -> None:

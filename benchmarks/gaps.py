@@ -76,7 +76,8 @@ def gap_rows(runs: int, tick: Callable[[str], None], *, beside_jvm: bool = True)
                     with _Scene(broker.bootstrap, Path(folder), peer) as scene:
                         found[peer.name].append(scene.gaps(events))
                 except Exception as error:  # whatever breaks one peer, the other has figures
-                    notes[peer.name] = f"{peer.title}: {reason_of(error)}"
+                    reason = reason_of(error)
+                    notes[peer.name] = reason if reason.startswith(peer.title) else f"{peer.title}: {reason}"
     ours, java = found[_MEMBERS.name], found.get(JAVA.name, [])
     title = JAVA.title if beside_jvm else ""
 

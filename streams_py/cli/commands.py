@@ -343,6 +343,13 @@ def check_upgrade(
         str | None, typer.Option("--application-id", "-a", help="Its application.id, if --config does not say it.")
     ] = None,
     config: CONFIG = None,
+    other_application: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--other-application",
+            help="The application.id of a stopped application whose topics begin alike; may be repeated.",
+        ),
+    ] = None,
     optimize: Annotated[bool, typer.Option(help="Build both with topology.optimization=all.")] = False,
     rolling: Annotated[
         bool, typer.Option(help="Not safe, too, when old and new instances must not run at the same time.")
@@ -370,6 +377,7 @@ def check_upgrade(
             config=config,
             optimize=optimize,
             rolling=rolling,
+            others=other_application or (),
         )
     )
 

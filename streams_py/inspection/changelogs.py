@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from streams_py.inspection.view import GroupView, Subtopology
+from streams_py.topology.topic_owners import Owner, owners_of
 
 __all__ = ["Changelogs", "changelogs_of"]
 
@@ -62,11 +63,9 @@ def changelogs_of(view: GroupView, partition_counts: Mapping[str, int], *, group
 
 
 def _own_changelogs(group: str, topics: Iterable[str], groups: Collection[str]) -> list[str]:
-    longer = tuple(f"{other}-" for other in groups if other.startswith(f"{group}-"))
+    owners = owners_of(group, topics, groups=groups)
     return sorted(
-        topic
-        for topic in topics
-        if topic.startswith(f"{group}-") and topic.endswith(_CHANGELOG) and not topic.startswith(longer)
+        topic for topic, found in owners.items() if topic.endswith(_CHANGELOG) and found.owner is not Owner.OTHER
     )
 
 

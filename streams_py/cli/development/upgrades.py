@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from streams_py import Topology
@@ -10,7 +11,7 @@ from streams_py.cli.usage import refuse
 from streams_py.config_files import read_config_file
 from streams_py.errors import StreamsError
 from streams_py.history.loading import TopologyNotFoundError, load_topology
-from streams_py.topology.names import internal_topics
+from streams_py.topology.topic_owners import Owner, owners_of
 from streams_py.topology.upgrade import UpgradeReport, check_running, check_upgrade
 
 __all__ = ["check"]
@@ -27,15 +28,18 @@ def check(
     config: Path | None,
     optimize: bool,
     rolling: bool,
+    others: Collection[str] = (),
 ) -> int:
     """Print what is found; the exit status. With a cluster, which ``bootstrap`` or ``config`` name, ``old`` is the new
-    version."""
+    version. ``others`` are applications whose topics are not this one's."""
     try:
         if bootstrap is not None or config is not None:
             group = application_id or ({} if config is None else read_config_file(config)).get("application.id")
             if new is not None or not group:
                 return refuse("with --bootstrap or --config give one version, the new one, and --application-id")
-            report = _against_cluster(load_topology(old, building(optimize=optimize)), bootstrap, str(group), config)
+            version = load_topology(old, building(optimize=optimize))
+            more = {"others": others} if others else {}
+            report = _against_cluster(version, bootstrap, str(group), config, **more)
         elif new is None:
             return refuse(
                 "give two versions, OLD and NEW; or the new one and the group: --bootstrap and --application-id, or "
@@ -62,17 +66,21 @@ def _version(what: str, *, optimize: bool) -> Topology | str:
         ) from None
 
 
-def _against_cluster(new: Topology, bootstrap: str | None, application_id: str, config: Path | None) -> UpgradeReport:
+def _against_cluster(
+    new: Topology, bootstrap: str | None, application_id: str, config: Path | None, others: Collection[str] = ()
+) -> UpgradeReport:
     from streams_py.cli.connecting import connected
     from streams_py.cli.records import existing_topics
 
     with connected(bootstrap, config, "streams-py") as cluster:
         partitions = {name: len(found) for name, found in existing_topics(cluster.admin).items()}
-        own = internal_topics(application_id)
-        is_known = any(own.fullmatch(topic) for topic in partitions) or cluster.clients.embedded is not None
-        if not is_known and application_id not in cluster.groups.list_groups():
+        is_embedded = cluster.clients.embedded is not None  # it has no list of groups
+        groups = {*others} if is_embedded else {*cluster.groups.list_groups(), *others}
+        owners = owners_of(application_id, partitions, groups=groups)
+        has_topics = any(found.owner is not Owner.OTHER for found in owners.values())
+        if not has_topics and not is_embedded and application_id not in groups:
             raise StreamsError(
                 f"{application_id} has neither internal topics nor a group at {cluster.bootstrap} that this user may "
                 "see, so there is nothing to compare with; is that its application.id?"
             )
-    return check_running(partitions, new, application_id)
+    return check_running(partitions, new, application_id, groups)

@@ -189,14 +189,25 @@ def reset(
     state_dir: Annotated[
         str | None, typer.Option("--state-dir", help="Delete the local state below this directory, too.")
     ] = None,
+    internal_topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--internal-topic", help="Delete this internal topic although its name fits another application, too."
+        ),
+    ] = None,
+    topology: Annotated[
+        str | None,
+        typer.Option("--topology", help="The application's program, module:name: all its internal topics are deleted."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Remove members that the group still has.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Let an application, Java or Python, [bold]begin again[/bold]: offsets, internal topics, local state.
 
-    The plan is shown first. A running application is refused. Topics that belong to another application whose name only
-    begins alike are left alone. Output topics stay as they are.
+    The plan is shown first, with the reason for each topic. A running application is refused; --dry-run shows the plan
+    all the same. Topics of another application whose name begins alike are left alone. The command asks about a topic
+    whose name fits both; with --yes it leaves such a topic alone, too. Output topics stay as they are.
 
     Exit status: 0 done, or shown with --dry-run; 1 not confirmed; 2 refused, or no answer from the cluster.
 
@@ -227,6 +238,11 @@ def reset(
             dry_run=dry_run,
             force=force,
             confirmed=lambda: yes or typer.confirm("Do it?", default=False),
+            internal=internal_topic or (),
+            topology=topology,
+            is_own=lambda topic: (
+                not yes and typer.confirm(f"Does {topic} belong to {application_id}: delete it?", default=False)
+            ),
         )
     )
 

@@ -14,18 +14,22 @@ from typing import Final
 from streams_protocol.types import TopicPartition
 from streams_py.cli.connecting import Connection, connected
 from streams_py.cli.usage import FAILED, refuse
+from streams_py.config_files import read_config_file
 from streams_py.described_groups import DescribedMember, DescribedStreamsGroup, DescribedStreamsMember
 from streams_py.errors import BrokerUnavailableError, StreamsError
+from streams_py.history.loading import load_topology
 from streams_py.inspection.gather import check_is_streams, describe
 from streams_py.inspection.members import printable
 from streams_py.ports import AdminError
 from streams_py.state.directory import StateDirectory
-from streams_py.topology.names import internal_topics
+from streams_py.topology.topic_owners import Owner, OwnerOfTopic, owners_of
+from streams_py.topology.topology import Topology
 
 __all__ = ["Target", "reset_application"]
 
 _MEMBERS_GONE_S: Final = 30.0
 _SHOWN_MAX: Final = 30
+_INPUT: Final = OwnerOfTopic(Owner.OTHER, "the application reads it as input")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +57,19 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What will be done: positions (old, new) of inputs, topics that go, members that are removed."""
+    """What will be done: new positions of inputs, topics that are deleted, members that are removed."""
 
     positions: Mapping[TopicPartition, tuple[int | None, int]]
-    deleted: Sequence[str]
-    left_alone: Mapping[str, str]
-    """Topic that looks like one of the application's -> the group it belongs to."""
+    """Partition -> (old, new)."""
+    owners: Mapping[str, OwnerOfTopic]
+    """Whose topics they are that are named like internal topics of the application."""
     removed: Sequence[DescribedMember]
+    refused: str
+    """Why the application cannot be reset now; empty when it can."""
+
+    def topics(self, owner: Owner) -> list[str]:
+        """The topics of one kind of owner, ascending."""
+        return sorted(topic for topic, found in self.owners.items() if found.owner is owner)
 
 
 def reset_application(
@@ -73,22 +83,47 @@ def reset_application(
     dry_run: bool,
     force: bool,
     confirmed: Callable[[], bool],
+    internal: Collection[str] = (),
+    topology: str | None = None,
+    is_own: Callable[[str], bool] = lambda topic: False,
 ) -> int:
-    """Show the plan, ask, do it; the exit status. Nothing is changed before the whole plan is known to be possible."""
+    """Print the plan, ask the user, carry it out. Return the exit status.
+
+    Nothing is changed before the whole plan is known to be possible.
+
+    Args:
+        internal: Internal topics that the user names: they are deleted, whatever else fits their names.
+        topology: The application's program (``module:name``), which tells the names of its internal topics.
+        is_own: Asks the user about a topic whose name also fits another application.
+    """
     try:
         state = None if state_dir is None else StateDirectory(state_dir, application_id)
+        settings = {} if config is None else read_config_file(config)
+        program = None if topology is None else load_topology(topology, settings)
         with connected(bootstrap, config, "streams-py-reset") as cluster:
-            plan = _plan(cluster, application_id, inputs, target, force=force)
+            plan = _plan(cluster, application_id, inputs, target, force=force, internal=internal, program=program)
             _print(plan, application_id, state_dir)
             if dry_run:
+                if plan.refused:
+                    print(printable(f"without --dry-run this is refused now: {plan.refused}"))
                 return 0
+            if plan.refused:
+                raise _RefusedError(plan.refused)
+            uncertain = plan.topics(Owner.UNCERTAIN)
+            agreed = [topic for topic in uncertain if is_own(topic)]
             if not confirmed():
                 print("nothing was changed", file=sys.stderr)
                 return FAILED
-            _carry_out(cluster, plan, application_id, state)
+            _carry_out(cluster, plan, [*plan.topics(Owner.APPLICATION), *agreed], application_id, state)
     except (_RefusedError, StreamsError) as error:
         return refuse(error)
     print(f"{application_id} is reset")
+    for topic in sorted({*uncertain} - {*agreed}):
+        print(
+            f"topic {topic} was left alone: if it belongs to {application_id}, the application continues with the old "
+            f"state in it; reset again with --internal-topic {topic}",
+            file=sys.stderr,
+        )
     if state_dir is None:
         print("local state stays: delete it on each machine with --state-dir DIR, or call KafkaStreams.clean_up()")
     return 0
@@ -98,32 +133,54 @@ class _RefusedError(Exception):
     """A sentence for the user."""
 
 
-def _plan(cluster: Connection, application_id: str, inputs: Collection[str], target: Target, *, force: bool) -> Plan:
+def _plan(
+    cluster: Connection,
+    application_id: str,
+    inputs: Collection[str],
+    target: Target,
+    *,
+    force: bool,
+    internal: Collection[str],
+    program: Topology | None,
+) -> Plan:
     groups = cluster.groups.list_groups()
     members: tuple[DescribedMember | DescribedStreamsMember, ...] = ()
+    own = {*internal}
     if application_id in groups:
         described = describe(cluster, application_id)
         if not isinstance(described, DescribedStreamsGroup):
             check_is_streams(described)  # not even with --force: somebody else's members are no remains of ours
+        else:
+            for sub in described.subtopologies:
+                own |= {*sub.changelog_topics, *sub.repartition_topics} - {*sub.source_topics}
         members = described.members
     removed = [member for member in members if isinstance(member, DescribedMember)]
+    refused = ""
     if len(removed) < len(members) or (members and not force):
         clients = ", ".join(sorted({f"{member.client_id} at {member.client_host}" for member in members})[:5])
         count = f"{len(members)} member{'' if len(members) == 1 else 's'}"
-        raise _RefusedError(
-            f"{application_id} has {count} ({clients}); stop the application first"
-            + (", or remove members that are gone with --force" if removed else ": nobody else can remove them")
-        )
+        remedy = ", or remove members that are gone with --force" if removed else ": nobody else can remove them"
+        refused = f"{application_id} has {count} ({clients}); stop the application first{remedy}"
     partitions = {
         topic: [TopicPartition(topic, info.partition) for info in found]
         for topic, found in cluster.admin.describe_topics(None).items()
         if not isinstance(found, AdminError)
     }
-    internal = internal_topics(application_id)
-    mine = {topic for topic in partitions if topic.startswith(f"{application_id}-") and internal.fullmatch(topic)}
-    others = {topic: owner for topic in mine if (owner := _other_owner(topic, application_id, groups))}
-    everything = [at for topic in partitions.keys() - mine for at in partitions[topic] if not topic.startswith("__")]
+    sources: frozenset[str] = frozenset()
+    if program is not None:
+        metadata = program.metadata(application_id, available_topics=partitions)
+        own |= metadata.internal_topics
+        sources = metadata.source_topics - metadata.internal_topics
+    owners = owners_of(application_id, partitions, groups=groups, own=own)
+    _check_internal(internal, application_id, owners, partitions)
+    everything = [at for topic in partitions for at in partitions[topic] if not topic.startswith("__")]
     committed = cluster.admin.committed_offsets(application_id, everything) if everything else {}
+    read = {at.topic for at, offset in committed.items() if offset is not None}
+    for topic, found in owners.items():
+        if found.owner is Owner.UNCERTAIN and (topic in inputs or (topic in read and topic.endswith("-changelog"))):
+            owners[topic] = _INPUT
+    owners |= dict.fromkeys(sources & owners.keys(), _INPUT)
+    mine = {topic for topic, found in owners.items() if found.owner is not Owner.OTHER}
     if inputs:
         for topic in inputs:
             if topic not in partitions:
@@ -133,28 +190,33 @@ def _plan(cluster: Connection, application_id: str, inputs: Collection[str], tar
                 raise _RefusedError(f"{topic} is an internal topic of {application_id}: it is deleted, not read again")
         chosen = [at for topic in inputs for at in partitions[topic]]
     else:
-        read = {at.topic for at, offset in committed.items() if offset is not None}
-        chosen = [at for topic in sorted(read) for at in partitions[topic]]
-    if not chosen and not mine - others.keys():
+        chosen = [at for topic in sorted(read - mine) for at in partitions[topic]]
+    if not chosen and not mine:
         raise _RefusedError(
             f"{application_id} has neither committed offsets nor internal topics at {cluster.bootstrap}; is the name "
             f"right?" + _near_group(application_id, groups)
         )
     positions = _positions(cluster, chosen, committed, target)
     return Plan(
-        {at: (committed.get(at), positions[at]) for at in sorted(chosen)}, sorted(mine - others.keys()), others, removed
+        {at: (committed.get(at), positions[at]) for at in sorted(chosen)}, owners, [] if refused else removed, refused
     )
+
+
+def _check_internal(
+    internal: Collection[str], application_id: str, owners: Mapping[str, OwnerOfTopic], partitions: Collection[str]
+) -> None:
+    looks_internal = owners_of(application_id, internal)
+    for topic in internal:
+        if topic not in partitions:
+            near = get_close_matches(topic, owners, n=1)
+            raise _RefusedError(f"there is no topic {topic}" + (f"; did you mean {near[0]}?" if near else ""))
+        if topic not in looks_internal:
+            raise _RefusedError(f"{topic} is not named like an internal topic of {application_id}: it is not deleted")
 
 
 def _near_group(name: str, groups: Collection[str]) -> str:
     near = get_close_matches(name, groups, n=1)
     return f" There is a group {near[0]}." if near else ""
-
-
-def _other_owner(topic: str, application_id: str, groups: Collection[str]) -> str | None:
-    """The group that the topic belongs to when its name begins with a longer application.id than ours."""
-    longer = [group for group in groups if group.startswith(f"{application_id}-") and topic.startswith(f"{group}-")]
-    return max(longer, key=len, default=None)
 
 
 def _positions(
@@ -200,31 +262,40 @@ def _print(plan: Plan, application_id: str, state_dir: str | None) -> None:
             "no committed offsets are visible: none are there, or this user lacks DESCRIBE on topics; --input-topic "
             "names them"
         )
-    if not plan.deleted:
+    if not plan.topics(Owner.APPLICATION):
         print("no internal topics are visible: none are there, or this user lacks DESCRIBE on them")
     moved = [(at, old, new) for at, (old, new) in plan.positions.items() if old != new]
     for at, old, new in moved[:_SHOWN_MAX]:
         print(f"read {at} from {new}" + ("" if old is None else f" (it stands at {old})"))
     if len(moved) > _SHOWN_MAX:
         print(f"and {len(moved) - _SHOWN_MAX} more partitions")
-    for topic in plan.deleted:
-        print(f"delete topic {topic}")
-    for topic, owner in sorted(plan.left_alone.items()):
-        print(printable(f"leave topic {topic} alone: it belongs to {owner}"))
+    for topic in plan.topics(Owner.APPLICATION):
+        print(printable(f"delete topic {topic}: {plan.owners[topic].why}"))
+    for topic in plan.topics(Owner.OTHER):
+        print(printable(f"leave topic {topic} alone: {plan.owners[topic].why}"))
+    for topic in plan.topics(Owner.UNCERTAIN):
+        print(
+            printable(
+                f"leave topic {topic} alone unless you name it: {plan.owners[topic].why}; --internal-topic {topic} or "
+                "--topology deletes it"
+            )
+        )
     if state_dir is not None:
         there = Path(state_dir, application_id).is_dir()
         print(f"delete the local state of {application_id} in {state_dir}" + ("" if there else ": there is none"))
 
 
-def _carry_out(cluster: Connection, plan: Plan, application_id: str, state: StateDirectory | None) -> None:
+def _carry_out(
+    cluster: Connection, plan: Plan, deleted: Sequence[str], application_id: str, state: StateDirectory | None
+) -> None:
     """Members, offsets, topics, disk: begun again after a failure, it does what is left."""
     if plan.removed:
         cluster.groups.remove_members(application_id, plan.removed)
         _await_empty(cluster, application_id)
     if plan.positions:
         cluster.groups.set_offsets(application_id, {at: new for at, (_, new) in plan.positions.items()})
-    if plan.deleted:
-        cluster.groups.delete_topics(plan.deleted)
+    if deleted:
+        cluster.groups.delete_topics(deleted)
     if state is not None:
         for path in state.clean_up():
             print(f"the state in {path} stays: a process that runs uses it")

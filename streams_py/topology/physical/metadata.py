@@ -76,6 +76,12 @@ class TopologyMetadata:
         return frozenset().union(*(sub.source_topics for sub in self.subtopologies.values()))
 
     @property
+    def internal_topics(self) -> frozenset[str]:
+        """The topics that the application creates: repartition topics, and changelogs that are not sources."""
+        subs = self.subtopologies.values()
+        return frozenset().union(*(sub.repartition_sources.keys() | sub.changelogs.keys() for sub in subs))
+
+    @property
     def topics(self) -> frozenset[str]:
         """All that the tasks read or write."""
         subs = self.subtopologies.values()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-from streams_py.topology.names import internal_topics
 from streams_py.topology.physical.metadata import TopologyMetadata
+from streams_py.topology.topic_owners import Owner, OwnerOfTopic, owners_of
 from streams_py.topology.topology import Topology
 from streams_py.topology.upgrade.report import Finding, Level, UpgradeReport
 
@@ -14,25 +14,27 @@ __all__ = ["check_running"]
 _UNTOLD = "serdes, kinds of stores, windows, and whose state a topic holds (topics do not tell them)"
 
 
-def check_running(partitions: Mapping[str, int], new: Topology, application_id: str) -> UpgradeReport:
-    """Compare with the topics of a cluster: name -> number of partitions."""
-    own = internal_topics(application_id)
-    existing = {
-        topic: count
-        for topic, count in partitions.items()
-        if own.fullmatch(topic) and topic.startswith(f"{application_id}-")
-    }
+def check_running(
+    partitions: Mapping[str, int], new: Topology, application_id: str, groups: Collection[str] = ()
+) -> UpgradeReport:
+    """Compare a version with the internal topics of the application in a cluster.
+
+    Args:
+        partitions: Partition count by name, for all topics of the cluster.
+        new: The version to check.
+        application_id: The application.
+        groups: The consumer groups of the cluster: topics of their applications are not this application's.
+    """
     metadata = new.metadata(application_id, available_topics=partitions)
     wanted = _partition_counts(metadata, partitions)
-    findings = [
-        Finding(
-            Level.UNSAFE,
-            topic.removeprefix(f"{application_id}-"),
-            f"topic {topic} is orphaned: the new version has none of that name, what is in it stays behind",
-            _fix(topic.removeprefix(f"{application_id}-")),
-        )
-        for topic in sorted(existing.keys() - wanted.keys())
-    ]
+    inputs = metadata.source_topics - wanted.keys()
+    owners = owners_of(application_id, partitions, groups=groups, own=metadata.internal_topics)
+    existing = {
+        topic: partitions[topic]
+        for topic, found in owners.items()
+        if found.owner is not Owner.OTHER and topic not in inputs
+    }
+    findings = [_orphan(topic, application_id, owners[topic]) for topic in sorted(existing.keys() - wanted.keys())]
     for topic, count in sorted(existing.items()):
         expected = wanted.get(topic)
         if expected is not None and expected != count:
@@ -47,6 +49,16 @@ def check_running(partitions: Mapping[str, int], new: Topology, application_id: 
     if not existing:
         unknown.append(f"everything: there are no internal topics of {application_id}; is that its application.id?")
     return UpgradeReport(tuple(findings), tuple(unknown))
+
+
+def _orphan(topic: str, application_id: str, owner: OwnerOfTopic) -> Finding:
+    short = topic.removeprefix(f"{application_id}-")
+    message = f"topic {topic} is orphaned: the new version has none of that name, what is in it stays behind"
+    fix = _fix(short)
+    if owner.owner is Owner.UNCERTAIN:
+        message += f". If it is a topic of another application: {owner.why}"
+        fix += "; or --other-application with the application.id that owns it"
+    return Finding(Level.UNSAFE, short, message, fix)
 
 
 def _fix(topic: str) -> str:

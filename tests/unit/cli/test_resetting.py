@@ -13,7 +13,7 @@ import pytest
 from streams_protocol.types import TopicPartition
 from streams_py.cli.groups import resetting
 from streams_py.cli.groups.resetting import Target, reset_application
-from streams_py.described_groups import DescribedGroup, DescribedMember, DescribedStreamsGroup
+from streams_py.described_groups import DescribedGroup, DescribedMember, DescribedStreamsGroup, DescribedSubtopology
 from streams_py.errors import StreamsError
 from streams_py.ports import PartitionInfo
 from streams_py.state.directory import StateDirectory
@@ -109,6 +109,130 @@ def test_topics_of_an_application_whose_name_begins_alike_are_left_alone(
     assert reset() == 0
     assert cluster.done[1] == ("topics", ["app-x-changelog", "app-y-repartition"])
     assert "leave topic app-two-x-changelog alone: it belongs to app-two" in capsys.readouterr().out
+
+
+STOPPED = "app-two-x-changelog"
+
+
+@pytest.fixture
+def stopped(cluster: FakeCluster) -> FakeCluster:
+    """The broker has forgotten the group of app-two, which is stopped; its topics are still there."""
+    cluster.groups.list_groups = lambda: {"app": "classic"}
+    return cluster
+
+
+def test_topic_that_fits_another_application_stays_unless_the_user_names_it(
+    stopped: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert reset(dry_run=True) == 0
+    shown = capsys.readouterr().out
+    assert "delete topic app-x-changelog: no other application.id fits its name" in shown
+    assert f"leave topic {STOPPED} alone unless you name it: its name also fits an application.id of app-two" in shown
+    assert reset() == 0
+    assert stopped.done[1] == ("topics", ["app-x-changelog", "app-y-repartition"])
+    assert f"topic {STOPPED} was left alone: if it belongs to app, " in capsys.readouterr().err
+    stopped.done.clear()
+    assert reset(internal=(STOPPED,)) == 0
+    assert stopped.done[1] == ("topics", [STOPPED, "app-x-changelog", "app-y-repartition"])
+    assert "left alone" not in capsys.readouterr().err
+
+
+def test_user_is_asked_about_each_topic_that_fits_another_application(stopped: FakeCluster) -> None:
+    asked: list[str] = []
+    assert reset(is_own=lambda topic: asked.append(topic) or True) == 0
+    assert asked == [STOPPED]
+    assert STOPPED in stopped.done[1][1]
+
+
+@pytest.mark.parametrize(
+    ("named", "reason"),
+    [
+        ("app-z-changelog", "there is no topic app-z-changelog; did you mean app-x-changelog"),
+        ("in", "in is not named like an internal topic of app"),
+        ("app-notes", "app-notes is not named like an internal topic of app"),
+    ],
+)
+def test_internal_topic_that_is_none_is_refused(
+    stopped: FakeCluster, capsys: pytest.CaptureFixture[str], named: str, reason: str
+) -> None:
+    assert reset(internal=(named,)) == 2
+    assert reason in capsys.readouterr().err
+    assert not stopped.done
+
+
+@pytest.mark.parametrize(
+    ("reads", "store", "deleted"),
+    [("in", "two-x", True), ("in", "x", False), (STOPPED, "y", False)],
+    ids=["a store of the program", "no store of the program", "an input of the program"],
+)
+def test_program_tells_its_topics(stopped: FakeCluster, tmp_path: Path, reads: str, store: str, deleted: bool) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from streams_py import StreamsBuilder, serdes\n"
+        "builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)\n"
+        f"builder.stream({reads!r}).group_by_key().count(store={store!r})\n"
+    )
+    assert reset(topology=f"{program}:builder") == 0
+    assert (STOPPED in stopped.done[1][1]) is deleted
+
+
+@pytest.mark.parametrize("inputs", [(), (STOPPED,)], ids=["it has committed offsets", "the user names it"])
+def test_changelog_of_another_application_that_is_an_input_is_read_again(
+    stopped: FakeCluster, inputs: tuple[str, ...]
+) -> None:
+    stopped.admin.committed_offsets = lambda group, partitions: {
+        at: 50 if at.topic == STOPPED and not inputs else None for at in partitions
+    }
+    assert reset(inputs=inputs) == 0
+    assert stopped.done[0] == ("offsets", {TopicPartition(STOPPED, 0): 10})
+    assert STOPPED not in stopped.done[1][1]
+
+
+def test_generated_names_tell_the_application(cluster: FakeCluster) -> None:
+    name = "KSTREAM-AGGREGATE-STATE-STORE-0000000003-changelog"
+    topics = cluster.admin.describe_topics(None)
+    cluster.groups.list_groups = dict
+    cluster.admin.describe_topics = lambda names: {
+        **topics,
+        f"app-{name}": topics["in"],
+        f"app-two-{name}": topics["in"],
+    }
+    assert reset() == 0
+    assert f"app-{name}" in cluster.done[1][1]
+    assert f"app-two-{name}" not in cluster.done[1][1]
+
+
+def test_group_of_the_streams_protocol_tells_its_topics(stopped: FakeCluster) -> None:
+    sub = DescribedSubtopology(0, ("in", "app-y-repartition"), ("app-y-repartition",), (STOPPED,))
+    group = DescribedStreamsGroup("app", "Empty", 3, (sub,), ())
+
+    def none_classic(group: str) -> None:
+        raise StreamsError(f"there is no group {group}")
+
+    stopped.groups.describe_group = none_classic
+    stopped.groups.describe_streams_group = lambda name: group
+    assert reset() == 0
+    assert STOPPED in stopped.done[1][1]
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_dry_run_shows_the_plan_while_members_run_and_that_a_reset_is_refused(
+    cluster: FakeCluster, capsys: pytest.CaptureFixture[str], force: bool
+) -> None:
+    member = DescribedMember("m1", None, "c", "h", b"", b"")
+    group = DescribedGroup("app", "Stable", "consumer", "stream", (member,))
+    cluster.groups.describe_group = lambda name: group
+    assert reset(dry_run=True, force=force) == 0
+    shown = capsys.readouterr().out
+    assert "delete topic app-x-changelog" in shown
+    refused = "without --dry-run this is refused now: app has 1 member (c at h); stop the application first"
+    assert (refused in shown) is not force
+    assert ("remove member c at h" in shown) is force
+    assert not cluster.done
+    if not force:
+        assert reset() == 2
+        assert "stop the application first, or remove members that are gone with --force" in capsys.readouterr().err
+        assert not cluster.done
 
 
 def test_a_dry_run_and_a_no_change_nothing(cluster: FakeCluster) -> None:

@@ -107,8 +107,20 @@ def test_file_of_the_application_names_the_group(
         ({"in": 4}, (), 2, "shop has neither internal topics nor a group at here:1"),
         ({"in": 4}, ("shop",), 0, "everything: there are no internal topics of shop"),
         ({"in": 4, "shop-KSTREAM-AGGREGATE-STATE-STORE-0000000001-changelog": 4}, (), 0, "SAFE"),
+        ({"in": 4, "shop-two-x-changelog": 4}, ("shop-two",), 2, "shop has neither internal topics nor a group"),
+        ({"in": 4, "shop-two-x-changelog": 4}, ("shop", "shop-two"), 0, "no internal topics of shop"),
+        ({"in": 4, "shop-two-x-changelog": 4}, ("shop",), 1, "its name also fits an application.id of shop-two"),
+        ({"in": 4, "shop-x-changelog": 4}, ("shop", "shop-two"), 1, "topic shop-x-changelog is orphaned"),
     ],
-    ids=["a slip in the name", "an application that had no state", "its topics are there"],
+    ids=[
+        "a slip in the name",
+        "an application that had no state",
+        "its topics are there",
+        "topics of another application alone",
+        "topics of another application",
+        "topics that may be another application's",
+        "a topic of its own",
+    ],
 )
 def test_group_that_nobody_knows_is_not_called_safe(
     topics: dict[str, int],
@@ -125,6 +137,17 @@ def test_group_that_nobody_knows_is_not_called_safe(
     monkeypatch.setattr(connecting, "connected", lambda *_: contextlib.nullcontext(cluster))
     code, output = run(versions[0], "-a", "shop", "-b", "here:1")
     assert (code, said in output) == (status, True), output
+
+
+def test_application_that_is_stopped_can_be_named(
+    versions: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = FakeCluster({"in": 4, "shop-two-x-changelog": 4}, {}, groups=("shop",))
+    monkeypatch.setattr(cluster, "clients", SimpleNamespace(embedded=None), raising=False)
+    import_module("streams_py.cli.records")
+    monkeypatch.setattr(connecting, "connected", lambda *_: contextlib.nullcontext(cluster))
+    code, output = run(versions[0], "-a", "shop", "-b", "here:1", "--other-application", "shop-two")
+    assert (code, "orphaned" in output) == (0, False), output
 
 
 @pytest.mark.parametrize(

@@ -200,6 +200,16 @@ def test_topics_of_a_running_group_are_compared_with_what_the_new_version_needs(
     assert "is that its application.id" in str(check_running({"in": 1}, counting(), "app"))
 
 
+def test_topics_of_another_application_are_not_orphaned() -> None:
+    name = "KSTREAM-AGGREGATE-STATE-STORE-0000000007-changelog"
+    topics = {"in": 4, "app-counts-changelog": 4, f"app-two-{name}": 4, "app-two-x-changelog": 4}
+    report = check_running(topics, counting(store="counts"), "app", ("app", "app-two"))
+    assert report.findings == ()
+    stopped = check_running(topics, counting(store="counts"), "app", ("app",))
+    assert [finding.subject for finding in stopped.findings] == ["two-x-changelog"]
+    assert "also fits an application.id of app-two" in str(stopped)
+
+
 def test_another_number_of_partitions_of_a_running_group_is_told() -> None:
     topics = {"in": 8, "app-counts-changelog": 4, "app-counts-repartition": 4}
     report = check_running(topics, counting(store="counts"), "app")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from streams_py.errors import ConfigError
+from streams_py.forks import when_forked
 from streams_py.private_files import open_file
 
 __all__ = ["LOCK_FILE", "FileLock", "LockHolder", "alone"]
@@ -51,6 +52,7 @@ class FileLock:
     def __init__(self, path: Path, file: int) -> None:
         self._path = path
         self._close = weakref.finalize(self, os.close, file)
+        when_forked(self, FileLock._leave)
 
     @classmethod
     def take(cls, path: Path) -> FileLock | LockHolder:
@@ -69,6 +71,11 @@ class FileLock:
                 _write_holder(file)
                 return cls(path, file)
             os.close(file)  # its owner has removed it since it was opened
+
+    def _leave(self) -> None:
+        """Close the copy of a forked child: the lock stays with the parent, and ends with it."""
+        if self._close.alive:
+            self._close()
 
     def release(self) -> None:
         """End the lock, and remove its file. A second call does nothing."""

@@ -19,6 +19,7 @@ from streams_py.runtime.client_figures import ClientFigures
 from streams_py.runtime.client_state import ClientState, StateListener
 from streams_py.runtime.clock import SystemClock
 from streams_py.runtime.closing import wait_aloud
+from streams_py.runtime.forked import is_left_behind, refuse_when_forked
 from streams_py.runtime.hand_over import await_hand_over, have_successors, part_for_hand_over, would_gain
 from streams_py.runtime.states import State, ThreadState, is_running
 from streams_py.runtime.stop_signals import stop_signals, wait_or_stop
@@ -129,6 +130,7 @@ class KafkaStreams(ClientFigures):
                     f"this client was started already (state {self._state.now.value}); make a new one"
                 )
             self._instance.open()
+            refuse_when_forked(self)
             count = self._config.num_stream_threads if self._instance.has_tasks else 0
             threads = [self._new_thread(index) for index in range(1, count + 1)]
             self._state.go(State.REBALANCING)
@@ -295,8 +297,9 @@ class KafkaStreams(ClientFigures):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._in_context = False
-        self.close()
+        if not is_left_behind(self):  # else an exception that ends the block in a forked child is not replaced
+            self._in_context = False
+            self.close()
 
     # -- observation -----------------------------------------------------------------------------------------
 

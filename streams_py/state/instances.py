@@ -48,6 +48,7 @@ _PREFIX: Final = "instance-"
 _locked_here: set[str] = set()
 """Record locks do not exclude the process that holds them, so two clients of one process need this."""
 _locked_here_guard = threading.Lock()
+os.register_at_fork(after_in_child=_locked_here.clear)  # record locks stay with the process that took them
 
 
 @dataclass(frozen=True, slots=True)

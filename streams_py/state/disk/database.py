@@ -25,6 +25,7 @@ import rocksdict
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import StateError
+from streams_py.forks import keep_undestroyed, when_forked
 from streams_py.state.checkpoint import DATABASE_DIRECTORY
 from streams_py.state.disk.aside import Aside
 from streams_py.state.disk.bundles import BUNDLE, name_of, unpacked
@@ -82,6 +83,7 @@ class TaskDatabase:
         self.is_logged = True
         """Everything in memory is in the write-ahead log too."""
         self._is_closed = True
+        when_forked(self, keep_undestroyed)
         self.closing = RLock()  # a checkpoint keeps the database and its stores open, and so does a flush
         try:
             prepare_folder(self.path)

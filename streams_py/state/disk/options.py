@@ -15,6 +15,9 @@ from typing import Any, Final
 
 import rocksdict
 
+from streams_py.forks import end_without_destructors, keep_undestroyed, when_forked
+from streams_py.state.disk.library import use_own_library
+
 __all__ = [
     "BUFFERS_WAITING_MAX",
     "LEVEL_0_FILES_MAX",
@@ -54,12 +57,14 @@ class RocksMemory:
     """What the databases of this process may hold in memory together, in bytes."""
 
     def __init__(self, *, block_cache_bytes: int = 64 << 20, write_buffer_bytes: int = 64 << 20) -> None:
+        use_own_library()
         self.block_cache = rocksdict.Cache(block_cache_bytes)
         # allow_stall=False: beyond the limit the database being written flushes; writers are never blocked.
         self.write_buffers = rocksdict.WriteBufferManager(write_buffer_bytes, False)
         rocksdict.Env().set_high_priority_background_threads(_FLUSHES)  # of the process
         self._open_stores = 0
         self._counting = Lock()
+        when_forked(self, _leave_to_parent)
 
     def note_opened(self) -> None:
         """One more store is open."""
@@ -76,6 +81,13 @@ class RocksMemory:
         """So many small entries of what was committed lately each store may keep for reading, because what was written
         last is often read next."""
         return max(_KEPT_ENTRIES_MIN, min(_KEPT_ENTRIES_MAX, _KEPT_ENTRIES // max(1, self._open_stores)))
+
+
+def _leave_to_parent(memory: RocksMemory) -> None:
+    """In a forked child: what it opens shares no memory with the parent's databases, which are never closed here."""
+    keep_undestroyed(memory)
+    shared_rocks_memory.cache_clear()
+    end_without_destructors()
 
 
 @cache

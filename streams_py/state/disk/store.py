@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import repeat, takewhile
+from itertools import takewhile
 from operator import gt
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -35,7 +35,6 @@ _OUT_OF_ORDER: Final = 0.1
 ones, half are."""
 _STALLS: Final = dict.fromkeys(("level0_slowdown_writes_trigger", "level0_stop_writes_trigger"), str(1 << 30))
 """RocksDB's options that make writers wait for files of the first level to be merged, from so many on."""
-_put: Final = rocksdict.WriteBatch.put
 _ENDED: Final[Iterator[tuple[bytes, bytes]]] = iter(())
 
 
@@ -167,7 +166,7 @@ class RocksBytes:
         batch.set_default_column_family(self._database.handle(self.name))
         try:
             if not removes:
-                any(map(_put, repeat(batch), keys, datas))  # all of them: it returns None
+                any(map(batch.put, keys, datas))  # all of them: it returns None
             else:
                 put_or_delete(batch, zip(keys, datas, strict=True))
         finally:

@@ -1,0 +1,59 @@
+"""Objects of this library in a forked process.
+
+``os.fork()`` copies the memory of a process and one of its threads. Everything else that works in threads stands still
+in the child: stream threads, Kafka clients, RocksDB's flushes. An object that needs them registers here what the child
+has to do with its copy. The child does it before any other code runs there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final, TypeVar
+
+__all__ = ["end_without_destructors", "keep_undestroyed", "when_forked"]
+
+T = TypeVar("T")
+
+_actions: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKeyDictionary()
+_EXIT: Final = "_exit"
+
+
+def when_forked(thing: T, action: Callable[[T], None]) -> None:
+    """Call ``action(thing)`` in each forked child while ``thing`` exists. ``thing`` needs an identity hash."""
+    _hook()
+    _actions[thing] = action
+
+
+def keep_undestroyed(thing: object) -> None:
+    """Never destroy an object of this process, nor what it refers to.
+
+    Closing the copy of a database or of a Kafka client waits for threads that the child does not have.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
+def end_without_destructors() -> None:
+    """Make this process skip the destructors of C++ libraries when it exits; its exit status stays.
+
+    RocksDB's destructors wait for threads that a forked child does not have, and crash. Python has run its own exit
+    handlers and flushed its files by then. Without glibc's ``on_exit`` this does nothing.
+    """
+    library = ctypes.CDLL(None)
+    if hasattr(library, "on_exit"):  # its function gets (status, argument), and _exit takes the status
+        library.on_exit(ctypes.cast(getattr(library, _EXIT), ctypes.c_void_p), None)
+
+
+@cache
+def _hook() -> None:
+    os.register_at_fork(after_in_child=_forked)
+
+
+def _forked() -> None:
+    things = list(_actions.items())
+    _actions.clear()  # a child of this one has nothing more to do with them
+    for thing, action in things:
+        action(thing)

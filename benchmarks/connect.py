@@ -340,6 +340,7 @@ def _worker(bootstrap: str, url: str, source: Path, topic: str, table: str) -> I
         "listeners": address,
         "key.converter": "string",
         "value.converter": "json",
+        "file.connectors.allowed.paths": str(source.parent),
         **{f"{kind}.storage.topic": f"{topic}-{kind}" for kind in ("config", "offset", "status")},
         **{f"{kind}.storage.replication.factor": "1" for kind in ("config", "offset", "status")},
     }

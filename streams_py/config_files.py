@@ -9,7 +9,7 @@ from typing import Any
 
 from streams_py.errors import ConfigError
 
-__all__ = ["read_config_file"]
+__all__ = ["properties_in", "read_config_file"]
 
 
 def read_config_file(path: Path) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def read_config_file(path: Path) -> dict[str, Any]:
             except RecursionError:
                 raise ConfigError(f"{path} is no configuration: its tables are nested too deeply") from None
         case ".properties":
-            return dict(_properties(text, path))
+            return dict(properties_in(text, path))
     raise ConfigError(f"{path}: a configuration file ends in .toml or .properties")
 
 
@@ -43,7 +43,7 @@ def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield prefix + key, value
 
 
-def _properties(text: str, path: Path) -> Iterator[tuple[str, str]]:
+def properties_in(text: str, path: Path) -> Iterator[tuple[str, str]]:
     """``key = value``, ``key: value`` or ``key value``; ``#`` and ``!`` begin comments; a backslash at the end of a
     line joins the next one. Other escapes of Java's format are not read: a value is taken as it stands."""
     pending: str | None = None

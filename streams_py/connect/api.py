@@ -160,6 +160,11 @@ class Connector(ABC):
     """Named by ``connector.class`` (``package.module:Class``), and made without arguments."""
 
     version: ClassVar[str] = "0"
+    path_keys: ClassVar[tuple[str, ...]] = ()
+    """Keys of the configuration that name files or folders of the worker's host: the worker allows only those below
+    its ``file.connectors.allowed.paths``."""
+    secret_keys: ClassVar[tuple[str, ...]] = ()
+    """Keys whose values the worker never shows, beside those whose name tells (``...password``, ``...secret``)."""
     context: ConnectorContext
 
     def initialize(self, context: ConnectorContext) -> None:
@@ -219,6 +224,8 @@ class SinkConnector(Connector):
 class SourceTask(ABC):
     """A part of a source connector's work: fetches records from its share of the source."""
 
+    path_keys: ClassVar[tuple[str, ...]] = ()
+    """See :attr:`Connector.path_keys`."""
     context: SourceTaskContext
 
     def initialize(self, context: SourceTaskContext) -> None:
@@ -247,6 +254,8 @@ class SourceTask(ABC):
 class SinkTask(ABC):
     """Puts records elsewhere."""
 
+    path_keys: ClassVar[tuple[str, ...]] = ()
+    """See :attr:`Connector.path_keys`."""
     context: SinkTaskContext
 
     def initialize(self, context: SinkTaskContext) -> None:

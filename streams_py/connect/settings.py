@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from functools import cached_property
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from streams_protocol.connect import TaskId
 from streams_py.adapters.security import is_security_key
 from streams_py.config_keys import masked
 from streams_py.connect.assignment.lists import parse_static_connectors, parse_static_tasks
 from streams_py.connect.assignment.modes import Mode
+from streams_py.connect.policy.classes import Plugins
+from streams_py.connect.policy.overrides import OverridePolicy
+from streams_py.connect.policy.paths import AllowedPaths
+from streams_py.connect.policy.providers import ConfigProviders
+from streams_py.connect.policy.worker_policy import WorkerPolicy
 from streams_py.errors import ConfigError
 
 __all__ = ["WorkerSettings"]
@@ -22,6 +29,46 @@ _log = logging.getLogger("streams_py.connect")
 
 _INT_MAX = 2**31 - 1
 _CLIENT_PREFIXES = ("producer.", "consumer.", "admin.")
+
+
+_PROVIDERS = "config.providers"
+_NOT_HERE = {
+    "rest.extension.classes": "extensions of the REST interface are not supported",
+    "admin.listeners": "a second set of listeners is not supported",
+    "exactly.once.source.support": "source connectors deliver at least once here",
+    "connector.client.config.override.policy.class": "use connector.client.config.override.policy",
+}
+"""Settings of Kafka Connect that ask for something which a worker cannot give."""
+_ADMIN_LISTENERS = "admin.listeners"
+"""Listeners of the REST interface; other keys with this prefix are settings of admin clients."""
+_PROTECTS = re.compile(
+    r"(?:^|[._-])(?:auth\w*|ssl|sasl|security|acls?|password|secret|token|certificate|encrypt\w*)(?:[._-]|$)"
+)
+_ASKS_FOR_NOTHING = ("", "none", "disabled", "false")
+
+
+def _refuse_protection(key: str, value: object) -> None:
+    """ConfigError for an unknown setting that asks for protection or a guarantee: without it nobody would notice."""
+    if str(value).strip().lower() in _ASKS_FOR_NOTHING:
+        return
+    why = _NOT_HERE.get(key)
+    if why is None and _PROTECTS.search(key):
+        why = "it asks for protection that this worker does not give"
+    if why is not None:
+        raise ConfigError(f"{key} is not a setting of a worker here: {why}; remove it", key=key)
+
+
+def _resolved(given: Mapping[str, Any], providers: ConfigProviders) -> dict[str, Any]:
+    texts = {key: value for key, value in given.items() if isinstance(value, str) and not key.startswith(_PROVIDERS)}
+    return {**given, **providers.resolve(texts)}
+
+
+def _names(value: object) -> object:
+    return tuple(name.strip() for name in value.split(",") if name.strip()) if isinstance(value, str) else value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
+"""Comma-separated text."""
 
 
 class WorkerSettings(BaseModel):
@@ -64,22 +111,37 @@ class WorkerSettings(BaseModel):
     inter_worker_signature_algorithm: Literal["HmacSHA256"] = "HmacSHA256"
     inter_worker_verification_algorithms: Literal["HmacSHA256"] = "HmacSHA256"
     retry_backoff_ms: int = Field(100, ge=0)
+    plugin_modules: Names = ()
+    """Modules and packages whose classes connectors may be, besides those of installed plug-ins."""
+    file_connectors_allowed_paths: Names = ()
+    """Folders of this host below which file connectors may read and write."""
+    connector_client_config_override_policy: Literal["None", "All", "Allowlist"] = "None"
+    connector_client_config_override_allowlist: Names = ()
+    config_providers: Mapping[str, str] = Field(default_factory=dict)
+    """``config.providers`` and ``config.providers.*``, as they were given."""
     clients: Mapping[str, str] = Field(default_factory=dict, repr=False)
     """``producer.*``, ``consumer.*``, ``admin.*`` and security keys, as they were given."""
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> WorkerSettings:
         """From dotted keys. Unknown ones are warned of. Raises ConfigError with the key and its value."""
-        known = {name.replace("_", ".") for name in cls.model_fields} - {"clients"}
+        known = {name.replace("_", ".") for name in cls.model_fields} - {"clients", _PROVIDERS}
+        providers = {key: str(value) for key, value in given.items() if key.partition(f"{_PROVIDERS}.")[0] == ""}
+        providers |= {_PROVIDERS: str(given[_PROVIDERS])} if _PROVIDERS in given else {}
+        given = _resolved(given, ConfigProviders.of(providers))
         clients = {
             key: str(value)
             for key, value in given.items()
-            if key not in known and (key.startswith(_CLIENT_PREFIXES) or is_security_key(key))
+            if key not in known
+            and (key.startswith(_CLIENT_PREFIXES) or is_security_key(key))
+            and not key.startswith(_ADMIN_LISTENERS)
         }
-        for key in sorted(given.keys() - known - clients.keys()):
-            _log.warning("%s is no setting of a worker, and is ignored", key)
+        for key in sorted(given.keys() - known - clients.keys() - providers.keys()):
+            _refuse_protection(key, given[key])
+            _log.warning("%s is not a setting of a worker here, and is ignored", key)
+        kept = {key: given[key] for key in given.keys() & known}
         try:
-            return cls.model_validate({**{key: given[key] for key in given.keys() & known}, "clients": clients})
+            return cls.model_validate({**kept, "clients": clients, _PROVIDERS: providers})
         except ValidationError as error:
             first = error.errors()[0]
             key = str(first["loc"][0]) if first["loc"] else ""
@@ -106,7 +168,9 @@ class WorkerSettings(BaseModel):
     @field_validator("listeners")
     @classmethod
     def _listener(cls, value: str) -> str:
-        first = value.split(",")[0].strip()
+        first, *more = [part.strip() for part in value.split(",") if part.strip()] or [""]
+        if more:
+            raise ValueError(f"expected one listener, got {len(more) + 1}; a worker serves one")
         try:
             split = urlsplit(first)
             served = split.scheme.lower() == "http" and split.port is not None and "@" not in split.netloc
@@ -129,6 +193,17 @@ class WorkerSettings(BaseModel):
                 f"{self.session_timeout_ms}"
             )
         return self
+
+    @cached_property
+    def policy(self) -> WorkerPolicy:
+        """What configurations of connectors may do on this worker."""
+        return WorkerPolicy(
+            Plugins(self.plugin_modules, AllowedPaths(self.file_connectors_allowed_paths)),
+            OverridePolicy(
+                self.connector_client_config_override_policy, self.connector_client_config_override_allowlist
+            ),
+            ConfigProviders.of(self.config_providers),
+        )
 
     @property
     def listener(self) -> tuple[str, int]:

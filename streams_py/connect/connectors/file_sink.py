@@ -45,6 +45,7 @@ class FileSinkConnector(WithSettings, SinkConnector):
     """The tasks are alike: the consumer group gives each its partitions."""
 
     settings_class = FileSinkSettings
+    path_keys = ("directory",)
 
     def task_class(self) -> type[SinkTask]:
         return FileSinkTask
@@ -52,6 +53,8 @@ class FileSinkConnector(WithSettings, SinkConnector):
 
 class FileSinkTask(SinkTask):
     """Files are opened with their first record, locked, and closed with their partition."""
+
+    path_keys = ("directory",)
 
     def start(self, props: Mapping[str, str]) -> None:
         self._settings = FileSinkSettings.of(props)

@@ -47,6 +47,7 @@ class FileSourceConnector(WithSettings, SourceConnector):
     """One file, so one task."""
 
     settings_class = FileSourceSettings
+    path_keys = ("file",)
     tasks_max = 1
 
     def task_class(self) -> type[SourceTask]:
@@ -55,6 +56,8 @@ class FileSourceConnector(WithSettings, SourceConnector):
 
 class FileSourceTask(SourceTask):
     """Reads with one open file, whose position is always that after the last line handed out."""
+
+    path_keys = ("file",)
 
     _whole_head: int | None = None
 

@@ -189,7 +189,9 @@ class RestApi:
         return JSONResponse(await self._do(self._info, _name(request)))
 
     async def get_config(self, request: Request) -> Response:
-        return JSONResponse(dict(await self._do(self._herder.config, _name(request))))
+        name = _name(request)
+        config = await self._do(self._herder.config, name)
+        return JSONResponse(dict(await self._do(self._herder.shown, name, config)))
 
     async def put_config(self, request: Request) -> Response:
         name = _name(request)
@@ -251,7 +253,8 @@ class RestApi:
     async def get_tasks(self, request: Request) -> Response:
         name = _name(request)
         configs = await self._do(self._herder.task_configs, name)
-        tasks = [{"id": {"connector": name, "task": n}, "config": dict(config)} for n, config in enumerate(configs)]
+        shown = [await self._do(self._herder.shown, name, config) for config in configs]
+        tasks = [{"id": {"connector": name, "task": n}, "config": dict(config)} for n, config in enumerate(shown)]
         return JSONResponse(tasks)
 
     async def put_tasks(self, request: Request) -> Response:
@@ -288,7 +291,7 @@ class RestApi:
                 raise
             kind, count = "unknown", 0
         tasks = [{"connector": name, "task": number} for number in range(count)]
-        return {"name": name, "config": dict(config), "tasks": tasks, "type": kind}
+        return {"name": name, "config": dict(self._herder.shown(name, config)), "tasks": tasks, "type": kind}
 
     def _status(self, name: str) -> dict[str, Any]:
         status = self._herder.status(name)

@@ -6,10 +6,12 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from streams_py.connect.api import Connector, OffsetReader
+from streams_py.connect.policy.classes import class_name
+from streams_py.connect.policy.secrets import scrubbed
+from streams_py.connect.policy.worker_policy import WorkerPolicy
 from streams_py.connect.stores.configs import TargetState
 from streams_py.connect.stores.statuses import JobState
 from streams_py.connect.tasks.job import JobThread, StatusReport
-from streams_py.connect.tasks.plugins import class_name, new_connector
 from streams_py.errors import ConfigError
 
 __all__ = ["ConnectorThread", "task_props"]
@@ -18,8 +20,11 @@ _STATES = {TargetState.PAUSED: JobState.PAUSED, TargetState.STOPPED: JobState.ST
 
 
 class ConnectorThread(JobThread):
-    """Runs one connector. ``on_tasks`` gets the task configurations, whenever there may be new ones: after a start, a
-    resume, and when the connector asks."""
+    """Runs one connector.
+
+    ``props`` is its configuration, with placeholders. ``on_tasks`` gets the task configurations, whenever there may be
+    new ones: after a start, a resume, and when the connector asks.
+    """
 
     def __init__(
         self,
@@ -29,10 +34,13 @@ class ConnectorThread(JobThread):
         report: StatusReport,
         offset_reader: OffsetReader,
         on_tasks: Callable[[str, list[dict[str, str]]], None],
+        policy: WorkerPolicy,
     ) -> None:
         super().__init__(name, target, report)
         self.name = name
-        self.props = props
+        self._given = props
+        self._props: Mapping[str, str] = props
+        self._policy = policy
         self._offset_reader = offset_reader
         self._on_tasks = on_tasks
         self._asked = False
@@ -67,7 +75,9 @@ class ConnectorThread(JobThread):
                     self._reach(self._target)
                 elif self._connector is not None:
                     self._asked = False
-                    self._on_tasks(self.name, task_props(self._connector, self.props))
+                    tasks = task_props(self._connector, self._props)
+                    restore = self._policy.providers.restore
+                    self._on_tasks(self.name, [restore(one, self._props, self._given) for one in tasks])
                 else:
                     self._asked = False  # it is paused, and asked again when it starts
         finally:
@@ -87,14 +97,18 @@ class ConnectorThread(JobThread):
         self._reached = target
         self._stop_connector()
         if target is TargetState.STARTED:
-            connector = new_connector(self.props)
+            self._props = self._policy.providers.resolve(self._given)
+            connector = self._policy.plugins.connector(self._props)
             connector.initialize(self)
-            connector.start(self.props)
+            connector.start(self._props)
             self._connector = connector
             self.report(JobState.RUNNING)
             self.request_task_reconfiguration()
         else:
             self.report(_STATES[target])
+
+    def scrubbed(self, text: str) -> str:
+        return scrubbed(text, self._given, self._props)
 
     def _stop_connector(self) -> None:
         connector, self._connector = self._connector, None

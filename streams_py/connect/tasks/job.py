@@ -88,8 +88,9 @@ class JobThread(ABC):
                 self.close()
         except Exception as error:
             self.failed = True
-            _log.error("%s has failed: %s", self.job, error, exc_info=True)
-            self.report(JobState.FAILED, traceback.format_exc())
+            trace = self.scrubbed(traceback.format_exc())
+            _log.error("%s has failed: %s\n%s", self.job, self.scrubbed(str(error)), trace)
+            self.report(JobState.FAILED, trace)
             # A failed job stays where it is, until it is stopped.
             self._stopping.wait()
         finally:
@@ -112,6 +113,10 @@ class JobThread(ABC):
             self.close()
         except Exception as error:
             _log.warning("closing the clients of %s: %s", self.job, error)
+
+    @abstractmethod
+    def scrubbed(self, text: str) -> str:
+        """A text without the secrets of the job's configuration."""
 
     @abstractmethod
     def run(self) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from streams_protocol.connect import TaskId
+from streams_py.connect.policy.classes import Converter
 from streams_py.connect.stores.configs import TargetState
 from streams_py.connect.stores.statuses import JobState
 from streams_py.connect.tasks.job import JobThread, StatusReport
-from streams_py.connect.tasks.plugins import Converter
 
 __all__ = ["TaskSettings", "TaskStart", "TaskThread"]
 
@@ -35,6 +35,8 @@ class TaskStart:
     target: TargetState
     report: StatusReport
     settings: TaskSettings
+    hide_secrets: Callable[[str], str]
+    """Takes the secrets of the configuration out of a text."""
 
 
 class TaskThread(JobThread):
@@ -43,6 +45,7 @@ class TaskThread(JobThread):
     def __init__(self, start: TaskStart) -> None:
         super().__init__(start.job, start.target, start.report)
         self._props = start.props
+        self._hide_secrets = start.hide_secrets
         self._settings = start.settings
         self._state: JobState | None = None
 
@@ -54,6 +57,9 @@ class TaskThread(JobThread):
             self._state = state
             self.report(state)
         return paused
+
+    def scrubbed(self, text: str) -> str:
+        return self._hide_secrets(text)
 
     def configs(self) -> Mapping[str, str]:
         return self._props

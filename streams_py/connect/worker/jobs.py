@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from streams_protocol.connect import TaskId
-from streams_py.connect.api import SinkTask, SourceTask
+from streams_py.connect.api import SourceTask
 from streams_py.connect.assignment.jobs import Jobs
+from streams_py.connect.policy.classes import Converter, converter_of
+from streams_py.connect.policy.secrets import scrubbed
 from streams_py.connect.ports import ConnectClients, SinkConsumer, SinkListener
 from streams_py.connect.settings import WorkerSettings
 from streams_py.connect.stores.configs import TargetState
@@ -16,7 +18,6 @@ from streams_py.connect.stores.offsets import OffsetStore
 from streams_py.connect.stores.statuses import Job, JobState, JobStatus, StatusStore
 from streams_py.connect.tasks.connector import ConnectorThread
 from streams_py.connect.tasks.job import JobThread
-from streams_py.connect.tasks.plugins import Converter, converter_of, load
 from streams_py.connect.tasks.sink import SinkTaskThread
 from streams_py.connect.tasks.source import SourceTaskThread
 from streams_py.connect.tasks.task import TaskSettings, TaskStart
@@ -44,6 +45,7 @@ class RunningJobs:
         on_report: Callable[[Job, JobState], None],
     ) -> None:
         self._settings = settings
+        self._policy = settings.policy
         self._clients = clients
         self._offsets = offsets
         self._statuses = statuses
@@ -69,7 +71,7 @@ class RunningJobs:
 
     def start_connector(self, name: str, props: Mapping[str, str], target: TargetState) -> None:
         reader = self._offsets.reader(name)
-        self._start(ConnectorThread(name, props, target, self.report, reader, self._on_tasks))
+        self._start(ConnectorThread(name, props, target, self.report, reader, self._on_tasks, self._policy))
 
     def start_task(
         self, task: TaskId, connector: Mapping[str, str], props: Mapping[str, str], target: TargetState
@@ -125,8 +127,19 @@ class RunningJobs:
     def _new_task(
         self, task: TaskId, connector: Mapping[str, str], props: Mapping[str, str], target: TargetState
     ) -> JobThread:
-        settings = self._settings
-        made = load("task.class", props.get("task.class", ""))()
+        settings, policy = self._settings, self._policy
+        problems = policy.overrides.problems(connector)
+        if problems:
+            raise ConfigError(problems[0])
+        given = ((connector, policy.providers.resolve(connector)), (props, policy.providers.resolve(props)))
+
+        def hide_secrets(text: str) -> str:
+            for config, resolved in given:
+                text = scrubbed(text, config, resolved)
+            return text
+
+        connector, props = given[0][1], given[1][1]
+        made = policy.plugins.task(props)
         how = TaskSettings(
             key_converter=self._converter(connector, "key.converter", settings.key_converter),
             value_converter=self._converter(connector, "value.converter", settings.value_converter),
@@ -134,13 +147,11 @@ class RunningJobs:
             flush_interval_s=settings.offset_flush_interval_ms / 1000,
             flush_timeout_s=settings.offset_flush_timeout_ms / 1000,
         )
-        start = TaskStart(task, props, target, self.report, how)
+        start = TaskStart(task, props, target, self.report, how, hide_secrets)
         client_id = f"{settings.client}-{task}"
         if isinstance(made, SourceTask):
             producer = self._clients.producer(client_id, _overrides(connector, "producer.override."))
             return SourceTaskThread(start, task=made, producer=producer, offsets=self._offsets)
-        if not isinstance(made, SinkTask):
-            raise ConfigError(f"task.class = {props.get('task.class')!r} is neither a SourceTask nor a SinkTask")
         topics = [topic for part in props.get("topics", "").split(",") if (topic := part.strip())]
         pattern = props.get("topics.regex")
         if bool(topics) == bool(pattern):
@@ -154,7 +165,7 @@ class RunningJobs:
         return SinkTaskThread(start, task=made, subscribe=subscribe)
 
     def _converter(self, connector: Mapping[str, str], key: str, default: str) -> Converter:
-        return converter_of(key, connector.get(key, default))
+        return self._policy.plugins.converter(key, connector[key]) if key in connector else converter_of(key, default)
 
 
 def _overrides(connector: Mapping[str, str], prefix: str) -> dict[str, str]:

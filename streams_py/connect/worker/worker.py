@@ -27,11 +27,11 @@ from streams_py.connect.errors import (
     StartingError,
 )
 from streams_py.connect.group.member import GroupMember
+from streams_py.connect.policy.worker_policy import WorkerPolicy
 from streams_py.connect.ports import ConnectClients
 from streams_py.connect.settings import WorkerSettings
 from streams_py.connect.stores.configs import Configs, RestartRequest, SessionKey, TargetState
 from streams_py.connect.stores.statuses import JobStatus
-from streams_py.connect.tasks.plugins import new_connector
 from streams_py.connect.worker.group_view import GroupView, group_view
 from streams_py.connect.worker.herder import Forward, Herder, TaskConfigs
 from streams_py.connect.worker.metrics import Metrics, worker_metrics
@@ -63,6 +63,7 @@ class Worker:
 
     def __init__(self, settings: WorkerSettings, clients: ConnectClients, forward: Forward) -> None:
         self.settings = settings
+        self._policy = settings.policy
         self._has_read = False
         self._cluster_id: str | None = None
         self._stores = Stores(settings, clients)
@@ -155,15 +156,16 @@ class Worker:
         """A connector's configuration."""
         return dict(self._known(name))
 
+    def shown(self, name: str, config: Mapping[str, str]) -> dict[str, str]:
+        """A configuration of a connector, or of one of its tasks, with its placeholders and without its secrets."""
+        return self._policy.shown(config, self.configs.connectors.get(name, config))
+
     def kind(self, name: str) -> str:
         """``source``, ``sink``, or ``unknown`` when its class cannot be imported here."""
-        try:
-            connector = new_connector(self._known(name))
-        except ConfigError:
-            return "unknown"
-        if isinstance(connector, SourceConnector):
+        kind = self._policy.kind_of(self._known(name))
+        if kind is not None and issubclass(kind, SourceConnector):
             return "source"
-        return "sink" if isinstance(connector, SinkConnector) else "unknown"
+        return "sink" if kind is not None and issubclass(kind, SinkConnector) else "unknown"
 
     def task_configs(self, name: str) -> list[dict[str, str]]:
         """Configurations of its tasks, by number."""
@@ -184,7 +186,7 @@ class Worker:
 
     def create_connector(self, name: str, config: Mapping[str, str], state: TargetState | None = None) -> None:
         """Raises AlreadyExistsError."""
-        props = _checked(name, config)
+        props = _checked(name, config, self._policy)
 
         def create() -> None:
             self._herder.require_leader()
@@ -196,7 +198,7 @@ class Worker:
 
     def put_connector(self, name: str, config: Mapping[str, str]) -> bool:
         """Create or change; True when it is new."""
-        props = _checked(name, config)
+        props = _checked(name, config, self._policy)
 
         def put() -> bool:
             self._herder.require_leader()
@@ -298,7 +300,7 @@ class Worker:
 
     def _connector(self, name: str) -> Connector:
         try:
-            return new_connector(self._known(name))
+            return self._policy.plugins.connector(self._policy.providers.resolve(self._known(name)))
         except ConfigError as error:
             raise BadRequestError(f"{name}: {error}") from None
 
@@ -342,7 +344,7 @@ class Worker:
             _log.exception("the worker has ended: %s", error)
 
 
-def _checked(name: str, config: Mapping[str, str]) -> dict[str, str]:
+def _checked(name: str, config: Mapping[str, str], policy: WorkerPolicy) -> dict[str, str]:
     """With the name in it. Raises BadRequestError with everything that is wrong."""
     wrong: list[str] = []
     if not name.strip() or "/" in name:
@@ -357,14 +359,7 @@ def _checked(name: str, config: Mapping[str, str]) -> dict[str, str]:
         wrong.append(f"tasks.max = {maximum!r} must be a whole number of at least 1")
     if props.get("errors.tolerance", "none").lower() not in ("none", "all"):
         wrong.append(f"errors.tolerance = {props['errors.tolerance']!r} is neither none nor all")
-    if not wrong:
-        try:
-            connector = new_connector(props)
-        except ConfigError:
-            return props  # the worker that gets it may have the class; if not, the connector fails and says why
-        if isinstance(connector, SinkConnector) and ("topics" in props) == ("topics.regex" in props):
-            wrong.append("a sink has either topics or topics.regex")
-        wrong += [f"{key}: {sentence}" for key, found in connector.validate(props).items() for sentence in found]
+    wrong = wrong or policy.problems(props)
     if wrong:
         raise BadRequestError("; ".join(wrong))
     return props

@@ -53,6 +53,7 @@ class Cluster:
                 "offset.storage.partitions": "3",
                 "key.converter": "string",
                 "value.converter": "json",
+                "plugin.modules": "tests",
                 "listeners": f"http://127.0.0.1:{port}",
                 "scheduled.rebalance.max.delay.ms": "500",
                 "heartbeat.interval.ms": "300",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streams_py.connect.tasks.plugins import converter_of
+from streams_py.connect.policy.classes import converter_of
 
 JSON = converter_of("value.converter", "json")
 

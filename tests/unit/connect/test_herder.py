@@ -77,6 +77,7 @@ class Bench:
             "status.storage.topic": "s",
             "key.converter": "json",
             "value.converter": "json",
+            "plugin.modules": "tests",
             "scheduled.rebalance.max.delay.ms": "50",
             "retry.backoff.ms": "1",
             **{key.replace("_", "."): value for key, value in settings.items()},

@@ -79,4 +79,6 @@ def test_clients_get_what_is_meant_for_them_and_unknown_keys_are_warned_of(caplo
         "linger.ms": "5",
     }
     assert "hidden" not in repr(settings)
-    assert [record.getMessage() for record in caplog.records] == ["gruop is no setting of a worker, and is ignored"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "gruop is not a setting of a worker here, and is ignored"
+    ]

@@ -12,12 +12,12 @@ import pytest
 from streams_protocol.connect import TaskId
 from streams_protocol.types import TopicPartition
 from streams_py.connect.api import RetriableError
+from streams_py.connect.policy.classes import converter_of
 from streams_py.connect.ports import Delivered, SinkListener
 from streams_py.connect.stores.configs import TargetState
 from streams_py.connect.stores.offsets import OffsetStore
 from streams_py.connect.stores.statuses import Job, JobState
 from streams_py.connect.tasks.job import JobThread
-from streams_py.connect.tasks.plugins import converter_of
 from streams_py.connect.tasks.sink import SinkTaskThread
 from streams_py.connect.tasks.source import Acknowledgements, SourceTaskThread
 from streams_py.connect.tasks.task import TaskSettings, TaskStart
@@ -144,7 +144,7 @@ class Bench:
             tolerates_errors=tolerates,
             flush_interval_s=0.05,
         )
-        return TaskStart(TASK, props, TargetState.STARTED, self.report, settings)
+        return TaskStart(TASK, props, TargetState.STARTED, self.report, settings, str)
 
     def source(
         self, producer: Sent, *, task: type[CountingTask] = CountingTask, tolerates: bool = False, **props: str

@@ -18,7 +18,7 @@ from tests.unit.connect.test_herder import Clients, Stores
 GIVEN = {
     "group.id": "g",
     "config.storage.topic": "c", "offset.storage.topic": "o", "status.storage.topic": "s",
-    "key.converter": "json", "value.converter": "json",
+    "key.converter": "json", "value.converter": "json", "plugin.modules": "tests",
 }  # fmt: skip
 
 

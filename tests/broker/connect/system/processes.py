@@ -84,6 +84,8 @@ class Workers:
             "status.storage.partitions": "3",
             "key.converter": "string",
             "value.converter": "json",
+            "plugin.modules": "tests",
+            "file.connectors.allowed.paths": str(self.folder),
             **{f"{kind}.storage.topic": f"{self.group}-{kind}" for kind in ("config", "offset", "status")},
             **{f"{kind}.storage.replication.factor": "1" for kind in ("config", "offset", "status")},
             **static,

@@ -131,6 +131,9 @@ class MemoryHerder:
         self._of(name)
         return [({"file": "f"}, {"position": 3})]
 
+    def shown(self, name: str, config: Any) -> dict[str, str]:
+        return dict(config)
+
     def alter_offsets(self, name: str, changes: Any) -> bool:
         self._lead(f"alter {name} {changes}")
         self._of(name)

@@ -1,0 +1,59 @@
+"""Which settings of Kafka clients a connector may override (KIP-458): ``connector.client.config.override.policy``.
+
+Kafka's default is ``All``, ours is ``None``: librdkafka loads native code that a setting names, and a bootstrap address
+or a login of the connector's choice would make the worker a door to other clusters. Therefore ``All`` does not include
+those keys here, and the policy ``Principal``, which consists of them, does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from streams_py.adapters.security import is_security_key
+
+__all__ = ["ALL", "ALLOWLIST", "NONE", "POLICIES", "OverridePolicy"]
+
+NONE, ALL, ALLOWLIST = "None", "All", "Allowlist"
+POLICIES: Final = (NONE, ALL, ALLOWLIST)
+
+_PREFIXES: Final = ("producer.override.", "consumer.override.", "admin.override.")
+_NEVER: Final = ("bootstrap.servers", "metadata.broker.list", "client.id")
+_NEVER_PARTS: Final = ("plugin.", "library", ".location", ".path", ".class", "interceptor", "callback", "certificate")
+
+
+class OverridePolicy:
+    """One of :data:`POLICIES`; ``allowed`` are the keys of ``Allowlist``, without a prefix."""
+
+    def __init__(self, name: str, allowed: Collection[str] = ()) -> None:
+        self._name = name
+        self._allowed = frozenset(allowed)
+
+    def problems(self, config: Mapping[str, str]) -> list[str]:
+        """A sentence for each override in a connector's configuration that is not allowed."""
+        found = []
+        for key in sorted(config):
+            prefix = next((one for one in _PREFIXES if key.startswith(one)), None)
+            if prefix is None:
+                continue
+            setting = key.removeprefix(prefix)
+            if _is_never_allowed(setting):
+                found.append(f"{key}: a connector cannot override {setting}; it is a setting of the worker")
+            elif self._name == NONE:
+                found.append(
+                    f"{key}: connector.client.config.override.policy = None allows no overrides; set it to All, or to "
+                    "Allowlist, on all workers"
+                )
+            elif self._name == ALLOWLIST and setting not in self._allowed:
+                found.append(f"{key}: {setting} is not in connector.client.config.override.allowlist of the worker")
+        return found
+
+
+def _is_never_allowed(setting: str) -> bool:
+    name = setting.lower()
+    return (
+        is_security_key(name)
+        or name.startswith("enable.ssl")
+        or name in _NEVER
+        or any(part in name for part in _NEVER_PARTS)
+    )

@@ -1,0 +1,50 @@
+"""Configurations of connectors as they may be shown: placeholders stay, secrets are hidden.
+
+A hidden value that comes back, because a program read a configuration and wrote it again, would replace the secret. So
+a configuration with a hidden value is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from streams_py.config_keys import is_secret
+from streams_py.connect.policy.providers import has_placeholder, is_placeholder
+from streams_py.redact import ERROR_TEXT_CHARS_MAX, redact
+
+__all__ = ["HIDDEN", "hidden_keys", "scrubbed", "shown_config"]
+
+HIDDEN: Final = "[hidden]"
+
+_CHARS_MIN: Final = 4
+"""A secret shorter than this is not searched for: it would be found everywhere."""
+
+
+def shown_config(config: Mapping[str, str], secret_keys: Collection[str] = ()) -> dict[str, str]:
+    """A configuration for everybody's eyes. ``secret_keys``: what the connector's class declares as secret."""
+    return {key: _shown(key, value, key in secret_keys) for key, value in config.items()}
+
+
+def _shown(key: str, value: str, declared: bool) -> str:
+    if is_placeholder(value):
+        return value
+    is_hidden = declared or is_secret(key) or redact(value) != value[:ERROR_TEXT_CHARS_MAX]
+    return HIDDEN if is_hidden and value else value
+
+
+def hidden_keys(config: Mapping[str, str | None]) -> list[str]:
+    """The keys whose value is, or has in it, what stands for a hidden one."""
+    return sorted(key for key, value in config.items() if value is not None and HIDDEN in value)
+
+
+def scrubbed(text: str, given: Mapping[str, str], resolved: Mapping[str, str]) -> str:
+    """A text, such as a traceback, without the secrets of a configuration."""
+    secrets = {
+        value
+        for key, value in resolved.items()
+        if len(value) >= _CHARS_MIN and (is_secret(key) or has_placeholder(given.get(key, "")))
+    }
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
+    return text

@@ -214,6 +214,12 @@ class ConfigFields(BaseModel):
     repartition_purge_interval_ms: Millis = 30_000
     """How often processed records of repartition topics are deleted.
     Change it: up when brokers are busy with it, down when their disks are small."""
+    recreated_internal_topics: Literal["stop", "continue", "strict"] = "stop"
+    """What happens when a repartition or changelog topic was deleted and created again although the group has committed
+    offsets, so that records or state are lost. ``stop``: the application stops with an error; where the topic may also
+    be one that a new version of the application added, an error is logged instead. ``strict``: it stops then, too.
+    ``continue``: an error is logged.
+    Change it: to ``continue`` to go on with what is left, for one start. A key of streams-py."""
     replication_factor: Annotated[Int, Field(ge=-1, le=32_767)] = -1
     """Replicas of internal topics; -1 is the broker's default.
     Change it: to 3 when the broker's default is less: changelogs are the truth about your state."""

@@ -17,7 +17,7 @@ from streams_protocol.types import ProcessId
 from streams_py.assignment.assignors.registry import choose_assignor
 from streams_py.config import StreamsConfig
 from streams_py.endpoint import parse_endpoint
-from streams_py.errors import ConfigError, IllegalStateError, MissingSourceTopicError, TaskAssignmentError
+from streams_py.errors import IllegalStateError, MissingSourceTopicError, TaskAssignmentError
 from streams_py.events.assignment_events import check_event_clients, open_assignment_events
 from streams_py.events.observers import InstanceObserver, RestoreObserver
 from streams_py.leader.leader import GroupLeader
@@ -40,7 +40,7 @@ from streams_py.runtime.state_cleaner import StateCleaner, delete_outdated
 from streams_py.runtime.state_snapshots import open_snapshots, snapshot_storage
 from streams_py.runtime.states import ThreadState
 from streams_py.runtime.tasks.known_commits import KnownCommits
-from streams_py.runtime.tasks.start_positions import StartPositions
+from streams_py.runtime.tasks.start_positions import StartPositions, reset_policy
 from streams_py.runtime.tasks.task_factory import ThreadTasks, offset_sums
 from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.runtime.threads.global_thread import GlobalNodes, GlobalThread, ProducerOnDemand
@@ -51,6 +51,8 @@ from streams_py.runtime.threads.stream_loop import StreamLoop
 from streams_py.runtime.threads.stream_thread import StreamThread
 from streams_py.runtime.threads.task_table import TaskTable
 from streams_py.runtime.threads.thread_parts import LoopSettings, ThreadParts
+from streams_py.runtime.threads.topic_changes import TopicChanges
+from streams_py.runtime.topic_ids import TopicIds
 from streams_py.serdes import SerdeDefaults
 from streams_py.state.caching.cache import RecordCache
 from streams_py.state.directory import StateDirectory
@@ -61,7 +63,7 @@ from streams_py.state.write_protected import write_protected
 from streams_py.topology.custom_stores import CustomStateStore
 from streams_py.topology.generated_names import check_generated_names
 from streams_py.topology.missing_serdes import check_serdes
-from streams_py.topology.nodes import ResetPolicy, SourceNode
+from streams_py.topology.nodes import SourceNode
 from streams_py.topology.topology import Topology
 
 __all__ = ["ClientResources"]
@@ -96,7 +98,7 @@ class ClientResources:
             self._task_settings.persistent_stores,
         )
         self._loop_settings = LoopSettings.from_config(config)
-        self._default_policy = _reset_policy(config.client_setting("auto.offset.reset", *_CONSUMER))
+        self._default_policy = reset_policy(config.client_setting("auto.offset.reset", *_CONSUMER))
         self._choice = None if config.task_assignor_class is None else choose_assignor(config.task_assignor_class)
         persistent = any(is_persistent(store, self._defaults) for store in topology.stores.values())
         self._snapshot_storage = snapshot_storage(config, persistent=persistent)
@@ -112,12 +114,12 @@ class ClientResources:
         self._future_process_id = uuid.uuid4()
         self._process_id: ProcessId | None = None
         self.admin: Admin | None = None  # from open on
-        self.running_since_ms: int | None = None
-        """Since when the client is RUNNING; None in other states. Set by the client."""
+        self.running_since_ms: int | None = None  # since when the client is RUNNING; set by the client
         self._cleaner: StateCleaner | None = None
         self._freed_memory: FreedMemory | None = None
         self._open_transactions: OpenTransactions | None = None
         self._known_commits = KnownCommits()
+        self.topic_ids = TopicIds(lambda: self.admin, clock)
         self._group_processes = GroupProcesses(clients.group_admin, config.application_id)
         self._snapshots: Snapshots | None = None
         self._events = InstanceObserver()
@@ -129,8 +131,7 @@ class ClientResources:
         self._leader_executors: dict[StreamThread, LeaderExecutor] = {}
 
     @cached_property
-    def topology_description(self) -> str:
-        """``topology.describe()``, made when somebody asks for the first time."""
+    def topology_description(self) -> str:  # ``topology.describe()``, made when somebody asks for the first time
         return self._topology.describe()
 
     # -- life ------------------------------------------------------------------------------------------------
@@ -197,6 +198,7 @@ class ClientResources:
             if self.admin is not None:
                 closing.callback(self.admin.close)
             closing.callback(self._events.close)
+            closing.callback(self.topic_ids.stop)
             if self._cleaner is not None:
                 closing.callback(self._cleaner.stop)
             if self._freed_memory is not None:
@@ -265,6 +267,7 @@ class ClientResources:
             commit_interval_ms=config.commit_interval_ms,
             retry_backoff_ms=config.retry_backoff_ms,
             on_error=on_error,
+            topic_ids=self.topic_ids,
         )
         return not self._stops_filling and self.global_thread.start()
 
@@ -389,6 +392,9 @@ class ClientResources:
             explain=self._explain,
             times=times,
         )
+        repartition_topics = frozenset(
+            topic for sub in self._metadata.subtopologies.values() for topic in sub.repartition_sources
+        )
         return ThreadParts(
             consumer=consumer,
             producer=producer,
@@ -398,11 +404,17 @@ class ClientResources:
             rebalance=rebalance,
             updater=updater,
             table=table,
-            start_positions=self._start_positions(),
-            known_commits=self._known_commits,
-            repartition_topics=frozenset(
-                topic for sub in self._metadata.subtopologies.values() for topic in sub.repartition_sources
+            start_positions=(start_positions := self._start_positions()),
+            topic_changes=TopicChanges(
+                self.topic_ids,
+                self._known_commits,
+                start_positions,
+                clock,
+                internal=repartition_topics,
+                continues=config.recreated_internal_topics == "continue",
             ),
+            known_commits=self._known_commits,
+            repartition_topics=repartition_topics,
             admin=admin,
             events=events,
             clock=clock,
@@ -486,15 +498,3 @@ def _who(thread: StreamThread) -> tuple[int, str]:
     """Generation and member id of the thread's member; (-1, "") when it is none."""
     metadata = None if thread.loop is None else thread.loop.parts.membership.group_metadata()
     return (-1, "") if metadata is None else (metadata.generation, metadata.member_id)
-
-
-def _reset_policy(text: str | None) -> ResetPolicy | None:
-    match (text or "earliest").lower():
-        case "earliest" | "beginning" | "smallest":
-            return ResetPolicy.EARLIEST
-        case "latest" | "end" | "largest":
-            return ResetPolicy.LATEST
-        case "none" | "error":
-            return None
-    key = "auto.offset.reset"
-    raise ConfigError(f"{key} = {text!r} is not valid: expected earliest, latest or none", key=key)

@@ -27,6 +27,11 @@ __all__ = ["ChangelogTopics"]
 
 _logger = logging.getLogger(__name__)
 
+_INCOMPLETE = (
+    "Store {store} is complete here, but wherever it is restored it has only what is written from now on: reset the "
+    "application (streams-py reset), or have all of its keys written again"
+)
+
 
 class ChangelogTopics:
     """What one task knows of the topics that its positions are in."""
@@ -37,6 +42,7 @@ class ChangelogTopics:
         self._files: Mapping[str, str] = {}
         self._ids: dict[str, str] = {}
         self._acked: dict[TopicPartition, int] = {}
+        self._ambiguous: dict[TopicPartition, int] = {}
 
     def use(self, database: TaskDatabase | None, files: Mapping[str, str] = MappingProxyType({})) -> None:
         """The task was opened, and these know the ids: the database, if there is one, and for some topics a file; or it
@@ -47,7 +53,7 @@ class ChangelogTopics:
         for topic, path in files.items():
             with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as file:
                 self._ids[topic] = file.read()
-        self._acked = {}
+        self._acked, self._ambiguous = {}, {}
 
     def change_writer(self) -> None:
         """Somebody else writes from now on, or nobody: what was acknowledged before says nothing of what comes."""
@@ -98,6 +104,38 @@ class ChangelogTopics:
             self._note_file(topic, topic_id)
         return True
 
+    def replaced(self, changelog: TopicPartition, topic_id: str, acked: int | None, *, store: str) -> bool:
+        """The cluster reports this id while the task runs. True when the changelog was deleted and created again: from
+        now on the position of the store is a position in the new topic.
+
+        ``acked``: offset of the last acknowledged write, in the old topic or in the new one.
+        """
+        topic, known = changelog.topic, self._ids.get(changelog.topic)
+        if known is None or known == topic_id:
+            return False
+        _logger.error(
+            "task %s: changelog %s was deleted and created again while the task runs (its id was %s and is %s). %s",
+            self._task_id,
+            changelog,
+            known,
+            topic_id,
+            _INCOMPLETE.format(store=store),
+        )
+        self._ids[topic] = topic_id
+        if acked is not None:
+            self._acked[changelog] = acked
+            self._ambiguous[changelog] = acked
+        if topic in self._files:
+            self._note_file(topic, topic_id)
+        return True
+
+    def is_ambiguous(self, changelog: TopicPartition, acked: int) -> bool:
+        """Whether an acknowledged offset may be one in a topic that was :meth:`replaced`."""
+        if self._ambiguous.get(changelog) == acked:
+            return True
+        self._ambiguous.pop(changelog, None)
+        return False
+
     def begins_anew(self, changelog: TopicPartition, position: int, acked: int, *, store: str) -> bool:
         """Its last write got the offset ``acked``: True when that says that the log has begun anew under the task;
         then the position is one in whatever topic has the name now.
@@ -110,13 +148,12 @@ class ChangelogTopics:
             return False
         _logger.error(
             "task %s: changelog %s goes on at offset %d, and was at %d: it was deleted and created anew, or has lost "
-            "its end. Store %s is whole here, and wherever it is restored it has what is written from now on only: "
-            "reset the application (streams-py reset), or have all of its keys written again",
+            "its end. %s",
             self._task_id,
             changelog,
             acked,
             position,
-            store,
+            _INCOMPLETE.format(store=store),
         )
         self.forget(changelog)
         if self._database is not None:

@@ -19,6 +19,7 @@ from streams_py.errors import IllegalStateError, StateError, UnknownStateStoreEr
 from streams_py.ports import BEGINNING, RawRecord, SortedPart
 from streams_py.state.changelog_entries import changelog_entries
 from streams_py.state.checkpoint import write_checkpoint
+from streams_py.state.committed_inputs import CommittedInputs
 from streams_py.state.custom.own_store import as_used, own_store
 from streams_py.state.directory import StateDirectory
 from streams_py.state.key_value import ChangeLog
@@ -63,6 +64,8 @@ class GlobalStores:
         """Those that are in the database."""
         self._topic_ids: dict[str, str] = {}
         self._checkpointed: dict[TopicPartition, int] = {}
+        self.inputs = CommittedInputs()
+        """Nothing: no group reads their topics."""
         self.is_open = False
 
     # -- what tasks ask of stores ------------------------------------------------------------------------------
@@ -96,6 +99,9 @@ class GlobalStores:
     def is_of(self, changelog: TopicPartition, topic_id: str | None) -> bool:
         """They have no changelogs of their own: :meth:`use_topics`."""
         return True
+
+    def changelog_replaced(self, changelog: TopicPartition, topic_id: str, acked: int | None) -> None:
+        """They have no changelogs of their own."""
 
     def created_anew(self, ids: Mapping[str, str | None]) -> dict[str, tuple[str, str]]:
         """The topics that a store was filled from and that are others by now, though of the same name: the id before,
@@ -259,11 +265,6 @@ class GlobalStores:
         """Everything below these offsets is in the stores: from now on also after a crash."""
         self._positions = {**self._positions, **positions}
         self.commit()
-
-    @property
-    def input_offsets(self) -> Mapping[TopicPartition, int]:
-        """Nothing: no group reads them."""
-        return {}
 
     def commit(self, inputs: Mapping[TopicPartition, int] = MappingProxyType({})) -> None:
         """Write what waits, and the positions, to disk."""

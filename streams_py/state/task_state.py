@@ -32,6 +32,7 @@ from streams_py.state.caching.cache import RecordCache, flush_until_clean
 from streams_py.state.changelog_entries import changelog_entries
 from streams_py.state.changelog_topics import ChangelogTopics
 from streams_py.state.checkpoint import CheckpointFile
+from streams_py.state.committed_inputs import CommittedInputs
 from streams_py.state.custom.own_store import OwnStore, as_used, own_store
 from streams_py.state.directory import StateDirectory
 from streams_py.state.key_value import ChangeLog, with_headers
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 __all__ = ["TaskState"]
 
 _logger = logging.getLogger(__name__)
+
+_BEFORE_ALL = -1  # the position of a store that is complete when all of its changelog is replayed over it
 
 
 class TaskState:
@@ -97,7 +100,8 @@ class TaskState:
         self._logged: dict[TopicPartition, int] = {}
         """Those that are there after a crash, at least, while what is restored goes past the write-ahead log."""
         self._topics = ChangelogTopics(task_id)
-        self._inputs: dict[TopicPartition, int] = {}
+        self.inputs = CommittedInputs()
+        """What the group had committed when what is on disk was; nothing without such stores."""
         self._checkpoint = CheckpointFile()
 
     # -- what others ask ---------------------------------------------------------------------------------------
@@ -108,8 +112,7 @@ class TaskState:
         return self._is_open
 
     @property
-    def changelog_partitions(self) -> frozenset[TopicPartition]:
-        """The changelog partitions of its stores."""
+    def changelog_partitions(self) -> frozenset[TopicPartition]:  # those of its stores
         return frozenset(self._store_by_changelog)
 
     @property
@@ -233,7 +236,7 @@ class TaskState:
         database = self._database
         known = {} if database is None else database.positions()
         self._topics.use(database, self._topic_files())
-        self._inputs = {} if database is None else database.input_offsets()
+        self.inputs.use(database)
         for changelog, name in self._store_by_changelog.items():
             store = self._stores[name]
             if database is None or not store.persistent:
@@ -311,20 +314,30 @@ class TaskState:
                 errors.append(StateError(f"closing the stores of task {self.task_id}: {error}", task_id=self.task_id))
         self._stores, self._own, self._database = {}, {}, None
         self._topics.use(None)
-        self._offsets, self._committed, self._inputs = {}, {}, {}
+        self._offsets, self._committed = {}, {}
+        self.inputs.use(None)
         return errors
 
     # -- restoration -------------------------------------------------------------------------------------------
 
     def is_of(self, changelog: TopicPartition, topic_id: str | None) -> bool:
-        """Called with the id that the topic has now, before anything is restored from it: False when the position is in
-        another topic of that name, which was deleted since. None, or a position from before ids were noted: it is
-        believed."""
+        """False when the position is in another topic than the one with this id, which the topic has before anything is
+        restored from it. None, or a position from before ids were noted: it is believed."""
         store = self._store_by_changelog[changelog]
         on_disk = self._database is not None and self._stores[store].persistent
         return topic_id is None or self._topics.is_of(
             changelog, topic_id, store=store, position_known=changelog in self._offsets, on_disk=on_disk
         )
+
+    def changelog_replaced(self, changelog: TopicPartition, topic_id: str, acked: int | None) -> None:
+        """A changelog has this id while the task runs. After another id, the next restore replays all of it."""
+        store = self._store_by_changelog[changelog]
+        if not self._topics.replaced(changelog, topic_id, acked, store=store):
+            return
+        self._offsets[changelog] = _BEFORE_ALL
+        if self._database is not None and self._stores[store].persistent:
+            self._committed[changelog] = _BEFORE_ALL
+            self._database.note_topic_ids({changelog.topic: topic_id}, {changelog: _BEFORE_ALL})
 
     def restore_position(self, changelog: TopicPartition) -> int:
         """Offset of the next record to restore, or BEGINNING."""
@@ -403,15 +416,13 @@ class TaskState:
             store.clear_cache()
 
     def update_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Newer last offsets of changelogs; those of other tasks are left out.
-
-        An older one is ignored: it is what this thread wrote before the task went away and came back. When the ones
-        after it are older too, the changelog has begun anew under this task. That of a source topic is taken as it is:
-        a group whose offsets were reset reads it again, and its store contains more.
-        """
+        """Newer last offsets of changelogs; those of other tasks are left out. An older one is ignored: it is what this
+        thread wrote before the task went away and came back. When the ones after it are older too, the changelog has
+        begun anew under this task. That of a source topic is taken as it is: a group whose offsets were reset reads it
+        again, and its store contains more."""
         for changelog, offset in offsets.items():
             store = self._store_by_changelog.get(changelog)
-            if store is None:
+            if store is None or self._topics.is_ambiguous(changelog, offset):
                 continue
             at = self._offsets.get(changelog, offset)
             is_input = self._builders[store].source_topic is not None
@@ -421,14 +432,8 @@ class TaskState:
                 self._offsets[changelog] = max(offset, at)
 
     @property
-    def uncommitted_bytes(self) -> int:
-        """What the stores on disk hold in memory for the next commit, about."""
+    def uncommitted_bytes(self) -> int:  # of the stores on disk, about
         return 0 if self._database is None else self._database.uncommitted_bytes
-
-    @property
-    def input_offsets(self) -> Mapping[TopicPartition, int]:
-        """What the group had committed for input partitions when what is on disk was; nothing without such stores."""
-        return self._inputs
 
     def commit(self, inputs: Mapping[TopicPartition, int] = MappingProxyType({})) -> None:
         """What was written, and the offsets, are the committed state from now on, also after a crash. To be called
@@ -441,9 +446,9 @@ class TaskState:
             for changelog in self._persistent_changelogs()
             if (offset := self._offsets.get(changelog)) is not None and offset != self._committed.get(changelog)
         }
-        told = {at: offset for at, offset in inputs.items() if self._inputs.get(at) != offset}
+        told = self.inputs.news(inputs)
         if self._database.commit(moved, told):
-            self._inputs.update(inputs)
+            self.inputs.note(told)
         self._committed.update(moved)
 
     def _commit_own(self) -> None:
@@ -471,9 +476,9 @@ class TaskState:
         for changelog in changelogs:
             self._offsets.pop(changelog, None)
             self._committed.pop(changelog, None)
-        self._inputs.clear()
         if self._database is not None:
             self._database.forget(changelogs)
+        self.inputs.use(self._database)
         for changelog in changelogs:
             self._topics.forget(changelog)
             own = self._own.get(self._store_by_changelog.get(changelog, ""))
@@ -490,7 +495,8 @@ class TaskState:
         if not (enforce or self._checkpoint.is_due(self._committed)) or self._database.place.is_gone:
             return
         known = self._committed if self._database.is_logged else self._logged
-        offsets = {changelog: known.get(changelog, OFFSET_UNKNOWN) for changelog in self._persistent_changelogs()}
+        reached = {changelog: known.get(changelog, _BEFORE_ALL) for changelog in self._persistent_changelogs()}
+        offsets = {at: OFFSET_UNKNOWN if offset == _BEFORE_ALL else offset for at, offset in reached.items()}
         try:
             self._checkpoint.write(self._directory.task_path(self.task_id), offsets)
         except OSError as error:

@@ -49,8 +49,7 @@ _POLLS_MAX = 8
 """So often in a row, while they come back full: what else belongs to a round costs as much as 50 records."""
 _POSITIONS_MS = 50
 """While records keep coming, the consumer is asked so often where it stands: ends can lie behind invisible records."""
-_POLL_MAX_MS = 20
-"""Longest wait for records: a task that is added in the meantime waits as long."""
+_POLL_MAX_MS = 20  # longest wait for records: a task that is added in the meantime waits as long
 _DISK_PAUSE_MS = 2
 """Pause for a disk that has to catch up: without the interpreter's lock, and nobody else waits for this thread."""
 

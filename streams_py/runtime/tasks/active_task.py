@@ -200,7 +200,7 @@ class ActiveTask(Task):
 
     def start_again_at(self, partition: TopicPartition) -> None:
         """The log of a partition is not what it was: its records may have any offset."""
-        self._loop.start_again_at(partition)
+        self.positions.start_again_at(partition)
 
     def oldest_waiting_ms(self) -> int | None:
         """The smallest timestamp of the records that are next in their partitions; None when no record waits."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from streams_protocol.types import TopicPartition
-from streams_py.ports import OffsetAndMetadata
+from streams_py.ports import OffsetAndMetadata, RawRecord
 from streams_py.runtime.tasks.asynchronous.in_flight import InFlight
 from streams_py.runtime.tasks.node_times import NodeTimes
 from streams_py.runtime.tasks.offset_metadata import (
@@ -33,6 +33,8 @@ class CommitPositions:
         """Offsets of the last commit, for partitions that were read from."""
         self._offered: dict[TopicPartition, int] | None = None
         self._started_at: dict[TopicPartition, int] = {}
+        self._restarted: dict[TopicPartition, RawRecord | None] = {}
+        """Partitions whose logs are others than before, with the last record of the former log that still waited."""
         self.processor_metadata: dict[str, int] = {}
         """What processors want to be committed with the offsets, by store name."""
         self._node_times: NodeTimes | None = None
@@ -55,14 +57,29 @@ class CommitPositions:
         self._node_times = node_times
         return stream_time_ms
 
+    def start_again_at(self, partition: TopicPartition) -> None:
+        """The log of a partition is another one than before, or the consumer went back in it. What was committed says
+        nothing about the log, so the new position is committed soon."""
+        self._restarted[partition] = self._loop.start_again_at(partition)
+        self.committed.pop(partition, None)
+        self._started_at.pop(partition, None)
+
     def passed_over(self) -> bool:
-        """True when the consumer has passed over something that is no record (transaction markers)."""
+        """True when the consumer has passed over transaction markers, or has a position in another log than before."""
         for partition, queue in self._loop.queues.items():
-            if queue.consumed_offset >= 0 and not queue.buffer:
-                position = self._inputs.position(partition)
-                if position is not None and position > self.committed.get(partition, queue.consumed_offset + 1):
-                    return True
+            position = None if queue.buffer else self._inputs.position(partition)
+            if position is not None and position > self._known(partition):
+                return True
         return False
+
+    def _known(self, partition: TopicPartition) -> int:
+        """The position that the group has, or gets with the next commit in any case."""
+        if partition in self.committed:
+            return self.committed[partition]
+        if partition in self._restarted:
+            return -1
+        consumed = self._loop.queues[partition].consumed_offset
+        return consumed + 1 if consumed >= 0 else self._started_at.get(partition, 0)
 
     def offsets(self, calls: InFlight | None, *, running: bool) -> dict[TopicPartition, OffsetAndMetadata]:
         """What to commit, with partition times as metadata. Valid after a flush."""
@@ -81,7 +98,9 @@ class CommitPositions:
         for partition, queue in self._loop.queues.items():
             position = self._inputs.position(partition)
             if queue.buffer or queue.consumed_offset >= 0 or (position is not None and position >= 0):
-                return {partition: self._entry(self._next_offset(partition, running=True), queue.partition_time_ms)}
+                offset = self._next_offset(partition, running=True)
+                if offset is not None:
+                    return {partition: self._entry(offset, queue.partition_time_ms)}
         return {}
 
     def _entry(self, offset: int, time_ms: int) -> OffsetAndMetadata:
@@ -100,21 +119,44 @@ class CommitPositions:
         if calls is not None and calls.holds_everything:
             return {}
         positions = {
-            partition: self._next_offset(partition, running=running)
-            for partition, queue in self._loop.queues.items()
-            if queue.consumed_offset >= 0
+            partition: offset
+            for partition in self._loop.queues
+            if self._has_moved(partition, running=running)
+            and (offset := self._next_offset(partition, running=running)) is not None
         }
         if calls is None:
             return positions
         return {partition: calls.lowest_offset(partition, offset) for partition, offset in positions.items()}
 
-    def _next_offset(self, partition: TopicPartition, *, running: bool) -> int:
+    def _has_moved(self, partition: TopicPartition, *, running: bool) -> bool:
+        """Whether a record was taken, or something else was passed over."""
         queue = self._loop.queues[partition]
+        if queue.consumed_offset >= 0 or partition in self._restarted:
+            return True
+        position = self._inputs.position(partition) if running and not queue.buffer else None
+        return position is not None and position > self._known(partition)
+
+    def _next_offset(self, partition: TopicPartition, *, running: bool) -> int | None:
+        queue = self._loop.queues[partition]
+        if partition in self._restarted:
+            return self._next_of_restarted(partition, running=running)
         if queue.buffer:
             return queue.buffer[0].offset()
         if not running:
             return queue.consumed_offset + 1
         return max(queue.consumed_offset + 1, self._inputs.position(partition) or 0)
+
+    def _next_of_restarted(self, partition: TopicPartition, *, running: bool) -> int | None:
+        """While a record of the former log waits, the new log is committed as unread: a member that takes over reads it
+        from its beginning."""
+        queue, former = self._loop.queues[partition], self._restarted[partition]
+        if former is not None and (not running or any(record is former for record in queue.buffer)):
+            return 0
+        if queue.buffer:
+            return queue.buffer[0].offset()
+        if running:
+            return self._inputs.position(partition)
+        return queue.consumed_offset + 1 if queue.consumed_offset >= 0 else None
 
     def contained(self, *, may_wait: bool) -> dict[TopicPartition, int]:
         """Last offset of each partition that the stores contain the effects of; those of which nothing is known are
@@ -144,5 +186,6 @@ class CommitPositions:
         self.committed.clear()
         self._offered = None
         self._started_at.clear()
+        self._restarted.clear()
         self.processor_metadata.clear()
         self._node_times = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from streams_protocol.types import TopicPartition
@@ -20,10 +21,24 @@ class KnownCommits:
     def __init__(self) -> None:
         self._offsets: dict[TopicPartition, int] = {}
         self._settled: dict[TopicPartition, int] = {}
+        self._ids: dict[TopicPartition, str] = {}
 
-    def note(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """The group has committed these; :data:`NOTHING` is possible."""
+    def note(self, offsets: Mapping[TopicPartition, int], topic_ids: Mapping[str, str] = MappingProxyType({})) -> None:
+        """The group has committed these; :data:`NOTHING` is possible.
+
+        ``topic_ids``: ids of the topics that a member of this client was reading. A committed offset that the group
+        reports may be an offset in another topic.
+        """
+        for partition, offset in offsets.items():
+            if partition.topic in topic_ids:
+                self._ids[partition] = topic_ids[partition.topic]
+            elif self._offsets.get(partition) != offset:
+                self._ids.pop(partition, None)
         self._offsets.update(offsets)
+
+    def topic_id(self, partition: TopicPartition) -> str | None:
+        """Id of the topic that the known offset is an offset in; None when that is not known."""
+        return self._ids.get(partition)
 
     def at_least(self, partition: TopicPartition) -> int | None:
         """The group's committed offset is not below this one, unless somebody has reset it. :data:`NOTHING` when there

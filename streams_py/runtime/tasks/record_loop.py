@@ -140,11 +140,17 @@ class RecordLoop:
             self._to_pause.add(partition)
             self._to_resume.discard(partition)
 
-    def start_again_at(self, partition: TopicPartition) -> None:
-        """Records of this partition may have any offset from now on, if it is read here."""
+    def start_again_at(self, partition: TopicPartition) -> RawRecord | None:
+        """Records of this partition may have any offset from now on, if it is read here. The last of the records that
+        came before and still wait."""
         queue = self.queues.get(partition)
-        if queue is not None:
-            queue.next_offset = 0
+        if queue is None:
+            return None
+        queue.next_offset = 0
+        if queue.buffer:
+            return queue.buffer[-1]
+        queue.consumed_offset = -1
+        return None
 
     def take_to_pause(self) -> frozenset[TopicPartition]:
         """Partitions whose queue has become too long since the last call."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from streams_protocol.types import TopicPartition
-from streams_py.errors import StreamsError
+from streams_py.errors import ConfigError, StreamsError
 from streams_py.ports import BEGINNING, END
 from streams_py.topology.names import topic_on_broker
 from streams_py.topology.nodes import ResetPolicy, SourceNode
 
-__all__ = ["StartPositions"]
+__all__ = ["StartPositions", "reset_policy"]
 
 
 class StartPositions:
@@ -41,3 +41,16 @@ class StartPositions:
                 f"auto.offset.reset to earliest or latest, or give the source of {partition.topic} a reset policy"
             )
         return BEGINNING if policy is ResetPolicy.EARLIEST else END
+
+
+def reset_policy(text: str | None) -> ResetPolicy | None:
+    """The policy that ``auto.offset.reset`` names; None for ``none``. ConfigError for anything else."""
+    match (text or "earliest").lower():
+        case "earliest" | "beginning" | "smallest":
+            return ResetPolicy.EARLIEST
+        case "latest" | "end" | "largest":
+            return ResetPolicy.LATEST
+        case "none" | "error":
+            return None
+    key = "auto.offset.reset"
+    raise ConfigError(f"{key} = {text!r} is not valid: expected earliest, latest or none", key=key)

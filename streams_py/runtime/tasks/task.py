@@ -21,6 +21,7 @@ from streams_py.runtime.restore.source_replay import task_replays
 from streams_py.runtime.tasks.binding import Node
 from streams_py.runtime.tasks.collector import ChangelogWriter
 from streams_py.runtime.tasks.task_settings import TaskSettings
+from streams_py.state.committed_inputs import CommittedInputs
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import StoreBuilder
 
@@ -87,6 +88,9 @@ class TaskStores(Protocol):
     def is_of(self, changelog: TopicPartition, topic_id: str | None) -> bool:
         """False when the position in this changelog is one in another topic of that name."""
 
+    def changelog_replaced(self, changelog: TopicPartition, topic_id: str, acked: int | None) -> None:
+        """A changelog has this id while the task runs; ``acked``: the offset of the last acknowledged write."""
+
     def restore_position(self, changelog: TopicPartition) -> int: ...
     def restore(
         self, changelog: TopicPartition, records: Sequence[RawRecord], *, in_bulk: bool = False, last: int | None = None
@@ -130,7 +134,7 @@ class TaskStores(Protocol):
         reads that it answered. Thread-safe."""
 
     @property
-    def input_offsets(self) -> Mapping[TopicPartition, int]:
+    def inputs(self) -> CommittedInputs:
         """What the group had committed for input partitions when what is on disk was, as far as known."""
 
     def commit(self, inputs: Mapping[TopicPartition, int]) -> None:
@@ -174,6 +178,8 @@ class Task:
         self._phase = TaskPhase.CREATED
         self._limits: dict[TopicPartition, int] = {}
         self._replays = task_replays(id, nodes.nodes, nodes.stores, settings)
+        self.topic_ids: dict[str, str] = {}
+        """Ids of the topics that its input positions are in, where known."""
         self.process_latency = Latency()
         self.punctuate_latency = Latency()
         self.replayed_records = 0
@@ -216,7 +222,7 @@ class Task:
     def committed_at_least(self) -> dict[TopicPartition, int]:
         """Offsets of input partitions below which the group cannot have committed, by what the open stores contain."""
         read = {partition: self.restore_position(partition) for partition in self.source_changelogs}
-        told = self.stores.input_offsets
+        told = self.stores.inputs.offsets
         return {at: max(read.get(at, 0), told.get(at, 0)) for at in read.keys() | told.keys()}
 
     @property

@@ -67,6 +67,8 @@ class Committable(Protocol):
     @property
     def id(self) -> TaskId: ...
     @property
+    def topic_ids(self) -> Mapping[str, str]: ...
+    @property
     def positions(self) -> Fences: ...
     @property
     def commit_needed(self) -> bool: ...
@@ -283,7 +285,7 @@ class Committer:
         acked = self._producer.acked_offsets()
         for task in tasks:
             task.post_commit(enforce_checkpoint=enforce_checkpoint, acked=acked)
-            self._known_commits.note(task.committed_positions())
+            self._known_commits.note(task.committed_positions(), task.topic_ids)
 
     def make_room(self, tasks: Collection[Committable]) -> bool:
         """Bring to the disk what stores hold in memory until a commit that does not come, without committing anything;

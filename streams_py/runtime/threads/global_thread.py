@@ -46,6 +46,7 @@ from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.binding import Node
 from streams_py.runtime.tasks.collector import RecordCollector
 from streams_py.runtime.tasks.task_settings import TaskSettings
+from streams_py.runtime.topic_ids import TopicIds
 from streams_py.state.global_stores import GlobalStores
 from streams_py.topology.stores import StoreBuilder
 
@@ -60,8 +61,7 @@ _DISK_PAUSE_MS = 2
 _STOP_MS = 5_000
 """How long a close waits for the thread to end."""
 _IDENTITY_MS = 300_000
-"""So often it is looked whether topics are still the same: one that was created anew and has grown past our position
-is read on in, and nobody tells of new partitions."""
+"""Interval between checks for new partitions, in ms."""
 _OPEN_TRANSACTION_MS = 5_000
 """A partition that can be read no further than this long before its end has an open transaction; a replica that is
 behind its leader looks the same for a moment."""
@@ -121,8 +121,10 @@ class GlobalThread:
         commit_interval_ms: int,
         retry_backoff_ms: int,
         on_error: Callable[[Exception], None],
+        topic_ids: TopicIds | None = None,
     ) -> None:
         self.name = name
+        self._topic_ids = topic_ids
         self.stores = stores
         self.filling = filling
         self.started_ms = clock.now_ms()
@@ -365,8 +367,10 @@ class GlobalThread:
         consumer.assign({partition: starts[partition] for partition in open_ends})
         held_up_ms: dict[TopicPartition, int] = {}
         reached: dict[TopicPartition, int] = {}
+        read: set[TopicPartition] = set()
         while open_ends and not self._stopping.is_set():
-            for partition, records in by_partition(consumer.poll(_RECORDS_MAX, self._poll_ms)).items():
+            for partition, records in by_partition(self._poll(consumer, read)).items():
+                read.add(partition)
                 apply(partition, records)
                 if self._stopping.is_set() or not self._is_acknowledged(task):
                     return  # perhaps not all of them were applied: they are read again
@@ -395,6 +399,24 @@ class GlobalThread:
         self.stores.note_positions(reached)  # once: what was restored in bulk is brought to the disk for it
         consumer.assign({})
 
+    def _poll(self, consumer: RecordConsumer, read: Collection[TopicPartition]) -> Sequence[RawRecord]:
+        """The next records. Where retention has overtaken a partition that was ``read`` from, continue at the beginning
+        of its log: filling that starts over each time may never end."""
+        try:
+            return consumer.poll(_RECORDS_MAX, self._poll_ms)
+        except OffsetOutOfRangeError as error:
+            if not error.partitions <= error.deleted.intersection(read):
+                raise
+            for partition in sorted(error.partitions):
+                _log.warning(
+                    "%s: records of %s were deleted while its global store was filled with them: continuing at the "
+                    "beginning of the log",
+                    self.name,
+                    partition,
+                )
+                consumer.seek(partition, BEGINNING)
+            return []
+
     def _is_acknowledged(self, task: ActiveTask) -> bool:
         """True when the dead letters of all records so far are written, which are in no store; False when the thread is
         told to end before that. Raises what became of them otherwise, after asking the production exception handler."""
@@ -413,7 +435,14 @@ class GlobalThread:
         next_checkpoint_ms = self._clock.monotonic_ms() + self._commit_interval_ms
         next_look_ms = self._clock.monotonic_ms() + _IDENTITY_MS
         read: dict[TopicPartition, int] = {}
+        topic_ids = self._topic_ids
+        seen: Mapping[str, str] = {}
+        if topic_ids is not None:
+            topic_ids.watch(self, self._nodes.topics)
         while not self._stopping.is_set():
+            if topic_ids is not None and topic_ids.now is not seen:
+                seen = topic_ids.now
+                self._check_same(seen)
             if task.buffered_records:  # they wait for something that is away, are in no store yet, and may be many
                 self._clock.sleep_ms(self._retry_backoff_ms)
             else:
@@ -436,20 +465,22 @@ class GlobalThread:
                     task.update_input_partitions(partitions)
                     consumer.assign(dict.fromkeys(partitions) | dict.fromkeys(added, 0))
 
-    def _new_partitions(self, known: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Partitions that topics have been given. StreamsError when a topic was created anew: others read the stores,
-        so that they are emptied only when nobody does, at the next start."""
-        try:
-            described = self._described()
-        except StreamsError as error:
-            _log.debug("%s: it is not known whether its topics are still the same: %s", self.name, error)
-            return []
-        others = self.stores.created_anew(_ids(described))
+    def _check_same(self, ids: Mapping[str, str]) -> None:
+        """StreamsError when a topic was deleted and created again. Tasks read the store, so it is not emptied here."""
+        others = self.stores.created_anew(ids)
         if others:
             raise StreamsError(
                 f"{self.name}: topic {', '.join(sorted(others))} was deleted and created anew since its global store "
                 "was filled from it; the store is emptied, and filled from what the topic has then, at the next start"
             )
+
+    def _new_partitions(self, known: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """Partitions that topics have been given."""
+        try:
+            described = self._described()
+        except StreamsError as error:
+            _log.debug("%s: it is not known whether its topics are still the same: %s", self.name, error)
+            return []
         added = sorted(
             {TopicPartition(topic, info.partition) for topic, infos in described for info in infos} - {*known}
         )

@@ -22,7 +22,7 @@ doubted for longer when a member has committed it: a reset leaves no stream time
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -66,8 +66,17 @@ class _Contradiction(NamedTuple):
 class OffsetDoubts:
     """Of one stream thread; on that thread only."""
 
-    def __init__(self, known: KnownCommits, clock: Clock, *, exactly_once: bool) -> None:
+    def __init__(
+        self,
+        known: KnownCommits,
+        clock: Clock,
+        is_outdated: Callable[[TopicPartition, str | None], bool] = lambda partition, topic_id: False,
+        *,
+        exactly_once: bool,
+    ) -> None:
+        """``is_outdated``: whether an offset in the topic with an id is an offset in a topic that was deleted since."""
         self._known = known
+        self._is_outdated = is_outdated
         self._clock = clock
         self._exactly_once = exactly_once
         self._doubts: dict[TopicPartition, _Doubt] = {}
@@ -146,11 +155,16 @@ class OffsetDoubts:
                 offset = told[partition]
                 on_disk = 0 if self._known.is_settled(partition, offset) else least.get(partition, 0)
                 ours = known[partition] or 0
+                if self._is_outdated(partition, task.stores.inputs.id_of(partition)):
+                    on_disk = 0
+                if self._is_outdated(partition, self._known.topic_id(partition)):
+                    ours = 0
                 before = max(on_disk, ours)
                 if before and offset < before:
                     patience_ms = self._patience_ms(answer[partition], is_ours=max(offset, 0) < ours)
                     found[partition] = _Contradiction(_below(task.id, partition, offset, before), patience_ms)
             is_news = len(asked) == len(partitions) and any(offset is None for offset in known.values())
+            is_news = is_news and not any(self._is_outdated(at, task.stores.inputs.id_of(at)) for at in asked)
             if starts and is_news and task.has_state and all(told[at] == NOTHING for at in asked):
                 said = (
                     f"the group is said to have committed nothing for the partitions of task {task.id} "

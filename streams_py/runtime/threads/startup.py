@@ -16,6 +16,7 @@ from streams_py.runtime.tasks.start_positions import StartPositions
 from streams_py.runtime.tasks.task import TaskPhase
 from streams_py.runtime.threads.offset_doubts import OffsetDoubts
 from streams_py.runtime.threads.task_table import Partitions, TaskTable
+from streams_py.runtime.threads.topic_changes import TopicChanges
 
 __all__ = ["TaskStarter"]
 
@@ -41,6 +42,7 @@ class TaskStarter:
         table: TaskTable,
         membership: Membership,
         start_positions: StartPositions,
+        topic_changes: TopicChanges,
         known_commits: KnownCommits,
         clock: Clock,
         *,
@@ -50,7 +52,8 @@ class TaskStarter:
         self._table = table
         self._membership = membership
         self._start_positions = start_positions
-        self._doubts = OffsetDoubts(known_commits, clock, exactly_once=exactly_once)
+        self._topic_changes = topic_changes
+        self._doubts = OffsetDoubts(known_commits, clock, topic_changes.is_outdated, exactly_once=exactly_once)
         self._clock = clock
         self._task_timeout_ms = task_timeout_ms
         self._waiting_since_ms: dict[TaskId, int] = {}
@@ -121,7 +124,11 @@ class TaskStarter:
     def _start(self, task: ActiveTask, partitions: Partitions) -> bool:
         """False when a processor's ``init`` met, or has met a moment ago, something that is away: it is tried again."""
         self._waiting_since_ms.pop(task.id, None)
-        committed = {partition: self._known[partition] for partition in partitions}
+        told = {partition: self._known[partition] for partition in partitions}
+        committed = {
+            partition: None if at is None else self._topic_changes.committed(task, partition, at)
+            for partition, at in told.items()
+        }
         if task.state is TaskPhase.RUNNING:
             self._table.grow(task)
         elif self._is_behind(task, committed) or not task.may_start:
@@ -134,6 +141,9 @@ class TaskStarter:
         for partition, at in committed.items():
             del self._known[partition]
             self._positions[partition] = self._start_positions.after_reset(partition) if at is None else at.offset
+            self._topic_changes.started(task, partition, at)
+            if at is not told[partition]:
+                task.start_again_at(partition)
         return True
 
     def _is_behind(self, task: ActiveTask, committed: CommittedOffsets) -> bool:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import OffsetOutOfRangeError, TaskCorruptedError, TaskMigratedError
-from streams_py.ports import BEGINNING, RawRecord
+from streams_py.ports import RawRecord
 from streams_py.runtime.batches import runs_of
 from streams_py.runtime.states import ThreadState
 from streams_py.runtime.tasks.active_task import ActiveTask
@@ -127,6 +127,7 @@ class StreamLoop:
         parts.membership.check()
         self._give_up_in_doubt()
         parts.rebalance.rejoin_if_due(parts.membership)
+        self.moves.check_topics()
         began_ms = self._clock.monotonic_ms()
         records = self._poll()
         control.poll_latency.add(self._clock.monotonic_ms() - began_ms)
@@ -186,12 +187,7 @@ class StreamLoop:
             with self._control.blocked:
                 return parts.consumer.poll(self._settings.max_poll_records, timeout_ms)
         except OffsetOutOfRangeError as error:
-            for partition in error.partitions:
-                position = parts.start_positions.after_reset(partition)
-                _log.warning("offset of %s is gone from the broker; starting at %s", partition, _words(position))
-                for task in parts.table.running():
-                    task.start_again_at(partition)
-                parts.consumer.seek(partition, position)
+            self.moves.reset_positions(error)
             return []
 
     def _distribute(self, records: Sequence[RawRecord]) -> None:
@@ -411,7 +407,3 @@ class StreamLoop:
             close()
         except Exception as error:
             _log.warning("%s: closing the %s failed: %s", self._name, what, error)
-
-
-def _words(position: int) -> str:
-    return "the beginning" if position == BEGINNING else "the end"

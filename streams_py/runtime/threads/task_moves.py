@@ -10,9 +10,9 @@ import logging
 from collections.abc import Collection, Mapping
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import BrokerUnavailableError, TaskCorruptedError, TimeoutExceededError
+from streams_py.errors import BrokerUnavailableError, OffsetOutOfRangeError, TaskCorruptedError, TimeoutExceededError
 from streams_py.member.assignment import Tasks
-from streams_py.ports import OffsetAndMetadata, TransactionalProducer
+from streams_py.ports import BEGINNING, OffsetAndMetadata, TransactionalProducer
 from streams_py.runtime.batches import only_topic_of
 from streams_py.runtime.states import ThreadState
 from streams_py.runtime.tasks.active_task import ActiveTask
@@ -48,6 +48,7 @@ class TaskMoves:
             parts.table,
             parts.membership,
             parts.start_positions,
+            parts.topic_changes,
             parts.known_commits,
             parts.clock,
             task_timeout_ms=task_timeout_ms,
@@ -119,7 +120,34 @@ class TaskMoves:
         new = self._starter.take_positions()
         read = {partition: new.get(partition) for task in self._table.running() for partition in task.input_partitions}
         self._parts.consumer.assign(read)
+        self._parts.topic_changes.watch(self._table.actives())
         self.only_topic = only_topic_of(read)
+
+    def check_topics(self) -> None:
+        """Act on topics that were deleted and created again, and on positions that their logs do not have. Raises
+        StreamsError or TaskCorruptedError."""
+        parts, tasks = self._parts, self._table.running()
+        parts.topic_changes.check(tasks, parts.consumer, parts.producer)
+        for partition in parts.topic_changes.take_lost():
+            self._reset(partition)
+
+    def reset_positions(self, error: OffsetOutOfRangeError) -> None:
+        """Positions do not exist in their logs: continue as the reset policy says, at once where records were deleted
+        before the position was reached. Where the log ends before the position, the topic may be another one."""
+        self._parts.topic_changes.note_lost(error.partitions - error.deleted)
+        for partition in sorted(error.deleted):
+            self._reset(partition)
+
+    def _reset(self, partition: TopicPartition) -> None:
+        owners = [task for task in self._table.running() if partition in task.input_partitions]
+        if not owners:
+            return
+        position = self._parts.start_positions.after_reset(partition)
+        where = "the beginning" if position == BEGINNING else "the end"
+        _log.warning("offset of %s is gone from the broker; starting at %s", partition, where)
+        for task in owners:
+            task.start_again_at(partition)
+        self._parts.consumer.seek(partition, position)
 
     # -- rebalance: called through the inbox -----------------------------------------------------------------
 

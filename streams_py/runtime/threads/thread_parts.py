@@ -16,6 +16,7 @@ from streams_py.runtime.tasks.known_commits import KnownCommits
 from streams_py.runtime.tasks.start_positions import StartPositions
 from streams_py.runtime.threads.rebalance import Rebalance
 from streams_py.runtime.threads.task_table import TaskTable
+from streams_py.runtime.threads.topic_changes import TopicChanges
 from streams_py.state.caching.cache import RecordCache
 
 __all__ = ["LoopSettings", "ThreadParts"]
@@ -97,6 +98,7 @@ class ThreadParts:
     updater: StateUpdater
     table: TaskTable
     start_positions: StartPositions
+    topic_changes: TopicChanges
     known_commits: KnownCommits
     """Shared by all threads of the client."""
     repartition_topics: frozenset[str]

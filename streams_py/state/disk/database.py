@@ -27,6 +27,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.errors import StateError
 from streams_py.forks import keep_undestroyed, when_forked
 from streams_py.state.checkpoint import DATABASE_DIRECTORY
+from streams_py.state.disk import position_keys as keys
 from streams_py.state.disk.aside import Aside
 from streams_py.state.disk.bundles import BUNDLE, name_of, unpacked
 from streams_py.state.disk.opening import Place, open_database, prepare_folder
@@ -38,7 +39,6 @@ from streams_py.state.disk.options import (
     remedy_for,
     shared_rocks_memory,
 )
-from streams_py.state.disk.position_keys import INPUT, LAYOUT, TOPIC_ID, TOPICS, key_of, partition_in
 from streams_py.state.disk.store import RocksBytes, flush_at_once, put_or_delete
 
 __all__ = ["RocksMemory", "TaskDatabase"]
@@ -46,11 +46,11 @@ __all__ = ["RocksMemory", "TaskDatabase"]
 _POSITIONS: Final = "*positions"
 """No store is called like this: names have no asterisk."""
 _OFFSET = struct.Struct(">q")
+_NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
 _LOGGED_RECORDS: Final = 20_000
 """So many records of a restoration in bulk go through the write-ahead log: that costs less than the flush that is
 needed without."""
-_LOOK_BYTES: Final = 256 << 10
-"""So much is loaded between two looks whether the disk takes it."""
+_LOOK_BYTES: Final = 256 << 10  # loaded between two checks for disk back-pressure
 
 
 class TaskDatabase:
@@ -136,22 +136,22 @@ class TaskDatabase:
     def positions(self) -> dict[TopicPartition, int]:
         """The offsets that were committed with what they stand for; those of which nothing is known are missing."""
         found: dict[TopicPartition, int] = {}
-        for key, data in self._attempt(lambda: list(self._positions.items(from_key=TOPICS))):
-            (found[partition_in(key)],) = _OFFSET.unpack(data)
+        for key, data in self._attempt(lambda: list(self._positions.items(from_key=keys.TOPICS))):
+            (found[keys.partition_in(key)],) = _OFFSET.unpack(data)
         return found
 
-    def input_offsets(self) -> dict[TopicPartition, int]:
-        """What was committed to the group, of the task's input, when what is here was committed, at least."""
-        entries = self._attempt(lambda: list(self._beginning_with(INPUT)))
-        return {partition_in(key[len(INPUT) :]): _OFFSET.unpack(data)[0] for key, data in entries}
+    def inputs(self) -> dict[TopicPartition, keys.InputEntry]:
+        """What the group had committed of the task's input when this was committed, at least."""
+        found = self._attempt(lambda: list(self._beginning_with(keys.INPUT)))
+        return {keys.partition_in(at.removeprefix(keys.INPUT)): keys.read_input(data) for at, data in found}
 
     def layouts(self) -> dict[str, str]:
         """How the files of each store are laid out (:mod:`.layouts`); those that nobody has noted are missing."""
-        return self._texts(LAYOUT)
+        return self._texts(keys.LAYOUT)
 
     def topic_ids(self) -> dict[str, str]:
         """Of the topics that positions speak of: the ids that the cluster gave them, as far as they were noted."""
-        return self._texts(TOPIC_ID)
+        return self._texts(keys.TOPIC_ID)
 
     def _texts(self, prefix: bytes) -> dict[str, str]:
         entries = self._attempt(lambda: list(self._beginning_with(prefix)))
@@ -162,24 +162,26 @@ class TaskDatabase:
 
     def note_layouts(self, layouts: Mapping[str, str]) -> None:
         """The files of these stores are laid out like this."""
-        self._note(LAYOUT, layouts)
+        self._note(keys.LAYOUT, layouts, {})
 
-    def note_topic_ids(self, ids: Mapping[str, str]) -> None:
-        """What positions in these topics are worth: nothing in another topic of that name."""
-        self._note(TOPIC_ID, ids)
+    def note_topic_ids(self, ids: Mapping[str, str], at: Mapping[TopicPartition, int] = _NONE) -> None:
+        """The ids of the topics that positions are in; ``at``: new positions in these."""
+        self._note(keys.TOPIC_ID, ids, at)
 
     def forget_topic_id(self, topic: str) -> None:
-        """What positions in this topic are worth is not known any more."""
-        self._attempt(lambda: self._positions.delete(TOPIC_ID + topic.encode()))
+        """Which topic the positions are in is no longer known."""
+        self._attempt(lambda: self._positions.delete(keys.TOPIC_ID + topic.encode()))
 
-    def _note(self, prefix: bytes, texts: Mapping[str, str]) -> None:
+    def _note(self, prefix: bytes, texts: Mapping[str, str], positions: Mapping[TopicPartition, int]) -> None:
         batch = rocksdict.WriteBatch(raw_mode=True)
+        for partition, offset in positions.items():
+            batch.put(keys.key_of(partition), _OFFSET.pack(offset), self.handle(_POSITIONS))
         for name, text in texts.items():
             batch.put(prefix + name.encode(), text.encode(), self.handle(_POSITIONS))
         self._attempt(lambda: self._database.write(batch))
 
     def commit(
-        self, positions: Mapping[TopicPartition, int], inputs: Mapping[TopicPartition, int] = MappingProxyType({})
+        self, positions: Mapping[TopicPartition, int], inputs: Mapping[TopicPartition, keys.InputEntry] = _NONE
     ) -> bool:
         """Write what waits in all stores, and the positions, as one batch: after a crash all of it is there, or
         nothing. After an error everything still waits. ``inputs``, which the group has, go along; False when there was
@@ -187,8 +189,8 @@ class TaskDatabase:
         if not positions and all(store.layer.is_empty for store in self._stores.values()):
             return False
         batch = rocksdict.WriteBatch(raw_mode=True)
-        for partition, offset in inputs.items():
-            batch.put(INPUT + key_of(partition), _OFFSET.pack(offset), self.handle(_POSITIONS))
+        for partition, entry in inputs.items():
+            batch.put(keys.INPUT + keys.key_of(partition), keys.written_input(entry), self.handle(_POSITIONS))
         self._write(batch, positions)
         return True
 
@@ -365,7 +367,7 @@ class TaskDatabase:
             else:
                 self._write_out(batch, store, beside)
         for changelog, offset in positions.items():
-            batch.put(key_of(changelog), _OFFSET.pack(offset), beside)
+            batch.put(keys.key_of(changelog), _OFFSET.pack(offset), beside)
 
     def _write_out(self, batch: Any, store: RocksBytes, beside: Any, *, layer: bool = True) -> None:
         family = self.handle(store.name)
@@ -417,11 +419,11 @@ class TaskDatabase:
         """Nothing is known of these any more, nor of their topics, nor of what was read; on disk, before anything else
         happens to their stores."""
         batch = rocksdict.WriteBatch(raw_mode=True)
-        for partition in self.input_offsets():
-            batch.delete(INPUT + key_of(partition), self.handle(_POSITIONS))
+        for partition in self.inputs():
+            batch.delete(keys.INPUT + keys.key_of(partition), self.handle(_POSITIONS))
         for changelog in changelogs:
-            batch.delete(key_of(changelog), self.handle(_POSITIONS))
-            batch.delete(TOPIC_ID + changelog.topic.encode(), self.handle(_POSITIONS))
+            batch.delete(keys.key_of(changelog), self.handle(_POSITIONS))
+            batch.delete(keys.TOPIC_ID + changelog.topic.encode(), self.handle(_POSITIONS))
         self._attempt(lambda: self._database.write(batch))
         self.force_log()
 

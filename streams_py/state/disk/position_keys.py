@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Final
+import struct
+from typing import Final, TypeAlias
 
 from streams_protocol.types import TopicPartition
 
-__all__ = ["INPUT", "LAYOUT", "TOPICS", "TOPIC_ID", "key_of", "partition_in"]
+__all__ = [
+    "INPUT",
+    "LAYOUT",
+    "TOPICS",
+    "TOPIC_ID",
+    "InputEntry",
+    "key_of",
+    "partition_in",
+    "read_input",
+    "written_input",
+]
+
+InputEntry: TypeAlias = tuple[int, str]
+"""Committed offset of an input partition, and the id of the topic that it is an offset in ("": not known)."""
+_OFFSET: Final = struct.Struct(">q")
 
 TOPICS: Final = b"\1"
 """Keys of positions begin here: what else the family has begins with a zero, as no topic does."""
@@ -27,3 +42,14 @@ def partition_in(key: bytes) -> TopicPartition:
     """The partition that such a key is of."""
     topic, partition = key.decode().split(" ")
     return TopicPartition(topic, int(partition))
+
+
+def written_input(entry: InputEntry) -> bytes:
+    """The value below such a key with :data:`INPUT`."""
+    offset, id = entry
+    return _OFFSET.pack(offset) + id.encode()
+
+
+def read_input(data: bytes) -> InputEntry:
+    """The entry that such a value is."""
+    return _OFFSET.unpack_from(data)[0], data[_OFFSET.size :].decode()

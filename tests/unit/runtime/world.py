@@ -77,7 +77,6 @@ class World:
         return self.log.records.get(partition, [])
 
     def names(self) -> list[str]:
-        """The diary's entries without their arguments."""
         return [entry[0] for entry in self.diary]
 
     def check_there(self) -> None:
@@ -385,7 +384,7 @@ class WorldAdmin:
 
 
 class DirectInbox(Inbox[TaskSide]):
-    """The test's thread is the stream thread, so what it is asked for happens at once, on ``owner``."""
+    """The test's thread is the stream thread: what it is asked for happens at once, on ``owner``."""
 
     owner: TaskSide
 
@@ -408,6 +407,7 @@ class Steps:
             **{key.replace("_", "."): value for key, value in config.items()},
         }
         self.instance = ClientResources(topology, StreamsConfig.of(settings), world, world.clock)
+        self.instance.topic_ids._start = lambda: None  # type: ignore[method-assign]
         self.instance.open()
         self.states: list[ThreadState] = []
         self.errors: list[Exception] = []
@@ -435,6 +435,7 @@ class Steps:
     def turn(self, times: int = 1) -> None:
         """The state updater's round, then one turn of the loop."""
         for _ in range(times):
+            self.instance.topic_ids.look()
             self.restore()
             for thread in threading.enumerate() if self.waits_for_closing else ():
                 if thread.name == "state-close":
@@ -469,7 +470,6 @@ class Steps:
 
     @property
     def tasks(self) -> dict[str, str]:
-        """State of every task."""
         return {f"{task.id}{'' if task.is_active else ' standby'}": task.state.value for task in self.parts.table.all()}
 
 
@@ -486,8 +486,8 @@ def task(name: str) -> TaskId:
 def copying() -> Topology:
     """``in`` -> ``out``, upper case."""
     builder = StreamsBuilder()
-    stream = builder.stream("in", key=serdes.BYTES, value=serdes.STRING)
-    stream.map_values(str.upper).to("out", key=serdes.BYTES, value=serdes.STRING)
+    upper = builder.stream("in", key=serdes.BYTES, value=serdes.STRING).map_values(str.upper)
+    upper.to("out", key=serdes.BYTES, value=serdes.STRING)
     return builder.build()
 
 

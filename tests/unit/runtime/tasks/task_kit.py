@@ -12,6 +12,7 @@ from streams_py.runtime.event_loop import Background, EventLoop
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.collector import ChangelogWriter, RecordCollector
 from streams_py.runtime.tasks.task_settings import TaskSettings
+from streams_py.state.committed_inputs import CommittedInputs
 from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.topology import Topology
@@ -50,7 +51,7 @@ class FakeStores:
         self.source_changelogs: frozenset[TopicPartition] = frozenset()
         self.open_error: Exception | None = None
         self.in_bulk: bool | None = None
-        self.input_offsets: dict[TopicPartition, int] = {}
+        self.inputs = CommittedInputs()
 
     @property
     def changelog_partitions(self) -> frozenset[TopicPartition]:
@@ -72,6 +73,8 @@ class FakeStores:
 
     def is_of(self, changelog: TopicPartition, topic_id: str | None) -> bool:
         return True
+
+    def changelog_replaced(self, changelog: TopicPartition, topic_id: str, acked: int | None) -> None: ...
 
     def restore_position(self, changelog: TopicPartition) -> int:
         return self.changelog_offsets.get(changelog, BEGINNING)
@@ -113,7 +116,7 @@ class FakeStores:
         return []
 
     def commit(self, inputs: Mapping[TopicPartition, int]) -> None:
-        self.input_offsets = dict(inputs)
+        self.inputs.note(self.inputs.news(inputs))
         self.calls.append("commit")
 
     def roll_back(self) -> None:

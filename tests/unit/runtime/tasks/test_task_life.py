@@ -9,6 +9,7 @@ import pytest
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py import serdes
 from streams_py.errors import IllegalStateError, LockError
+from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.collector import RecordCollector
 from streams_py.runtime.tasks.offset_metadata import OffsetMetadata, encode_offset_metadata
@@ -107,11 +108,53 @@ class TestCommit:
         assert kit.task.commit_needed
         assert commit(kit) == {IN: 6}
 
-    def test_nothing_is_committed_for_partitions_without_consumed_records(self) -> None:
+    def test_position_behind_transaction_markers_is_committed_when_there_were_no_records(self) -> None:
         kit = counting_kit()
+        assert not kit.task.commit_needed
+        assert kit.task.committable_offsets() == {}
+        kit.positions.positions[IN] = 9
+        assert kit.task.commit_needed
+        assert commit(kit) == {IN: 9}
+        assert not kit.task.commit_needed
+
+    def test_nothing_is_committed_when_reading_begins_at_the_committed_offset(self) -> None:
+        kit = counting_kit(start=False)
+        kit.task.initialize()
+        kit.task.complete_restoration({IN: OffsetAndMetadata(9)})
         kit.positions.positions[IN] = 9
         assert not kit.task.commit_needed
         assert kit.task.committable_offsets() == {}
+
+    def test_partition_that_starts_again_commits_its_position_in_the_new_log(self) -> None:
+        kit = counting_kit()
+        kit.add(record("x", offset=41), record("x", offset=42))
+        kit.task.process(2)
+        assert commit(kit) == {IN: 43}
+        kit.task.start_again_at(IN)
+        kit.positions.positions.pop(IN)  # not known before the first answer
+        assert commit(kit) == {}
+        kit.positions.positions[IN] = 0
+        assert kit.task.commit_needed
+        assert commit(kit) == {IN: 0}
+        kit.add(record("x", offset=0))
+        kit.task.process(1)
+        assert commit(kit) == {IN: 1}
+
+    def test_records_of_the_former_log_that_wait_are_processed_and_commit_the_beginning_of_the_new_one(self) -> None:
+        kit = counting_kit()
+        kit.add(*(record("x", offset=at) for at in (40, 41, 42)))
+        kit.task.process(1)
+        kit.task.start_again_at(IN)
+        kit.positions.positions.pop(IN)
+        assert commit(kit) == {IN: 0}
+        kit.add(record("y", offset=0), record("y", offset=1))
+        kit.task.process(1)
+        assert commit(kit) == {IN: 0}
+        kit.task.process(1)
+        assert commit(kit) == {IN: 0}
+        kit.task.process(2)
+        assert commit(kit) == {IN: 2}
+        assert [value[-1] for _, value, _ in kit.sent("out") if value] == [1, 2, 3, 4, 5]
 
     def test_offset_after_the_last_record_is_committed_when_the_position_is_unknown(self) -> None:
         kit = counting_kit()
@@ -164,7 +207,7 @@ class TestCommit:
         kit.add(record("b", offset=4))
         kit.task.post_commit(enforce_checkpoint=False, acked={})
         assert kit.task.committed_positions() == {IN: 1}
-        assert kit.stores.input_offsets == {IN: 1}
+        assert kit.stores.inputs.offsets == {IN: 1}
 
     def test_source_changelog_has_the_consumed_offset(self) -> None:
         kit = counting_kit()
@@ -302,6 +345,7 @@ class TestLife:
         kit.task.resume()
         assert kit.task.state is TaskPhase.RESTORING
         kit.task.complete_restoration({})
+        kit.positions.positions.clear()
         assert kit.task.committable_offsets() == {}
         kit.add(record("y", offset=1))
         kit.task.process(1)

@@ -70,6 +70,7 @@ class FakeTask:
     def __init__(self, diary: Diary, name: str, offsets: Mapping[TopicPartition, int], *, needed: bool = True) -> None:
         self.id = TaskId(0, len(diary.entries))
         self.name = name
+        self.topic_ids: dict[str, str] = {}
         self.commit_needed = needed
         self._diary = diary
         self._offsets = offsets

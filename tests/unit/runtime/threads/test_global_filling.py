@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,13 @@ from streams_py.errors import BrokerUnavailableError, DeserializationError, Stre
 from streams_py.runtime.kafka_streams import KafkaStreams
 from streams_py.runtime.restore.listener import RestoreListener
 from streams_py.runtime.tasks.error_handling.handlers import DeadLetterQueue
+from streams_py.runtime.threads import global_thread
 from streams_py.serdes import INT64, JSON, STRING, Serde, serde
 from streams_py.testing.memory_clients import MemoryRecord
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.topology import Topology
 from tests.unit.runtime.threads.test_global_thread import client, custom, table
-from tests.unit.runtime.world import World
+from tests.unit.runtime.world import World, WorldConsumer
 from tests.waiting import until
 
 
@@ -168,3 +170,23 @@ def test_filling_waits_for_what_a_serde_needs(tmp_path: Path, monkeypatch: pytes
     value = serde(serialize=str.encode, deserialize=decode)
     with client(world, numbers(value=value), tmp_path, **{"task.timeout.ms": 60_000}) as streams:
         assert streams.store("names").get("a") == "one"
+
+
+def test_filling_continues_at_the_new_log_start_when_retention_overtakes_it(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(global_thread, "_RECORDS_MAX", 10)
+    at = TopicPartition("g", 0)
+    world.write("g", *[b"%d" % number for number in range(100)], key=b"a")
+    poll = WorldConsumer.poll
+    polls = itertools.count()
+
+    def poll_and_delete(self: WorldConsumer, max_records: int, timeout_ms: int) -> list[MemoryRecord]:
+        if next(polls) == 3:
+            world.starts[at] = 80
+        return poll(self, max_records, timeout_ms)
+
+    monkeypatch.setattr(WorldConsumer, "poll", poll_and_delete)
+    with client(world, table(), tmp_path) as streams:
+        assert streams.store("names").get("a") == "99"
+    assert "records of g-0 were deleted while its global store was filled" in caplog.text

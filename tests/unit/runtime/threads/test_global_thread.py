@@ -19,6 +19,7 @@ from streams_py.errors import (
     TimeoutExceededError,
 )
 from streams_py.ports import BEGINNING, AdminError, AdminErrorKind
+from streams_py.runtime import topic_ids
 from streams_py.runtime.kafka_streams import KafkaStreams
 from streams_py.runtime.states import State
 from streams_py.runtime.tasks.error_handling.handlers import DeadLetterQueue
@@ -193,7 +194,8 @@ def test_client_does_not_go_on_with_a_global_store_whose_topic_is_created_anew_u
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has grown past the positions of before, so that nobody is told of an offset that is out of range."""
-    monkeypatch.setattr(global_thread, "_IDENTITY_MS", 20)
+    monkeypatch.setattr(topic_ids, "_INTERVAL_MS", 20)
+    monkeypatch.setattr(topic_ids, "_CONFIRM_MS", 20)
     world.topic_ids["g"] = "first"
     with client(world, table(), tmp_path) as streams:
         for number in (0, 1):

@@ -9,6 +9,9 @@ memory, and together with the offsets of a transaction.
 Stores that forget old content have a stream time of their own, which their files do not tell exactly. It is committed,
 too, unless a node's time belongs to the store.
 
+The stores of stream joins number their records. Their numbers are committed for the same reason: a record after a
+restart that got the number of another one, of its key and time, would replace it.
+
 A Java member reads these numbers, leaves them alone, and commits them again with its offsets.
 """
 
@@ -56,6 +59,8 @@ class NodeTimes:
         for name, store in stores.items():
             if name not in clocks and hasattr(store, "observed_time"):
                 clocks[name] = Clock(store.observed_time, store.observe)
+            if hasattr(store, "last_sequence"):
+                clocks[f"{name}#sequence"] = Clock(store.last_sequence, store.continue_after)
         return cls(task_id, clocks)
 
     def restore(self, committed: Mapping[str, int]) -> None:

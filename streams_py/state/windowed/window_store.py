@@ -137,6 +137,14 @@ class DuplicatesWindowStore(WindowStoreOverEntries[K, V, V]):
         self._sequence = 0
         self._recent = recent
 
+    def last_sequence(self) -> int:
+        """The sequence number that was given last. The next record of one key and time must have another one."""
+        return self._sequence
+
+    def continue_after(self, sequence: int) -> None:
+        """Go on behind a sequence number: those up to it may be of records that are stored."""
+        self._sequence = max(self._sequence, sequence)
+
     def put(self, key: K, value: V | None, start: int) -> bool:
         """Add a value at a time; False when it is expired already, and not kept."""
         self.check_open()

@@ -31,6 +31,7 @@ _NO_JOIN: Final = "null key or value in a join"
 _LATE: Final = "the window of a join is closed"
 _TOO_OLD: Final = "older than the records that a join keeps"
 _NOTHING_PENDING: Final = 2**63 - 1
+_MAYBE_PENDING: Final = -1
 
 
 class JoinTime:
@@ -205,15 +206,18 @@ def _emitter(
     interval_ms, windows, time = node.emit_interval_ms, rule.windows, rule.time(node.record)
     left_open_ms, right_open_ms = rule.open_ms(is_left=True), rule.open_ms(is_left=False)
     first_open_ms = min(left_open_ms, right_open_ms)
-    if node.reference_behaviour:
+    reference = node.reference_behaviour
+    if reference:
         left_open_ms, right_open_ms = windows.after_ms + windows.grace_ms, windows.before_ms + windows.grace_ms
         first_open_ms = left_open_ms if is_left else right_open_ms
+    else:
+        time.earliest_pending = _MAYBE_PENDING  # the store may have come with the task
     forward, context = node.forward, node.record
 
     def emit_closed(timestamp_ms: int) -> None:
-        # As in Kafka Streams the sum wraps around: when no pending record is known, after a restart for example, the
-        # loop reads the store.
-        closes_ms = _wrapped(time.earliest_pending + first_open_ms)
+        closes_ms = time.earliest_pending + first_open_ms
+        if reference:  # the sum wraps around, so that mostly the loop reads the store when no pending record is known
+            closes_ms = _wrapped(closes_ms)
         if closes_ms >= time.stream_time:
             return
         now_ms = context.system_time_ms
@@ -225,11 +229,13 @@ def _emitter(
         emitted: JoinSideKey | None = None
         # Value by value, as Kafka Streams walks: the second value of a place may end the walk too, at its time.
         for place, (_, value) in ((place, value) for place, values in pending.all() for value in values):
-            time.earliest_pending = place.timestamp
+            if reference:
+                time.earliest_pending = place.timestamp
             if len(open_sides) == 2:
                 break
             if place.timestamp + (left_open_ms if place.is_left else right_open_ms) >= time.stream_time:
                 open_sides.add(place.is_left)
+                time.earliest_pending = min(time.earliest_pending, place.timestamp)
                 continue
             joined = joiner(place.key, value, None) if place.is_left else joiner(place.key, None, value)
             forward(place.key, joined, place.timestamp)

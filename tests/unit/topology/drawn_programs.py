@@ -38,7 +38,7 @@ _MARKED: Final = serde(
 _SERDES: Final[Mapping[str, Serde[Any]]] = {"s": STRING, "m": _MARKED, "i": INT64}
 
 
-def build(program: Mapping[str, Any]) -> Topology:
+def build(program: Mapping[str, Any], *, reference_behaviour: bool = True) -> Topology:
     """The topology of a program."""
     builder = StreamsBuilder()
     made: dict[str, Any] = {}
@@ -46,7 +46,9 @@ def build(program: Mapping[str, Any]) -> Topology:
         inputs = [made[name] for name in step.get("in", ())]
         results = _CALLS[step["op"]](builder, step, *inputs)
         made.update(zip(step.get("outs") or [step.get("out")], results, strict=True))
-    return builder.build({"topology.optimization": program["optimization"], "__reference.behaviour__": True})
+    return builder.build(
+        {"topology.optimization": program["optimization"], "__reference.behaviour__": reference_behaviour}
+    )
 
 
 # -- functions of the programs -------------------------------------------------------------------------------
@@ -254,11 +256,18 @@ def _cogroup(builder: StreamsBuilder, step: Step, *grouped: Any) -> list[Any]:
     cogrouped = grouped[0].cogroup(functions[0])
     for other, function in zip(grouped[1:], functions[1:], strict=True):
         cogrouped = cogrouped.cogroup(other, function)
+    return [
+        _aggregate_cogrouped(cogrouped, step if again is None else again)
+        for again in (None, *([step["again"]] if "again" in step else ()))
+    ]
+
+
+def _aggregate_cogrouped(cogrouped: Any, step: Step) -> Any:
     window = step.get("win")
     if window:
         cogrouped = cogrouped.windowed_by(_windows(window))
     merger = {"merger": _merged} if window and window["kind"] == "session" else {}
-    return [cogrouped.aggregate(str, **merger, **_options(step))]
+    return cogrouped.aggregate(str, **merger, **_options(step))
 
 
 def _aggregate_table(builder: StreamsBuilder, step: Step, grouped: Any) -> list[Any]:

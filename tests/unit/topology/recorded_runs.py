@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from streams_py.runtime.tasks.task_settings import TaskSettings
@@ -18,8 +18,15 @@ from tests.conformance.programs.user_code import show
 Rows = Iterable[list[Any]]
 
 
-def feed(topology: Topology, run: dict[str, Any]) -> tuple[Rows, dict[str, list[str]]]:
-    """Every record that was written, and what is in the stores at the end.
+def feed(
+    topology: Topology,
+    run: dict[str, Any],
+    *,
+    reference_behaviour: bool = True,
+    before_step: Callable[[int, InProcessTasks], object] = lambda step, tasks: None,
+) -> tuple[Rows, dict[str, list[str]]]:
+    """Every record that was written, and what is in the stores at the end. ``before_step`` gets the number of the step
+    and the tasks, also once behind the last step.
 
     ``commit_every`` (default 1: after every record, as TopologyTestDriver does): after so many steps; then, at the end,
     until nothing more comes of it. ``emit``: the throttle of windows that are sent when they close, in ms.
@@ -39,7 +46,7 @@ def feed(topology: Topology, run: dict[str, Any]) -> tuple[Rows, dict[str, list[
             default_key_serde=STRING,
             default_value_serde=STRING,
             emit_interval_ms=run.get("emit", 0),
-            reference_behaviour=True,
+            reference_behaviour=reference_behaviour,
         ),
         clock=ManualClock(1_000_000),
         cache_max_bytes=run["cache"],
@@ -48,6 +55,7 @@ def feed(topology: Topology, run: dict[str, Any]) -> tuple[Rows, dict[str, list[
     every = run.get("commit_every", 1)
     each = every == 1
     for step, given in enumerate(run["inputs"]):
+        before_step(step, tasks)
         if "advance" in given:
             tasks.advance(given["advance"])
             if each:
@@ -61,6 +69,7 @@ def feed(topology: Topology, run: dict[str, Any]) -> tuple[Rows, dict[str, list[
             tasks.commit()
             tasks.drain(commit=False)
     step = len(run["inputs"])
+    before_step(step, tasks)
     while not each:
         tasks.commit()
         if not tasks.drain(commit=False):

@@ -214,3 +214,17 @@ def test_stores_of_processors_keep_their_stream_time() -> None:
 
     assert run(restarts=True) == run(restarts=False)
     assert run(restarts=False)[-1] == "(None, None)"
+
+
+def test_record_of_a_join_replaces_none_of_its_key_and_time_after_a_restart() -> None:
+    """Kept records are numbered. In Kafka Streams the numbers begin again with each owner of the task."""
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    builder.stream("L").join(builder.stream("R"), lambda left, right: f"{left}/{right}", JoinWindows.of(10)).to("out")
+    with TopologyTestDriver(builder.build(), FRESH) as driver:
+        left, right = (driver.input_topic(side, key=STRING, value=STRING) for side in "LR")
+        left.send("k", "before", timestamp_ms=5)
+        restart(driver)
+        left.send("k", "after", timestamp_ms=5)
+        right.send("k", "r", timestamp_ms=5)
+        out = driver.output_topic("out", key=STRING, value=STRING).read_values()
+    assert out == ["before/r", "after/r"]

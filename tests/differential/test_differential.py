@@ -1,0 +1,59 @@
+"""Drawn programs on Kafka Streams and on ours, with the behaviour of Kafka Streams switched on: the topology and the
+records of all topics are equal. And drawn programs with a restart in the middle: it changes no result of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from streams_py.testing.broker import NoBrokerError
+
+from .comparing import JavaPeer, difference, restarts_change
+from .drawing import draw
+from .jars import java_command
+
+PROGRAMS = 2000
+AT_ONCE = 100
+
+
+@pytest.fixture(scope="module")
+def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaPeer]:
+    try:
+        command = java_command(tmp_path_factory.mktemp("java"))
+    except NoBrokerError as error:
+        pytest.skip(f"programs are compared with Kafka Streams on Java only: {error}")
+    running = JavaPeer(command)
+    yield running
+    running.close()
+
+
+@pytest.mark.slow
+@pytest.mark.broker
+@pytest.mark.parametrize("first", range(0, PROGRAMS, AT_ONCE))
+def test_programs_do_what_kafka_streams_does(peer: JavaPeer, first: int) -> None:
+    programs = [draw(seed) for seed in range(first, first + AT_ONCE)]
+    found = {program["id"]: difference(program, peer.answer(program)) for program in programs}
+    assert {id: what for id, what in found.items() if what is not None} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.broker
+def test_a_program_that_does_something_else_is_noticed(peer: JavaPeer) -> None:
+    """The comparison itself: with our own results there are differences, among so many programs."""
+    programs = [draw(seed) for seed in range(60)]
+    answers = [peer.answer(program) for program in programs]
+    assert not all(difference(program, {**answer, "rows": answer.get("rows", [])[1:]}) is None
+                   for program, answer in zip(programs, answers, strict=True))  # fmt: skip
+
+
+@pytest.mark.parametrize("first", [0, *(pytest.param(at, marks=pytest.mark.slow) for at in range(40, 1000, 40))])
+def test_restarts_change_no_result(first: int) -> None:
+    found = {}
+    for seed in range(first, first + 40):
+        program = draw(seed)
+        if not any("period" in step for step in program["steps"]):  # a punctuator begins again
+            steps = {len(program["inputs"]) // 3, 2 * len(program["inputs"]) // 3}
+            found[seed] = restarts_change({**program, "emit": 0}, steps)  # so does the throttle of emission
+    assert len(found) > 20
+    assert {seed: what for seed, what in found.items() if what is not None} == {}

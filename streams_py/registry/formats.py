@@ -27,6 +27,8 @@ class Format:
     deserializer: Callable[[Any, dict[str, Any]], Any]
     encoding_reason: Callable[[Exception, Any], str]
     decoding_reason: Callable[[Exception], str]
+    cls: type[Any] | None = None
+    """The class of the values; None for plain ones."""
 
 
 # -- Avro ------------------------------------------------------------------------------------------------------
@@ -67,7 +69,7 @@ def avro_format(schema: str, cls: type[Any] | None) -> Format:
             return _reason(error)
         return _what_avro_misses(plain, schema) or f"it does not fit the schema ({type(error).__name__})"
 
-    return Format(_name("avro", cls), serializer, deserializer, encoding_reason, _reason)
+    return Format(_name("avro", cls), serializer, deserializer, encoding_reason, _reason, cls)
 
 
 def _parsed(schema: str) -> Any:
@@ -137,7 +139,8 @@ def protobuf_format(message: Any) -> Format:
             return f"expected {message.DESCRIPTOR.full_name}, got {type(value).__name__}"
         return f"the message cannot be written ({type(error).__name__})"
 
-    return Format(f"protobuf ({message.DESCRIPTOR.full_name})", serializer, deserializer, encoding_reason, _reason)
+    name = f"protobuf ({message.DESCRIPTOR.full_name})"
+    return Format(name, serializer, deserializer, encoding_reason, _reason, message)
 
 
 # -- JSON Schema -----------------------------------------------------------------------------------------------
@@ -173,6 +176,7 @@ def json_schema_format(schema: str | type[Any], cls: type[Any] | None) -> Format
         deserializer,
         lambda error, value: _what_json_misses(error) or _reason(error),
         lambda error: _what_json_misses(error) or _reason(error),
+        cls,
     )
 
 

@@ -118,6 +118,9 @@ class _RegistrySerde(Serde[T], Generic[T]):
     def name(self) -> str:
         return self._format.name
 
+    def is_declared(self, value: object) -> bool:
+        return self._format.cls is None or isinstance(value, self._format.cls)
+
     def serializer(self, topic: str, *, is_key: bool) -> Callable[[T], bytes]:
         encode, context = self._made(self._format.serializer, self._serializer), _context(topic, is_key=is_key)
         reason = self._format.encoding_reason

@@ -28,6 +28,9 @@ class _Bytes(Serde[bytes]):
     name = "bytes"
     plain_type = bytes
 
+    def is_declared(self, value: object) -> bool:
+        return isinstance(value, (bytes, bytearray, memoryview))
+
     def serializer(self, topic: str, *, is_key: bool) -> Callable[[bytes], bytes]:
         return _checked_bytes
 
@@ -131,6 +134,9 @@ class _Float(_Number[float]):
     def plain_type(self) -> type[float] | None:
         return float if self.struct_format == "d" else None  # a float32 comes back rounded
 
+    def is_declared(self, value: object) -> bool:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+
     def serializer(self, topic: str, *, is_key: bool) -> Callable[[float], bytes]:
         pack = self._struct.pack
 
@@ -203,6 +209,9 @@ class _Void(Serde[None]):
     """Always null. Null never reaches a serde, so whatever does is an error."""
 
     name = "void"
+
+    def is_declared(self, value: object) -> bool:
+        return value is None
 
     def serializer(self, topic: str, *, is_key: bool) -> Callable[[None], bytes]:
         return _void_encode

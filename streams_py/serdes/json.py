@@ -189,6 +189,9 @@ class _JsonModel(Serde[T]):
     def name(self) -> str:
         return f"json ({self._cls.__qualname__})"
 
+    def is_declared(self, value: object) -> bool:
+        return isinstance(value, self._cls)
+
     def serializer(self, topic: str, *, is_key: bool) -> Callable[[T], bytes]:
         form, cls = self._known_form(), self._cls
         encode, members, is_certain = self._inner.serializer(topic, is_key=is_key), form.members, form.is_certain

@@ -34,6 +34,11 @@ class _List(Serde[list["T | None"]]):
     def name(self) -> str:
         return f"list of {self._inner.name}"
 
+    def is_declared(self, value: object) -> bool:
+        if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+            return False
+        return all(item is None or self._inner.is_declared(item) for item in value)
+
     def serializer(self, topic: str, *, is_key: bool) -> Callable[[list[T | None]], bytes]:
         encode = self._inner.serializer(topic, is_key=is_key)
         layout = _encode_variable if self._inner.fixed_size is None else _encode_fixed

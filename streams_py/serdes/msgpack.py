@@ -42,6 +42,9 @@ class MsgspecSerde(Serde[T]):
     def name(self) -> str:
         return self._format if self._cls is None else f"{self._format} ({self._cls.__qualname__})"
 
+    def is_declared(self, value: object) -> bool:
+        return not isinstance(self._cls, type) or isinstance(value, self._cls)
+
     def serializer(self, topic: str, *, is_key: bool) -> Callable[[T], bytes]:
         # Keys of topics are written with sorted member names, so that equal objects are equal keys.
         order = "sorted" if is_key or self._sort_keys else None

@@ -36,6 +36,15 @@ class Serde(ABC, Generic[T]):
         """This serde with default serdes where it leaves inner ones open; nearly all leave nothing open."""
         return self
 
+    def is_declared(self, value: object) -> bool:
+        """Whether the value has the type that this serde is declared for; True when it declares no type.
+
+        A sink asks it about a value that could not be written. A value of another type is a mistake in the program,
+        so the application stops. About any other value the production exception handler is asked.
+        """
+        kind: type[Any] | None = self.plain_type
+        return kind is None or (isinstance(value, kind) and not (kind is int and isinstance(value, bool)))
+
     @property
     def plain_type(self) -> type[T] | None:
         """A promise that lets stores hold objects instead of bytes; None promises nothing.

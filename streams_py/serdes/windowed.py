@@ -56,6 +56,9 @@ class WindowedSerde(Serde[Windowed[Any]]):
     def with_defaults(self, defaults: SerdeDefaults) -> WindowedSerde:
         return self.with_inner(serde_or_default(self.inner, defaults, is_key=True))
 
+    def is_declared(self, value: object) -> bool:
+        return isinstance(value, Windowed) and (self.inner is None or self.inner.is_declared(value.key))
+
     @property
     def _inner_name(self) -> str:
         return "the default serde" if self.inner is None else self.inner.name

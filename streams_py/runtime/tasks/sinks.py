@@ -273,7 +273,7 @@ class _Sink:
             f"cannot serialize the {origin.value} of a record for topic {topic} in {context}: serde {serde.name} "
             f"was given {_type_name(content)}: {error}"
         )
-        if not isinstance(error, TypeError):
+        if serde.is_declared(content):
             record = OutgoingRecord(topic, key, value, timestamp_ms, self._record.headers)
             response = ask(self._collector.settings.production_handler, replace(context, origin=origin), record, error)
             self._collector.write(response.dead_letters, context)

@@ -47,6 +47,10 @@ class ChangeSerde(Serde[Change]):
     def with_defaults(self, defaults: SerdeDefaults) -> ChangeSerde:
         return ChangeSerde(serde_or_default(self.inner, defaults, is_key=False))
 
+    def is_declared(self, value: object) -> bool:
+        parts = value if isinstance(value, Change) else (value,)
+        return self.inner is None or all(part is None or self.inner.is_declared(part) for part in parts)
+
     def serializer(self, topic: str, *, is_key: bool) -> Callable[[Change], bytes]:
         encode = self._known_inner(topic).serializer(topic, is_key=is_key)
 

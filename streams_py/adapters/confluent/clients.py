@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import Final, TypeVar
 
 from streams_py.adapters.confluent.admin import ConfluentAdmin
+from streams_py.adapters.confluent.at_epoch import TransactionalRecordSender
 from streams_py.adapters.confluent.consumer import ConfluentConsumer
 from streams_py.adapters.confluent.embedded.cluster import (
     EmbeddedAdmin,
@@ -43,6 +45,8 @@ _P = TypeVar("_P", bound=ConfluentProducer)
 
 _MAX_BLOCK_MS: Final = 60_000
 _API_TIMEOUT_MS: Final = 60_000
+_TRANSACTIONAL_RECORD_MS: Final = 10_000
+"""A record with timestamp 0 in a transaction, which may last for transaction.timeout.ms."""
 
 
 class ConfluentClients:
@@ -107,7 +111,18 @@ class ConfluentClients:
         """Writes for all tasks of a stream thread, in transactions."""
         client_id = f"{thread_name}-producer"
         settings = transactional_settings(self._config, transactional_id, bootstrap=self.bootstrap, client_id=client_id)
-        return self._producer(ConfluentTransactionalProducer, client_id, settings)
+        made = self._producer(ConfluentTransactionalProducer, client_id, settings)
+        if self.embedded is None:
+            made.make_sender = partial(self._transactional_records, client_id, transactional_id)
+        return made
+
+    def _transactional_records(self, client_id: str, transactional_id: str) -> TransactionalRecordSender:
+        from streams_py.adapters.librdkafka_gaps import kafka_python_connection
+        from streams_py.adapters.transactional_records import TransactionalRecords
+
+        security = parse_security(self._config.client_settings("producer."))
+        connection = kafka_python_connection(self.bootstrap, client_id, security, embedded=False)
+        return TransactionalRecords(connection, transactional_id, timeout_ms=_TRANSACTIONAL_RECORD_MS)
 
     def _producer(self, kind: type[_P], client_id: str, settings: Settings, *, makes_expired_again: bool = False) -> _P:
         max_block_ms = self._number("max.block.ms", _MAX_BLOCK_MS, "producer.")

@@ -257,13 +257,18 @@ class ConfluentProducer:
         try:
             partition, offset = self._epoch_sender.send(topic, value, key, partition, headers)
         except ProductionError as refused:  # as if the broker had refused an earlier record
-            refused.record = RefusedRecord(topic, partition, key, value, timestamp_ms, tuple(headers or ()))
-            cause = KafkaError(KafkaError._FAIL)
-            self._failures.append(Failure(cause, topic, partition, refused.record, was_sent=False, raised=refused))
-            self._note_obstacles()
+            place = TopicPartition(topic, partition)
+            self._refused_elsewhere(refused, place, value, key, timestamp_ms, headers)
             return
         if topic in self._tracked:
             self._written_at_epoch[TopicPartition(topic, partition)] = offset
+
+    def _refused_elsewhere(self, refused: ProductionError, place: TopicPartition, *record: Any) -> None:
+        value, key, timestamp_ms, headers = record
+        refused.record = RefusedRecord(*place, key, value, timestamp_ms, tuple(headers or ()))
+        cause = KafkaError(KafkaError._FAIL)
+        self._failures.append(Failure(cause, *place, refused.record, was_sent=False, raised=refused))
+        self._note_obstacles()
 
     # -- reports ----------------------------------------
 

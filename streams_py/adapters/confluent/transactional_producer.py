@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -35,22 +34,18 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent.at_epoch import TransactionalRecordSender
 from streams_py.adapters.confluent.bounded_calls import BoundedCalls
 from streams_py.adapters.confluent.delivery_reports import Report
 from streams_py.adapters.confluent.failures import SPOILED, broker_away, error_of, is_unreachable
 from streams_py.adapters.confluent.producer import ConfluentProducer
 from streams_py.adapters.confluent.refusals import Failure, LeftOutRecords, named_by_broker
 from streams_py.adapters.confluent.transaction_offsets import send_offsets
+from streams_py.adapters.confluent.transaction_rights import missing_transaction_right
 from streams_py.errors import ProductionError, StreamsError, TaskCorruptedError, TaskMigratedError
 from streams_py.ports import GroupMetadata, OffsetAndMetadata
-from streams_py.rights import GROUP, TOPIC, TRANSACTIONAL_ID, missing_right
 
 __all__ = ["ConfluentTransactionalProducer"]
-
-_BACKFILL: Final = "-backfill-"
-_OWN_PART: Final = re.compile(rf"[0-9a-f-]{{36}}-\d+$|(?<={_BACKFILL})[0-9a-f]{{12}}-\d+_\d+$")
-"""What the transactional id of a stream thread, or of a task of a backfill, has of its own, behind
-``<application.id>-``."""
 
 _log = logging.getLogger(__name__)
 
@@ -85,6 +80,9 @@ class ConfluentTransactionalProducer(ConfluentProducer):
     is_ready = False
     in_transaction = False
     _refusals_end_transactions = True
+    make_sender: Callable[[], TransactionalRecordSender] | None = None
+    """Makes the client for records with timestamp 0; None when there cannot be one."""
+    _elsewhere_written: TransactionalRecordSender | None = None
     _committing: Collection[str] = ()
     """Topics whose offsets are being added to the transaction."""
     _calls: BoundedCalls | None = None
@@ -159,6 +157,8 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         self._repeat("the transaction was not committed", client.commit_transaction, deadline_s)
         self.in_transaction = False
         self._left_out.committed()
+        if self._elsewhere_written is not None:
+            self._elsewhere_written.committed()
         if not self._is_overtaken():  # else this commit has ended what was open in its own partitions only
             self._lost_before_commit = lost
         self._acked_at_commit = dict(self._acked)
@@ -262,21 +262,12 @@ class ConfluentTransactionalProducer(ConfluentProducer):
     def _missing_right(self, error: KafkaError | None) -> str | None:
         """The right whose lack has spoiled the transaction, if it is that: doing it again would not help. ``error`` is
         what a record or a call met; the library may have told the reason to another one only."""
-        prefix = _OWN_PART.sub("", str(self._settings["transactional.id"]))
-        for known in (error, self._why_it_failed()):
-            match None if known is None else known.code():
-                case KafkaError.TOPIC_AUTHORIZATION_FAILED if topics := self._broker_log.refused_topics:
-                    own = all(topic.startswith(prefix) for topic in topics)
-                    return missing_right("WRITE", TOPIC, topics, prefix=prefix if own else "")
-                case KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-                    return missing_right("WRITE", TRANSACTIONAL_ID, prefix=prefix)
-                case KafkaError.GROUP_AUTHORIZATION_FAILED:
-                    if prefix.endswith(_BACKFILL):
-                        return missing_right("READ", GROUP, prefix=prefix)
-                    return missing_right("READ", GROUP, [prefix.removesuffix("-")])
-                case KafkaError.TOPIC_AUTHORIZATION_FAILED if self._committing:
-                    return missing_right("READ", TOPIC, self._committing)
-        return None
+        return missing_transaction_right(
+            (error, self._why_it_failed()),
+            str(self._settings["transactional.id"]),
+            written=self._broker_log.refused_topics,
+            committed=self._committing,
+        )
 
     def _why_it_failed(self) -> KafkaError | None:
         """The library's error of a transaction that has failed. It refuses to begin another one, and says why."""
@@ -318,6 +309,17 @@ class ConfluentTransactionalProducer(ConfluentProducer):
             if not self.in_transaction:
                 with self.blocked:
                     self._begin()
+            sender = self._elsewhere_written
+            if sender is not None and any(place.topic == topic for place in sender.partitions):
+                if partition < 0:
+                    partition = sender.partition_of(key, self.partitions_for(topic))
+                place = TopicPartition(topic, partition)
+                if place in sender.partitions:
+                    self._check_barriers()
+                    self.check()
+                    with self.blocked:
+                        self._send_elsewhere(sender, place, value, key, timestamp_ms, headers)
+                    return
             produce(topic, value, key, partition, on_delivery, timestamp_ms, headers)
 
         return produce_in_transaction
@@ -329,8 +331,10 @@ class ConfluentTransactionalProducer(ConfluentProducer):
 
     def _note_obstacles(self) -> None:
         super()._note_obstacles()
-        if self._left_out.waiting and not self._obstacles:
-            self._obstacles.append(StreamsError("some records are left out"))
+        if not self._obstacles and (
+            self._left_out.waiting or (self._elsewhere_written is not None and self._elsewhere_written.partitions)
+        ):
+            self._obstacles.append(StreamsError("some records are left out, or written by another client"))
 
     def _refuse(self, refused: KafkaException, topic: str, *record: Any) -> None:
         error = error_of(refused)
@@ -399,14 +403,52 @@ class ConfluentTransactionalProducer(ConfluentProducer):
     def _out_of_step(self, text: str) -> StreamsError:
         return TaskMigratedError(text)
 
-    def _send_at_epoch(self, topic: str, *record: Any) -> None:
-        timestamp_ms = record[3]
+    def _send_at_epoch(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int,
+        timestamp_ms: int,
+        headers: list[tuple[str, bytes | None]] | None,
+    ) -> None:
         if timestamp_ms < 0:
-            super()._send_at_epoch(topic, *record)
-        raise StreamsError(
-            f"a record for {topic} has the timestamp 0, and librdkafka cannot write that in a transaction: give the "
-            "source a timestamp_extractor that makes another one, or use at_least_once"
-        )
+            super()._send_at_epoch(topic, value, key, partition, timestamp_ms, headers)
+        if self._elsewhere_written is None:
+            if self.make_sender is None:
+                raise StreamsError(
+                    f"a record for {topic} has the timestamp 0, which this cluster does not take in a transaction: "
+                    "give the source a timestamp_extractor that makes another one, or use at_least_once"
+                )
+            _log.info("%s: partitions with a record of timestamp 0 are written one by one", self._client_id)
+            self._elsewhere_written = self.make_sender()
+        sender = self._elsewhere_written
+        if partition < 0:
+            partition = sender.partition_of(key, self.partitions_for(topic))
+        if TopicPartition(topic, partition) not in sender.partitions:
+            # What librdkafka has sent to the partition comes first, and its number is that of the last one.
+            if left := self.flush(self._max_block_ms):
+                raise broker_away(self._bootstrap, f"{left} records wait to be sent", self._max_block_ms)
+            self.check()
+        self._send_elsewhere(sender, TopicPartition(topic, partition), value, key, timestamp_ms, headers)
+
+    def _send_elsewhere(
+        self,
+        sender: TransactionalRecordSender,
+        place: TopicPartition,
+        value: bytes | None,
+        key: bytes | None,
+        timestamp_ms: int,
+        headers: list[tuple[str, bytes | None]] | None,
+    ) -> None:
+        try:
+            offset = sender.send(place, value, key, timestamp_ms, headers)
+        except ProductionError as refused:
+            self._refused_elsewhere(refused, place, value, key, timestamp_ms, headers)
+        else:
+            if place.topic in self._tracked:
+                self._written_at_epoch[place] = offset
+        self._note_obstacles()
 
     def _client_of(self, topic: str) -> Producer:
         return self._client(self._batch_limit(topic))
@@ -428,6 +470,8 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         self._lost_before_commit = None
         self._barriers.pop(TaskCorruptedError, None)
         self._left_out.go_back()
+        if self._elsewhere_written is not None:
+            self._elsewhere_written.begin_again()
         self._sends_one_by_one = self._sends_one_by_one and bool(self._refusals.isolated)
         super().reset()
 
@@ -439,6 +483,8 @@ class ConfluentTransactionalProducer(ConfluentProducer):
                 self._run("the transaction was not aborted", client.abort_transaction, _ABORT_TIMEOUT_S)
         self.in_transaction = False
         super().close()
+        if self._elsewhere_written is not None:
+            self._elsewhere_written.close()
         self._elsewhere().close()
 
     def _end(self, client: Producer, *, drop: bool) -> None:

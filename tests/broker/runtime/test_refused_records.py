@@ -15,6 +15,8 @@ from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka import TopicPartition as Position
 
 from streams_py import KafkaStreams, State, StreamsBuilder, serdes
+from streams_py.adapters.librdkafka_gaps import KafkaPythonEpochSender, kafka_python_connection
+from streams_py.adapters.security import parse_security
 from streams_py.errors import ProductionError, StreamsError
 from streams_py.runtime.tasks.error_handling.handlers import Answer, DeadLetterQueue, OutgoingRecord, Response
 from streams_py.testing.broker import Broker
@@ -140,6 +142,15 @@ class Stage:
 
     def values(self, topic: str, *, partitions: int = 1) -> list[bytes | None]:
         return [message.value() for message in self.read(topic, partitions=partitions)]
+
+    def count_of(self, key: bytes) -> int | None:
+        """The last count of a key in the changelog of the store ``again``."""
+        counts = [m.value() for m in self.read(f"refused-{self.number}-again-changelog") if m.key() == key]
+        return int.from_bytes(counts[-1][-8:], "big") if counts and counts[-1] else None
+
+    @property
+    def bootstrap(self) -> str:
+        return self._broker.bootstrap
 
     def until_written(self, topic: str, value: bytes, *, partitions: int = 1) -> list[bytes | None]:
         """All values of a topic, when this one is among them."""
@@ -294,3 +305,71 @@ def test_record_that_is_made_differently_each_time_ends_the_application_with_the
         assert streams.wait(PATIENCE_S), "it goes on"
     assert "has no key" in str(raised.value)
     assert len(handler.records) <= 25
+
+
+def write_at_epoch(stage: Stage, *records: tuple[bytes | None, bytes]) -> None:
+    connection = kafka_python_connection(stage.bootstrap, "judge", parse_security({}), embedded=False)
+    sender = KafkaPythonEpochSender(connection, timeout_ms=30_000)
+    for key, value in records:
+        sender.send(stage.input, value, key, 0, None)
+    sender.close()
+
+
+def counted(builder: StreamsBuilder, stage: Stage, output: str) -> None:
+    """A sink, a changelog and a repartition topic."""
+    stream = builder.stream(stage.input)
+    stream.to(output)
+    stream.group_by(lambda key, _: key, key=serdes.BYTES, value=serdes.BYTES).count(store="again")
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_records_with_timestamp_0_are_written_between_others(stage: Stage, guarantee: str) -> None:
+    output = stage.topic("out", config=ANY_TIME)
+    streams = stage.start(lambda builder: counted(builder, stage, output), guarantee)
+    number = 0
+    for _ in range(3):  # transactions with and without such records, before and after them
+        stage.write([In(b"k", b"%d" % (number + more)) for more in range(20)])
+        write_at_epoch(stage, *((b"k", b"%d" % (number + 20 + more)) for more in range(3)))
+        stage.write([In(b"k", b"%d" % (number + 23 + more)) for more in range(20)])
+        number += 43
+        stage.until_written(output, b"%d" % (number - 1))
+    messages = stage.read(output)
+    assert [message.value() for message in messages] == [b"%d" % one for one in range(number)]
+    assert [message.value() for message in messages if message.timestamp()[1] == 0] == [
+        b"%d" % (start + more) for start in (20, 63, 106) for more in range(3)
+    ]
+    for internal in ("again-changelog", "again-repartition"):
+        topic = f"refused-{stage.number}-{internal}"
+        until(lambda topic=topic: len(stage.read(topic)) >= 1, f"records in {topic}")  # type: ignore[misc]
+    until(lambda: stage.count_of(b"k") == number, "the count")
+    assert streams.state is State.RUNNING
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_restart_between_records_with_timestamp_0_loses_and_doubles_nothing(stage: Stage, guarantee: str) -> None:
+    output = stage.topic("out", config=ANY_TIME)
+
+    def build(builder: StreamsBuilder) -> None:
+        counted(builder, stage, output)
+
+    first = stage.start(build, guarantee)
+    write_at_epoch(stage, (b"k", b"0"), (b"k", b"1"))
+    stage.write([In(b"k", b"2")])
+    stage.until_written(output, b"2")
+    assert first.close(PATIENCE_S)
+    stage.write([In(b"k", b"3")])
+    write_at_epoch(stage, (b"k", b"4"))
+    stage.start(build, guarantee)
+    assert stage.until_written(output, b"4") == [b"%d" % one for one in range(5)]
+    until(lambda: stage.count_of(b"k") == 5, "the count")
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_refused_record_with_timestamp_0_is_asked_about_once(stage: Stage, guarantee: str) -> None:
+    output = stage.topic("out", config={"cleanup.policy": "compact", **ANY_TIME})
+    write_at_epoch(stage, (b"k", b"0"), (None, b"bad"), (b"k", b"1"))
+    stage.write([In(b"k", b"2")])
+    handler = Asked()
+    stage.start(lambda builder: builder.stream(stage.input).to(output), guarantee, production_exception_handler=handler)
+    assert stage.until_written(output, b"2") == [b"0", b"1", b"2"]
+    assert [(record.value, record.timestamp_ms) for record in handler.records] == [(b"bad", 0)]

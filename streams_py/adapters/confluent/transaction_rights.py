@@ -1,0 +1,43 @@
+"""Which right a transaction lacks: its errors say that one is missing, not on what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from confluent_kafka import KafkaError
+
+from streams_py.rights import GROUP, TOPIC, TRANSACTIONAL_ID, missing_right
+
+__all__ = ["missing_transaction_right"]
+
+_BACKFILL: Final = "-backfill-"
+_OWN_PART: Final = re.compile(rf"[0-9a-f-]{{36}}-\d+$|(?<={_BACKFILL})[0-9a-f]{{12}}-\d+_\d+$")
+"""What the transactional id of a stream thread, or of a task of a backfill, has of its own, behind
+``<application.id>-``."""
+
+
+def missing_transaction_right(
+    errors: Iterable[KafkaError | None], transactional_id: str, *, written: Collection[str], committed: Collection[str]
+) -> str | None:
+    """The right that one of these errors of a transaction means, if any.
+
+    ``written`` are the topics that a broker has refused to this client, ``committed`` the topics whose offsets are
+    being added to the transaction.
+    """
+    prefix = _OWN_PART.sub("", transactional_id)
+    for error in errors:
+        match None if error is None else error.code():
+            case KafkaError.TOPIC_AUTHORIZATION_FAILED if written:
+                own = all(topic.startswith(prefix) for topic in written)
+                return missing_right("WRITE", TOPIC, written, prefix=prefix if own else "")
+            case KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+                return missing_right("WRITE", TRANSACTIONAL_ID, prefix=prefix)
+            case KafkaError.GROUP_AUTHORIZATION_FAILED:
+                if prefix.endswith(_BACKFILL):
+                    return missing_right("READ", GROUP, prefix=prefix)
+                return missing_right("READ", GROUP, [prefix.removesuffix("-")])
+            case KafkaError.TOPIC_AUTHORIZATION_FAILED if committed:
+                return missing_right("READ", TOPIC, committed)
+    return None

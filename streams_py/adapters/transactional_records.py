@@ -1,0 +1,242 @@
+"""Records with timestamp 0 in a transaction of librdkafka, written by kafka-python.
+
+librdkafka's produce call reads 0 as "now". The broker knows a transactional producer by its id and epoch, and numbers
+its records in each partition. So another client may write a record of the same producer, with the next number. From
+then on every record for that partition has to go this way, because librdkafka does not know the new number. A new
+client of librdkafka has a new epoch, whose numbers begin at 0.
+
+The number is asked of the partition's leader, which requires the right READ on the topic. All requests stay with the
+older transaction protocol (KIP-890's first part), which librdkafka uses too: an epoch lives until it is fenced.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar, cast
+
+from streams_py.adapters import kafka_answers  # noqa: F401  # isort: skip  # loads the library, before there are threads
+from kafka import KafkaAdminClient
+from kafka import errors as kafka_errors
+from kafka.partitioner import murmur2
+from kafka.protocol.admin.transactions import DescribeProducersRequest, DescribeTransactionsRequest
+from kafka.protocol.metadata import CoordinatorType
+from kafka.protocol.producer import ProduceRequest
+from kafka.protocol.producer.transaction import AddPartitionsToTxnRequest
+from kafka.record.default_records import DefaultRecordBatchBuilder
+from kafka.structs import TopicPartition as KafkaPartition
+
+from streams_protocol.types import TopicPartition
+from streams_py.errors import ProductionError, StreamsError, TaskCorruptedError, TaskMigratedError
+from streams_py.rights import TOPIC, TRANSACTIONAL_ID, missing_right
+
+__all__ = ["TransactionalRecords"]
+
+T = TypeVar("T")
+
+_PAUSE_S: Final = 0.05
+_COUNTS: Final = 1 << 31
+_OLDER_PRODUCE: Final = 11
+"""The last version of Produce in which a partition is added to the transaction by a request of its own."""
+_REFUSALS: Final = (
+    kafka_errors.InvalidRecordError,
+    kafka_errors.InvalidTimestampError,
+    kafka_errors.MessageSizeTooLargeError,
+    kafka_errors.RecordListTooLargeError,
+    kafka_errors.PolicyViolationError,
+)
+_FENCED: Final = (
+    kafka_errors.ProducerFencedError,
+    kafka_errors.InvalidProducerEpochError,
+    kafka_errors.InvalidProducerIdMappingError,
+)
+
+
+class TransactionalRecords:
+    """Single records of the producer that has ``transactional_id`` now. ``timeout_ms`` bounds one record.
+
+    One thread uses it. ``partitions`` are those that are written here.
+    """
+
+    def __init__(self, connection: Mapping[str, Any], transactional_id: str, *, timeout_ms: int) -> None:
+        self._connection = connection
+        self._transactional_id = transactional_id
+        self._timeout_ms = timeout_ms
+        self._client: Any = None
+        self._producer: tuple[int, int] | None = None
+        self._added: set[TopicPartition] = set()
+        self.partitions: dict[TopicPartition, int] = {}
+        """The number of the next record of each partition."""
+
+    def begin_again(self) -> None:
+        """A new client of librdkafka takes the place of the last one."""
+        self._producer = None
+        self.committed()
+        self.partitions.clear()
+
+    def committed(self) -> None:
+        """The transaction has ended."""
+        self._added.clear()
+
+    def partition_of(self, key: bytes | None, count: int) -> int:
+        """The partition of a record for which none was chosen, as librdkafka's murmur2_random has it."""
+        return random.randrange(count) if key is None else (int(murmur2(key)) & 0x7FFFFFFF) % count
+
+    def send(
+        self,
+        place: TopicPartition,
+        value: bytes | None,
+        key: bytes | None,
+        timestamp_ms: int,
+        headers: Sequence[tuple[str, bytes | None]] | None,
+    ) -> int:
+        """Write one record to the ongoing transaction; its offset. ``timestamp_ms`` -1 is the current time.
+
+        ProductionError when the broker refuses the record, which leaves the transaction as it is. TaskMigratedError
+        when another producer has taken the id over, TaskCorruptedError after any other failure.
+        """
+        until_s = time.monotonic() + self._timeout_ms / 1000
+        if timestamp_ms < 0:
+            timestamp_ms = int(time.time() * 1000)
+        while True:
+            try:
+                return self._send(place, value, key, timestamp_ms, headers or ())
+            except _REFUSALS as refused:
+                raise ProductionError(
+                    f"a record for {place} with timestamp {timestamp_ms} was not written: {refused}",
+                    topic=place.topic,
+                    partition=place.partition,
+                    reason=str(getattr(refused, "message", "")),
+                ) from refused
+            except kafka_errors.KafkaError as failed:
+                self._close()  # it remembers coordinators and leaders
+                if not getattr(failed, "retriable", False) or time.monotonic() > until_s:
+                    raise self._failure(place, failed) from failed
+            time.sleep(_PAUSE_S)
+
+    def close(self) -> None:
+        """Close the connection. Every send has waited for its answer."""
+        self._close()
+
+    def _failure(self, place: TopicPartition, failed: kafka_errors.KafkaError) -> StreamsError:
+        text = f"a record for {place} with timestamp 0 was not written to the transaction: {failed}"
+        match failed:
+            case kafka_errors.TopicAuthorizationFailedError():
+                rights = (
+                    f"{missing_right('WRITE', TOPIC, [place.topic])}, or READ, which records with timestamp 0 require"
+                )
+                return StreamsError(f"{text} ({rights})")
+            case kafka_errors.TransactionalIdAuthorizationFailedError():
+                return StreamsError(f"{text} ({missing_right('WRITE', TRANSACTIONAL_ID)})")
+        if isinstance(failed, _FENCED):
+            return TaskMigratedError(f"{text} (another producer took its place, or the transaction took too long)")
+        return TaskCorruptedError(f"{text}; all tasks of the thread go back to the last commit", {})
+
+    def _send(
+        self,
+        place: TopicPartition,
+        value: bytes | None,
+        key: bytes | None,
+        timestamp_ms: int,
+        headers: Sequence[tuple[str, bytes | None]],
+    ) -> int:
+        producer_id, epoch = self._known_producer()
+        if place not in self.partitions:
+            self.partitions[place] = self._next_number(place, producer_id, epoch)
+        if place not in self._added:
+            self._add(place, producer_id, epoch)
+            self._added.add(place)
+        number = self.partitions[place]
+        size = 1_000 + len(key or b"") + len(value or b"")
+        batch = DefaultRecordBatchBuilder(2, 0, 1, producer_id, epoch, number, size)
+        batch.append(0, timestamp_ms, key, value, headers)
+        topic = ProduceRequest.TopicProduceData
+        records = topic.PartitionProduceData(index=place.partition, records=bytes(batch.build()))
+        request = ProduceRequest(
+            transactional_id=self._transactional_id,
+            acks=-1,
+            timeout_ms=self._timeout_ms,
+            topic_data=[topic(name=place.topic, partition_data=[records])],
+            max_version=_OLDER_PRODUCE,
+        )
+        ((answer,),) = (of.partition_responses for of in self._ask_leader(place, request).responses)
+        _check(answer.error_code)
+        self.partitions[place] = (number + 1) % _COUNTS
+        return int(answer.base_offset)
+
+    def _known_producer(self) -> tuple[int, int]:
+        if self._producer is None:
+            request = DescribeTransactionsRequest(transactional_ids=[self._transactional_id])
+            (found,) = self._ask_coordinator(request).transaction_states
+            _check(found.error_code)
+            self._producer = found.producer_id, found.producer_epoch
+        return self._producer
+
+    def _next_number(self, place: TopicPartition, producer_id: int, epoch: int) -> int:
+        topic = DescribeProducersRequest.TopicRequest(name=place.topic, partition_indexes=[place.partition])
+        answer = self._ask_leader(place, DescribeProducersRequest(topics=[topic]))
+        ((found,),) = (of.partitions for of in answer.topics)
+        _check(found.error_code)
+        for one in found.active_producers:
+            if (one.producer_id, one.producer_epoch) == (producer_id, epoch):
+                return int(one.last_sequence + 1) % _COUNTS
+        return 0
+
+    def _add(self, place: TopicPartition, producer_id: int, epoch: int) -> None:
+        topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self._transactional_id,
+            v3_and_below_producer_id=producer_id,
+            v3_and_below_producer_epoch=epoch,
+            v3_and_below_topics=[topic(name=place.topic, partitions=[place.partition])],
+            max_version=3,
+        )
+        for of in self._ask_coordinator(request).results_by_topic_v3_and_below:
+            for one in of.results_by_partition:
+                _check(one.partition_error_code)
+
+    def _admin(self) -> Any:
+        if self._client is None:
+            limits = {"bootstrap_timeout_ms": self._timeout_ms, "request_timeout_ms": self._timeout_ms}
+            self._client = KafkaAdminClient(**self._connection, **limits)
+        return self._client
+
+    def _close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _ask_coordinator(self, request: Any) -> Any:
+        admin, name = self._admin(), self._transactional_id
+        found = self._run(lambda: admin._find_coordinator_ids([name], CoordinatorType.TRANSACTION))
+        return self._ask(request, found[name])
+
+    def _ask_leader(self, place: TopicPartition, request: Any) -> Any:
+        admin = self._admin()
+        found = self._run(lambda: admin._async_get_leader_for_partitions([KafkaPartition(*place)]))
+        (leader,) = found
+        if leader < 0:
+            raise kafka_errors.LeaderNotAvailableError()
+        return self._ask(request, leader)
+
+    def _ask(self, request: Any, node_id: int) -> Any:
+        return self._run(lambda: self._admin()._manager.send(request, node_id=node_id))
+
+    def _run(self, step: Callable[[], Awaitable[T]]) -> T:
+        """On the network thread. A request to a broker that died may never be answered, nor refused."""
+        manager = self._admin()._manager
+
+        async def bounded() -> Any:
+            async def ask() -> T:
+                return await step()
+
+            return await manager.wait_for(manager.call_soon(ask), self._timeout_ms)
+
+        return cast("T", manager.run(bounded))
+
+
+def _check(code: int) -> None:
+    error = kafka_errors.for_code(code)
+    if error is not kafka_errors.NoError:
+        raise error()

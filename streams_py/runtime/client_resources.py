@@ -44,6 +44,7 @@ from streams_py.runtime.tasks.start_positions import StartPositions, reset_polic
 from streams_py.runtime.tasks.task_factory import ThreadTasks, offset_sums
 from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.runtime.threads.global_thread import GlobalNodes, GlobalThread, ProducerOnDemand
+from streams_py.runtime.threads.key_placement import KeyPlacement
 from streams_py.runtime.threads.leader_executor import LeaderExecutor
 from streams_py.runtime.threads.rebalance import Rebalance
 from streams_py.runtime.threads.rebalance_timeline import RebalanceListener, Timekeeper
@@ -120,6 +121,7 @@ class ClientResources:
         self._open_transactions: OpenTransactions | None = None
         self._known_commits = KnownCommits()
         self.topic_ids = TopicIds(lambda: self.admin, clock)
+        self._key_placement = KeyPlacement(self._subtopologies, self._metadata, self._defaults.key_serde)
         self._group_processes = GroupProcesses(clients.group_admin, config.application_id)
         self._snapshots: Snapshots | None = None
         self._events = InstanceObserver()
@@ -415,6 +417,7 @@ class ClientResources:
             ),
             known_commits=self._known_commits,
             repartition_topics=repartition_topics,
+            key_placement=self._key_placement,
             admin=admin,
             events=events,
             clock=clock,

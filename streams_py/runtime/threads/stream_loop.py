@@ -198,7 +198,9 @@ class StreamLoop:
             task = owners.get(partition)
             if task is None:
                 continue  # revoked between the fetch and now: its next owner reads it again
-            task.add_records(partition, list(run))
+            batch = list(run)
+            self.parts.key_placement.note(task.id.subtopology, partition, batch, self.parts.producer.partitions_for)
+            task.add_records(partition, batch)
             full += task.partitions_to_pause()
         if full:
             self.parts.consumer.pause(full)

@@ -14,6 +14,7 @@ from streams_py.runtime.event_loop import Background
 from streams_py.runtime.restore.updater import StateUpdater
 from streams_py.runtime.tasks.known_commits import KnownCommits
 from streams_py.runtime.tasks.start_positions import StartPositions
+from streams_py.runtime.threads.key_placement import KeyPlacement
 from streams_py.runtime.threads.rebalance import Rebalance
 from streams_py.runtime.threads.task_table import TaskTable
 from streams_py.runtime.threads.topic_changes import TopicChanges
@@ -102,6 +103,8 @@ class ThreadParts:
     known_commits: KnownCommits
     """Shared by all threads of the client."""
     repartition_topics: frozenset[str]
+    key_placement: KeyPlacement
+    """Shared by all threads of the client."""
     admin: Admin
     """Shared by all threads of the client; not closed here."""
     release_locks: Callable[[], None]

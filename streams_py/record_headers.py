@@ -19,12 +19,12 @@ from collections.abc import Iterable, Sequence
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Final
 
-from streams_py.errors import StreamsError
+from streams_py.errors import SerializationError
 
 if TYPE_CHECKING:
-    from streams_py.ports import RawRecord
+    from streams_py.ports import Headers, RawRecord
 
-__all__ = ["check_header_names", "headers_of", "headers_of_all"]
+__all__ = ["check_header_names", "headers_of", "headers_of_all", "written_headers"]
 
 _log = logging.getLogger(__name__)
 
@@ -61,18 +61,51 @@ def headers_of_all(records: Sequence[RawRecord]) -> list[_HeaderList | None]:
             return headers
 
 
-def check_header_names(topic: str, headers: Iterable[tuple[str, bytes | None]]) -> None:
-    """Check headers that are to be written. confluent-kafka would write a name only up to its first NUL.
+def check_header_names(topic: str, headers: Iterable[tuple[object, bytes | None]]) -> None:
+    """Check headers that are to be written.
+
+    confluent-kafka would write a name only up to its first NUL, would write the ``repr`` of a name that is not a str,
+    and would kill the process over a name that UTF-8 cannot encode.
 
     Raises:
-        StreamsError: A name contains NUL.
+        SerializationError: A name cannot be written.
     """
     for name, _ in headers:
-        if "\0" in name:
-            raise StreamsError(
-                f"a record for {topic} has a header whose name contains the character NUL, {name!r}; the client "
-                "library cannot write it: remove the character"
-            )
+        if not isinstance(name, str):
+            wrong, remedy = f"is of type {type(name).__name__}", "give it a str"
+        elif "\0" in name:
+            wrong, remedy = "contains the character NUL", "remove the character"
+        elif not name.isascii() and _has_surrogate(name):
+            wrong, remedy = "contains a surrogate, which UTF-8 cannot encode", "remove the character"
+        else:
+            continue
+        shown = repr(name)[:_NAME_CHARACTERS_SHOWN]
+        raise SerializationError(
+            f"a record for {topic} has a header whose name {wrong}, {shown}; the client library cannot write "
+            f"it: {remedy}"
+        )
+
+
+def _has_surrogate(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def written_headers(topic: str, headers: Headers) -> list[tuple[str, bytes | None]] | None:
+    """Return headers as librdkafka's binding takes them: a list, or None for none.
+
+    A list comes from a consumer and is returned as it is; anything else may come from the user and is checked.
+    SerializationError for a name that cannot be written.
+    """
+    if not headers:
+        return None
+    if headers.__class__ is list:
+        return headers  # as a consumer delivers it
+    check_header_names(topic, headers)
+    return list(headers)
 
 
 class _Repairs:

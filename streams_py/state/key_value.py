@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias, TypeVar
 
 from streams_py.errors import StateError, StateStoreMigratedError, StreamsError
+from streams_py.record_headers import written_headers
 from streams_py.state.bytes_store import BytesStore
 from streams_py.state.changelog_entries import ChangelogEntries, RestoreRecord
 from streams_py.state.codec import TIMESTAMP_BYTES, StoreCodec, pack_timestamp, timestamp_of
@@ -44,7 +45,7 @@ def with_headers(log: ChangeLog, record: RecordContext) -> ChangeLog:
     """A log whose records have the headers of the record in process."""
 
     def log_with_headers(key: bytes, value: bytes | None, timestamp_ms: int) -> None:
-        log(key, value, timestamp_ms, list(record.headers) or None)
+        log(key, value, timestamp_ms, written_headers("a changelog", record.headers))
 
     return log_with_headers
 

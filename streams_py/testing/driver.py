@@ -22,9 +22,8 @@ from typing import Any, Generic, TypeVar
 from streams_py.config import StreamsConfig
 from streams_py.errors import IllegalStateError, TopologyError
 from streams_py.ports import Headers
-from streams_py.record_headers import headers_of
+from streams_py.record_headers import headers_of, written_headers
 from streams_py.runtime.metrics import At, Metrics, task_metrics
-from streams_py.runtime.tasks.collector import as_list
 from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.serdes import Serde, SerdeDefaults
 from streams_py.state.open import Store
@@ -294,7 +293,7 @@ class TopologyTestDriver:
         if not 0 <= partition < count:
             raise ValueError(f"topic {topic} has partitions 0 to {count - 1}, not {partition}")
         time_ms = self.wall_clock_ms if timestamp_ms is None else timestamp_ms
-        self._tasks.write(topic, key, value, time_ms, as_list(headers), partition)
+        self._tasks.write(topic, key, value, time_ms, written_headers(topic, tuple(headers)), partition)
         self._processed += self._tasks.drain(commit=True)
 
     def close(self) -> None:

@@ -26,6 +26,7 @@ from streams_py.adapters.confluent.settings import Settings, rejected_setting
 from streams_py.adapters.security import parse_security
 from streams_py.errors import BrokerUnavailableError, IllegalStateError, ProductionError, StreamsError
 from streams_py.ports import Headers, RawRecord
+from streams_py.record_headers import written_headers
 from streams_py.rights import GROUP, TOPIC, missing_right
 
 __all__ = ["ConfluentConnectClients"]
@@ -174,7 +175,7 @@ class ConnectProducer:
         if timestamp_ms is not None:
             more["timestamp"] = timestamp_ms
         if headers:
-            more["headers"] = list(headers)
+            more["headers"] = written_headers(topic, tuple(headers))
         while True:
             if self._closed:
                 raise IllegalStateError(f"the producer for {topic} is closed")
@@ -213,7 +214,7 @@ class ConnectProducer:
         if self._epoch_sender is None:
             self._epoch_sender = self._make_epoch_sender()
         number = -1 if partition is None else partition
-        written, _ = self._epoch_sender.send(topic, value, key, number, list(headers) or None)
+        written, _ = self._epoch_sender.send(topic, value, key, number, written_headers(topic, tuple(headers)))
         on_delivery(None, TopicPartition(topic, written))
 
     def poll(self, timeout_ms: int = 0) -> None:

@@ -13,7 +13,8 @@ from typing import Final, NoReturn, TypeAlias
 
 from streams_protocol.types import TaskId
 from streams_py.errors import BatchRefusedError, ProductionError, RecordsExpiredError, StreamsError, TaskCorruptedError
-from streams_py.ports import DirectSend, Headers, RecordProducer
+from streams_py.ports import DirectSend, RecordProducer
+from streams_py.record_headers import written_headers
 from streams_py.runtime.tasks.error_handling.handlers import (
     Answer,
     DeadLetter,
@@ -24,7 +25,7 @@ from streams_py.runtime.tasks.error_handling.handlers import (
 )
 from streams_py.runtime.tasks.task_settings import TaskSettings
 
-__all__ = ["NO_DIRECT_SEND", "ChangelogWriter", "RecordCollector", "as_list"]
+__all__ = ["NO_DIRECT_SEND", "ChangelogWriter", "RecordCollector"]
 
 _log = logging.getLogger(__name__)
 
@@ -223,11 +224,5 @@ class RecordCollector:
 
 def _arguments(letter: DeadLetter) -> tuple[object, ...]:
     """A dead letter as ``produce`` takes it."""
-    return (letter.topic, letter.value, letter.key, -1, None, letter.timestamp_ms, as_list(letter.headers))
-
-
-def as_list(headers: Headers) -> list[tuple[str, bytes | None]] | None:
-    """Headers as librdkafka's binding takes them: a list, or None for none."""
-    if not headers:
-        return None
-    return headers if type(headers) is list else list(headers)
+    headers = written_headers(letter.topic, tuple(letter.headers))
+    return (letter.topic, letter.value, letter.key, -1, None, letter.timestamp_ms, headers)

@@ -22,7 +22,8 @@ from streams_py.errors import (
     StreamsError,
     TopologyError,
 )
-from streams_py.runtime.tasks.collector import NO_DIRECT_SEND, RecordCollector, as_list
+from streams_py.record_headers import written_headers
+from streams_py.runtime.tasks.collector import NO_DIRECT_SEND, RecordCollector
 from streams_py.runtime.tasks.error_handling.handlers import Answer, ErrorContext, Origin, OutgoingRecord, ask
 from streams_py.runtime.tasks.measuring import SentRecords
 from streams_py.runtime.tasks.task_settings import TaskSettings
@@ -143,7 +144,7 @@ class _Sink:
                 return not_serializable(topic, encode_key, key, value, timestamp_ms, error)
             headers = record.headers or None
             if headers.__class__ is tuple:
-                headers = list(headers)
+                headers = written_headers(topic, headers)
             if timestamp_ms <= 0 or failures:
                 return produce(value_bytes, key_bytes, timestamp_ms, headers)
             try:
@@ -192,7 +193,7 @@ class _Sink:
             partition = -1
             if key_bytes is not None:
                 partition = partition_for(key_bytes[:-window_bytes], partitions_for(topic))
-            headers = as_list(record.headers)
+            headers = written_headers(topic, record.headers)
             try:
                 produce(topic, value_bytes, key_bytes, partition, None, timestamp_ms, headers)
             except ProductionError as error:
@@ -237,7 +238,7 @@ class _Sink:
                 failed(name, error, key, value, timestamp_ms)
                 return
             for partition in partitions:
-                headers = as_list(record.headers)
+                headers = written_headers(topic, record.headers)
                 try:
                     produce(topic, value_bytes, key_bytes, partition, None, timestamp_ms, headers)
                 except ProductionError as error:

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from streams_protocol.types import TaskId
 from streams_py.errors import UnsupportedOperationError
 from streams_py.ports import Headers
+from streams_py.record_headers import written_headers
 from streams_py.state.key_value import ChangeLog
 from streams_py.topology.nodes import RecordContext
 
@@ -69,6 +70,6 @@ class OwnStoreContext:
             return
         at = self.record.timestamp if timestamp is None else timestamp
         if headers:
-            self.log(key, value, at, list(headers))
+            self.log(key, value, at, written_headers(self.changelog_topic, tuple(headers)))
         else:
             self.log(key, value, at)

@@ -155,12 +155,18 @@ def test_file_of_more_than_500_lines_has_a_reason() -> None:
     assert {_name(path) for path in modules if path.read_text(encoding="utf-8").count("\n") > 500} == _LONG.keys()
 
 
+_READ_HEADERS = {
+    "streams_py/record_headers.py": "the place",
+    "streams_py/runtime/tasks/record_loop.py": "after it has made the headers of the batch readable",
+}
+
+
 def test_headers_of_records_are_read_in_one_place() -> None:
     """A client's own ``headers()`` leaves an exception pending when a name is not UTF-8."""
     found = [
         f"{_name(path)}:{node.lineno}"
         for path in _modules(".")
-        if _name(path) != "streams_py/record_headers.py"
+        if _name(path) not in _READ_HEADERS
         for node in ast.walk(ast.parse(path.read_text()))
         if (isinstance(node, ast.Call) and not node.args and ast.unparse(node.func).endswith(".headers"))
         or (isinstance(node, ast.Attribute) and ast.unparse(node) == "Message.headers")

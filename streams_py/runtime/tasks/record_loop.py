@@ -204,9 +204,10 @@ class RecordLoop:
         partition_time = queue.partition_time_ms
         rest = iter(batch)
         self._batch, self._rest = batch, rest
+        some_have_headers = any(headers_of_all(batch))  # and the headers of all can be read now
         ended = False
         try:
-            for raw, headers in zip(rest, headers_of_all(batch)):
+            for raw in rest:
                 key = raw.key()
                 value = raw.value()
                 try:
@@ -226,7 +227,7 @@ class RecordLoop:
                     raise self._failures.no_timestamp(reader, raw)
                 record.offset = raw.offset()
                 record.timestamp = timestamp
-                record.headers = headers or ()
+                record.headers = raw.headers() or () if some_have_headers else ()
                 process(key, value, timestamp)
             ended = True
         except StreamsError:

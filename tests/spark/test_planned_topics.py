@@ -99,6 +99,26 @@ def test_history_is_not_made_of_a_topic_that_was_created_again(cluster: Cluster,
         ranges_in(topic, fixed, None)  # between planning and running
 
 
+def test_ranges_carry_the_epochs_of_their_leaders_and_later_records_are_refused(
+    cluster: Cluster, options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = cluster.topic(1)
+    produce(cluster, topic, *numbered(10))
+    reader = stream(options(topics=topic))
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    batch = source(options(topics=topic)).reader(schema=None)
+    (planned,), (micro,) = batch.partitions(), reader.partitions(start, end)
+    assert (planned.leader_epoch, micro.leader_epoch) == (0, 0)
+    assert ranges_in(topic, fixed_options(topic, options()), None)[1].leader_epochs == {(topic, 0): 0}
+    for read_by, part in ((batch, planned), (reader, micro)):
+        assert len(rows_of(read_by, [part])) == 10
+        part.leader_epoch = -1  # as if the leader of the records had been elected after the plan
+        with pytest.raises(StreamsError, match="brokers have lost records"):
+            next(iter(read_by.read(part)))
+    reader.stop()
+
+
 def test_topic_without_an_id_is_read_unchecked(cluster: Cluster, options: Options, monkeypatch: Any) -> None:
     topic = cluster.topic(1)
     produce(cluster, topic, *numbered(3))

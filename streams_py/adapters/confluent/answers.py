@@ -18,6 +18,7 @@ __all__ = [
     "NewestRecord",
     "TopicRetention",
     "delete_retention_of",
+    "leader_epoch_of",
     "newest_record_of",
     "offset_of",
     "partitions_of",
@@ -61,6 +62,14 @@ def newest_record_of(found: Any) -> NewestRecord | AdminError:
     if isinstance(offset, AdminError):
         return offset
     return timestamp_ms if isinstance(timestamp_ms, AdminError) else NewestRecord(offset, timestamp_ms)
+
+
+def leader_epoch_of(found: Any) -> int | AdminError:
+    """The leader epoch of a ListOffsets result; -1 from brokers that do not say."""
+    offset, epoch = offset_of(found), getattr(found, "leader_epoch", None)
+    if isinstance(offset, AdminError):
+        return offset
+    return epoch if isinstance(epoch, int) and epoch >= 0 else -1
 
 
 def _at_least(lowest: int, found: Any, name: str = "offset") -> int | AdminError:

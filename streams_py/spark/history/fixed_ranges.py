@@ -73,7 +73,7 @@ def newest_ms(topic: str, given: Mapping[str, str], fixed: Mapping[str, str] | N
     options = reader_options({**given, "topics": topic}, streaming=False)
     if options.ending.kind is not PositionKind.LATEST:
         return None
-    options, (ranges, _) = ranges_in(topic, fixed or fixed_options(topic, given), None)
+    options, (ranges, *_) = ranges_in(topic, fixed or fixed_options(topic, given), None)
     admin = log_admin(options, _CLIENT_ID)
     newest: int | None = None
     try:

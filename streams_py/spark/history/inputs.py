@@ -241,8 +241,17 @@ class Inputs:
         tasks = largest_first(sizes, sizes)
         # One Spark partition for each, without a shuffle.
         rows = self._spark.range(0, len(tasks), 1, max(1, len(tasks)))
-        topic_id = planned.topic_ids.get(topic)
-        return rows, OfRanges(topic, tuple(tasks), ranges, options, self._since_ms, self._until_ms, topic_id)
+        reader = OfRanges(
+            topic,
+            tuple(tasks),
+            ranges,
+            options,
+            self._since_ms,
+            self._until_ms,
+            planned.topic_ids.get(topic),
+            {at.partition: epoch for at, epoch in planned.leader_epochs.items()},
+        )
+        return rows, reader
 
 
 @dataclass(frozen=True, slots=True)

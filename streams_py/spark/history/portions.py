@@ -9,7 +9,7 @@ Readers travel to workers; they hold names and numbers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise, repeat
 from typing import Any, Final, NamedTuple, Protocol
 from zlib import crc32
@@ -94,7 +94,8 @@ class OfBlocks:
 @dataclass(frozen=True, slots=True)
 class OfRanges:
     """A row is a number into ``tasks``. ``ranges``: task -> first offset and end. Only records from ``since_ms`` on and
-    before ``until_ms``, if given. ``topic_id``: of the topic that the offsets are of, where the cluster gives ids."""
+    before ``until_ms``, if given. ``topic_id``: of the topic that the offsets are of, where the cluster gives ids.
+    ``leader_epochs``: task -> epoch of its partition's leader when the range was planned."""
 
     topic: str
     tasks: Sequence[int]
@@ -103,6 +104,7 @@ class OfRanges:
     since_ms: int | None = None
     until_ms: int | None = None
     topic_id: str | None = None
+    leader_epochs: Mapping[int, int] = field(default_factory=dict)
     version: str = library_version()
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Portion]:
@@ -118,7 +120,8 @@ class OfRanges:
             for batch in batches:
                 for number in batch.column("id").to_pylist():
                     task = self.tasks[number]
-                    for records in read_messages(settings, self.topic, task, *self.ranges[task], limits):
+                    planned = {"leader_epoch": self.leader_epochs[task]} if task in self.leader_epochs else {}
+                    for records in read_messages(settings, self.topic, task, *self.ranges[task], limits, **planned):
                         same.check()
                         wanted = self._wanted(records)
                         if wanted:

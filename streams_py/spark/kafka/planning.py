@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.bulk.bulk_settings import bulk_admin_settings
 from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
 from streams_py.adapters.confluent.bulk.same_topic import SameTopic, believed, check_same_topics
@@ -28,10 +29,11 @@ def log_admin(options: ReaderOptions, client_id: str) -> LogAdmin:
 
 class RangePlan(NamedTuple):
     """What a batch reads. ``topic_ids``: topic -> id of the topic that its offsets are of, where the cluster gives
-    one."""
+    one. ``leader_epochs``: of the partitions, learned after the ends: no record of a range is of a later one."""
 
     ranges: Sequence[OffsetRange]
     topic_ids: Mapping[str, str]
+    leader_epochs: Mapping[TopicPartition, int]
 
 
 def plan_of(options: ReaderOptions, admin: LogAdmin) -> RangePlan:
@@ -42,7 +44,9 @@ def plan_of(options: ReaderOptions, admin: LogAdmin) -> RangePlan:
         # Ids first: offsets of a topic that is created again in between do not fit its id, which the reader notices.
         ids = admin.topic_ids({tp.topic for tp in partitions_of(options, admin)})
         check_same_topics(options.topic_ids, ids, "was planned to be read", REMEDY)
-        return RangePlan(tuple(whole_ranges(options, admin)), {**ids, **options.topic_ids})
+        ranges = tuple(whole_ranges(options, admin))
+        epochs = admin.leader_epochs([TopicPartition(of.topic, of.partition) for of in ranges])
+        return RangePlan(ranges, {**ids, **options.topic_ids}, epochs)
 
     return believed(look, admin)
 

@@ -22,7 +22,7 @@ Parameter names follow :class:`pyspark.sql.datasource.DataSource`, which Spark c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -157,6 +157,7 @@ class _RangePartition(InputPartition):
     start: int
     end: int
     topic_id: str | None = None
+    leader_epoch: int | None = None
 
 
 class _RangeReader:
@@ -182,14 +183,22 @@ class _RangeReader:
         where = partition.topic, partition.partition
         same = same_topic(options, partition.topic, partition.topic_id, f"{_CLIENT_ID}-reader")
         with rare_collections(), same:
-            for columns in read_range(settings, *where, partition.start, partition.end, limits):
+            planned = partition.start, partition.end
+            for columns in read_range(settings, *where, *planned, limits, leader_epoch=partition.leader_epoch):
                 same.check_now()
                 yield record_batch(*where, columns)
             same.check_now()  # also when there was no record: it may be missing from another topic only
 
 
-def _partitions(ranges: Sequence[OffsetRange], topic_ids: Mapping[str, str]) -> list[InputPartition]:
-    return [_RangePartition(*found, topic_ids.get(found.topic)) for found in ranges]
+def _partitions(plan: RangePlan) -> list[InputPartition]:
+    return [
+        _RangePartition(
+            *found,
+            plan.topic_ids.get(found.topic),
+            plan.leader_epochs.get(TopicPartition(found.topic, found.partition)),
+        )
+        for found in plan.ranges
+    ]
 
 
 class _BatchReader(_RangeReader, DataSourceReader):
@@ -205,7 +214,7 @@ class _BatchReader(_RangeReader, DataSourceReader):
         with closing(log_admin(self._options, _PLANNER)) as admin:
             planned = plan_of(self._options, admin) if self._planned is None else self._planned
             ranges = split(clipped(planned.ranges, self._bounds, admin), self._options)
-            return _partitions(ranges, planned.topic_ids)
+            return _partitions(planned._replace(ranges=ranges))
 
 
 class _FilteredReader(_BatchReader):
@@ -292,7 +301,9 @@ class _StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailab
         ranges = [
             OffsetRange(*stream_partition(key), before.get(key, firsts.get(key, 0)), ends[key]) for key in sorted(ends)
         ]
-        return _partitions([found for found in ranges if found.start < found.end], ids)
+        ranges = [found for found in ranges if found.start < found.end]
+        epochs = self._live().leader_epochs([TopicPartition(of.topic, of.partition) for of in ranges])
+        return _partitions(RangePlan(ranges, ids, epochs))
 
     def commit(self, end: StreamOffsets) -> None:
         """The checkpoint folder is the truth; nothing is committed to Kafka."""

@@ -20,6 +20,7 @@ from streams_py.adapters.confluent.admin import ConfluentAdmin
 from streams_py.adapters.confluent.answers import (
     NewestRecord,
     TopicRetention,
+    leader_epoch_of,
     newest_record_of,
     offset_of,
     retention_of,
@@ -122,6 +123,13 @@ class LogAdmin(ConfluentAdmin):
     def log_ends(self, partitions: Collection[TopicPartition], *, read_committed: bool) -> Mapping[TopicPartition, int]:
         """End offsets, exclusive. With ``read_committed`` the last stable ones: nothing before them is undecided."""
         return self._offsets(partitions, OffsetSpec.latest(), read_committed=read_committed, read=offset_of)  # type: ignore[no-untyped-call]  # stubs
+
+    def leader_epochs(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Epochs of the leaders that answer now. No record that is in a log is of a later one. Partitions are missing
+        whose leaders do not say."""
+        spec = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # stubs
+        found = self._offsets(partitions, spec, read_committed=False, read=leader_epoch_of)
+        return {at: epoch for at, epoch in found.items() if epoch >= 0}
 
     def first_at(self, partitions: Collection[TopicPartition], timestamp_ms: int) -> Mapping[TopicPartition, int]:
         """First offset whose record is not older; -1 where all records are older."""

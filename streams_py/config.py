@@ -33,7 +33,7 @@ from streams_protocol.task_list import STATIC_TASKS, TaskList
 from streams_py.config_fields import INT32_MAX, ConfigFields, dotted, texts
 from streams_py.config_files import read_config_file
 from streams_py.config_help import ExplainedKeys, key_of
-from streams_py.config_keys import CLIENT_KEYS, CLIENT_PREFIXES, PREFIXES, RENAMED, masked, shown
+from streams_py.config_keys import CLIENT_KEYS, CLIENT_PREFIXES, INSTEAD, PREFIXES, RENAMED, masked, shown
 from streams_py.endpoint import parse_endpoint
 from streams_py.errors import ConfigError
 
@@ -357,6 +357,11 @@ def _text(value: object) -> str:
 
 
 def _unknown(key: str, known: frozenset[str]) -> ConfigError:
+    instead = INSTEAD.get(key.replace("_", "."))
+    if instead is not None:
+        return ConfigError(
+            f"configuration key {key!r} of Kafka Streams for Java does not exist here: {instead}", key=key
+        )
     candidates = sorted(known | CLIENT_KEYS)
     near = difflib.get_close_matches(key.replace("_", "."), candidates, n=1, cutoff=0.5)
     if key.replace("_", ".") == "group.id":  # what other clients call it

@@ -134,6 +134,10 @@ class ConfigFields(BaseModel):
     dsl_store_suppliers_class: Literal["rocksdb", "in_memory"] = "rocksdb"
     """Where operators keep their state when nothing else is said; the changelog is kept either way.
     Change it: to ``in_memory`` when all state fits into memory and a restart may restore everything."""
+    errors_show_record_bytes: bool = False
+    """Errors about records that cannot be read show their first 64 bytes and the text of the library that read them.
+    Change it: to find out what is in such records, where logs may contain the contents of records.
+    Not a key of Kafka Streams."""
     ensure_explicit_internal_resource_naming: bool = False
     """Refuse a topology that has internal topics or stores with generated names.
     Change it: to true before the first deployment. A generated name shifts when the topology changes, and the state is

@@ -7,7 +7,7 @@ from typing import Final
 
 from streams_py.redact import redact
 
-__all__ = ["CLIENT_KEYS", "CLIENT_PREFIXES", "PREFIXES", "RENAMED", "is_secret", "masked", "shown"]
+__all__ = ["CLIENT_KEYS", "CLIENT_PREFIXES", "INSTEAD", "PREFIXES", "RENAMED", "is_secret", "masked", "shown"]
 
 CLIENT_PREFIXES: Final = (
     "main.consumer.",
@@ -44,6 +44,25 @@ CLIENT_KEYS: Final = frozenset(
     """.split()
 )
 
+# Keys of Kafka Streams for Java that do not exist here, each with what to do instead.
+INSTEAD: Final = {
+    "allow.os.group.write.access": "state directories are private to the user of the process; remove the key",
+    "built.in.metrics.version": "there is one version of the metrics; remove the key",
+    "dsl.store.format": "timestamped stores keep no headers; remove the key",
+    "enable.metrics.push": "the clients do not push metrics; use MetricsServer or OpenTelemetry",
+    "errors.dead.letter.queue.topic.name": "give deserialization.exception.handler, processing.exception.handler or "
+    "production.exception.handler a DeadLetterQueue('topic')",
+    "metric.reporters": "use MetricsServer or OpenTelemetry",
+    "metrics.num.samples": "metrics have no windows of samples; see metrics.recording.level",
+    "metrics.sample.window.ms": "metrics have no windows of samples; see metrics.recording.level",
+    "processing.exception.handler.global.enabled": "the processing handler is not asked about global processors; "
+    "remove the key",
+    "processor.wrapper.class": "wrap processors where the topology adds them",
+    "rocksdb.config.setter": "RocksDB's options are fixed, and its memory is shared by the process; remove the key",
+    "window.size.ms": "give time_windowed() the window size",
+    "windowed.inner.class.serde": "give time_windowed() or session_windowed() the inner serde",
+}
+
 # Older names that mean the same; the newer name wins when both are given.
 RENAMED: Final = {
     "cache.max.bytes.buffering": "statestore.cache.max.bytes",
@@ -53,16 +72,27 @@ RENAMED: Final = {
 }
 
 _SECRET: Final = re.compile(
-    r"passw(or)?d|passphrase|secret|jaas|credential|token$|api[._-]?key|private[._-]?key|\.key\.pem$|keystore\.key$"
+    r"passw(or)?d|passphrase|(^|[._-])(pass|pwd|sas|sig)([._-]|$)|secret|jaas|credential|token$|signature$|user[._-]?info"
+    r"|(api|access|account|private)[._-]?key|\.key\.pem$|keystore\.key$"
     r"|oauthbearer\.(config|extensions)$|kinit\.cmd$",
     re.IGNORECASE,
 )
 _SHOWN_CHARS_MAX: Final = 80
 
 
+# Settings of the user's own code have any meaning, so their values are shown only where the name promises no secret.
+_HARMLESS: Final = re.compile(
+    r"(^|[._-])(ms|s|seconds|minutes|hours|days|bytes|size|count|max|min|limit|level|enabled|enable|interval|timeout"
+    r"|topics?|keys|name|mode|region|zone|rack|version|retries|threads|partitions|host|port|path|dir|format|window|threshold)$",
+    re.IGNORECASE,
+)
+
+
 def is_secret(key: str) -> bool:
     """True when the value of ``key`` must never be shown."""
-    return _SECRET.search(key) is not None
+    if _SECRET.search(key) is not None:
+        return True
+    return key.startswith("app.") and _HARMLESS.search(key) is None
 
 
 def shown(key: str, value: object) -> object:

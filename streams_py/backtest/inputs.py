@@ -36,6 +36,7 @@ from streams_py.events.fields import (
 )
 from streams_py.events.fields import refused as _refused
 from streams_py.events.model import Assignor, Consumer, OffsetSums, SubtopologySlice, Tasks, ThreadTasks
+from streams_py.foreign_json import loads as loads_foreign
 
 __all__ = [
     "FUTURE_CLIENT",
@@ -123,7 +124,7 @@ class ReplayInput:
 def read_input(text: str) -> ReplayInput:
     """A situation from its JSON. DecodeError when it is none."""
     try:
-        value = json.loads(text)
+        value = loads_foreign(text)
     except ValueError as error:
         raise DecodeError(f"a recorded input is not JSON ({error})", offset=0, remedy=_REMEDY) from None
     if not isinstance(value, dict) or value.get("v") != _VERSION:

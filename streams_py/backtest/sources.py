@@ -21,6 +21,7 @@ from streams_py.errors import ConfigError
 from streams_py.events.codec import decode_event
 from streams_py.events.model import ClientPart, Event, RebalanceHeader, TasksPart
 from streams_py.events.parts import join_rebalance
+from streams_py.foreign_json import loads as loads_foreign
 from streams_py.telemetry.delta import delta_files, is_delta
 from streams_py.telemetry.replay import canonical_input
 
@@ -167,7 +168,7 @@ def inputs_in_file(path: Path, skipped: Skipped) -> Iterator[Recorded]:
 
 def _situation(line: str, waiting: dict[str, _Parts]) -> Recorded | None:
     try:
-        value = json.loads(line)
+        value = loads_foreign(line)
     except ValueError as error:
         raise DecodeError(f"not JSON ({error})", offset=0, remedy=_REMEDY) from None
     if isinstance(value, Mapping) and "subs" in value and "clients" in value:

@@ -28,16 +28,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from streams_py.errors import ConfigError, SerializationError
+from streams_py.printable import json_printable, printable
 from streams_py.serdes import Serde, Windowed, resolve_serde, session_windowed, time_windowed
 from streams_py.serdes.named import SERDE_NAMES
 from streams_py.topology.formats.change_serde import ChangeSerde
 
-__all__ = ["SERDES_ALLOWED", "Form", "escaped", "form_named"]
+__all__ = ["SERDES_ALLOWED", "Form", "form_named"]
 
 SERDES_ALLOWED: Final = f"{SERDE_NAMES}, or package.module:NAME"
-
-_ESCAPED: Final = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160)) if chr(code) not in "\t"}
-"""Control characters of a record do nothing to the terminal, and a record stays on one line."""
 
 _STORED_WINDOW: Final = struct.Struct(">qi")
 _WINDOWED_TEXT: Final = re.compile(r"\[?(?P<key>.*)@(?P<start>-?\d+)(?:/(?P<end>-?\d+))?\]?", re.DOTALL)
@@ -91,13 +89,10 @@ _READERS: Final[Mapping[str, Callable[[str], Any]]] = {
 }
 
 
-def escaped(text: str) -> str:
-    """On one line, and without power over the terminal."""
-    return text.translate(_ESCAPED)
-
-
 def _shown(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else escaped(str(value))
+    if isinstance(value, dict | list):
+        return json_printable(json.dumps(value, ensure_ascii=False))
+    return printable(str(value))
 
 
 def _plain(value: Any) -> Any:

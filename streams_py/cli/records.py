@@ -14,12 +14,13 @@ from typing import Any, BinaryIO, Final
 
 from streams_protocol.types import TopicPartition
 from streams_py.cli.connecting import connected
-from streams_py.cli.forms import Form, escaped, form_named
+from streams_py.cli.forms import Form, form_named
 from streams_py.cli.options import EMBEDDED
 from streams_py.cli.usage import FAILED, refuse, say
 from streams_py.clients import KafkaClients
 from streams_py.errors import SerializationError, StreamsError
 from streams_py.ports import BEGINNING, Admin, AdminError, PartitionInfo, RawRecord, TopicSpec
+from streams_py.printable import json_printable, printable
 from streams_py.record_headers import headers_of
 from streams_py.serdes import cannot_decode, cannot_encode
 from streams_py.topology.names import check_topic
@@ -251,7 +252,7 @@ class Shown:
     def line(self, record: RawRecord) -> str:
         """One record."""
         if self.as_json:
-            return json.dumps(
+            text = json.dumps(
                 {
                     "topic": record.topic(),
                     "partition": record.partition(),
@@ -263,13 +264,14 @@ class Shown:
                 },
                 ensure_ascii=False,
             )
+            return json_printable(text)
         key, value = (
             "null" if (shown := _decoded(record, data, form, form.show, is_key=is_key)) is None else shown
             for data, form, is_key in ((record.key(), self.key, True), (record.value(), self.value, False))
         )
         if not self.details:
             return f"{key}\t{value}"
-        headers = "".join(f"\t{name}={_header_text(data)}" for name, data in headers_of(record) or ())
+        headers = "".join(f"\t{printable(name)}={_header_text(data)}" for name, data in headers_of(record) or ())
         at = f"{record.partition()}:{record.offset()}"
         return f"{at}\t{_time_text(record.timestamp()[1])}\t{key}\t{value}{headers}"
 
@@ -328,7 +330,7 @@ def _decoded(record: RawRecord, data: bytes | None, form: Form, show: Callable[[
 
 
 def _header_text(data: bytes | None) -> str | None:
-    return None if data is None else escaped(data.decode(errors="backslashreplace"))
+    return None if data is None else printable(data.decode(errors="backslashreplace"))
 
 
 def _time_text(timestamp_ms: int) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
+from dataclasses import fields as fields_of
 from typing import Any, Final, NamedTuple
 
 from streams_protocol import DecodeError
@@ -27,6 +28,7 @@ from streams_py.events.model import (
     TaskEvent,
     TasksPart,
 )
+from streams_py.events.taskset import RECORD_TASKS_MAX, TaskRanges
 
 __all__ = ["VALUE_BYTES_READ_MAX", "EventRecord", "OtherVersion", "decode_event", "encode_event", "encode_value"]
 
@@ -101,10 +103,27 @@ def decode_event(value: bytes | None) -> Event | OtherVersion:
         return OtherVersion(version, kind)
     envelope = read_record(Envelope, fields, kind)
     body = read_record(body_class, fields, kind)
+    if _tasks_in(body) > RECORD_TASKS_MAX:
+        raise _damaged(f"names more than {RECORD_TASKS_MAX} tasks")
     check_body(body)
     known = _KNOWN[kind]
     unknown = {key: item for key, item in fields.items() if key not in known}
     return Event(envelope, body, _json(unknown) if unknown else "")
+
+
+def _tasks_in(part: object) -> int:
+    """How many tasks the sets within a body name, without making them."""
+    if isinstance(part, TaskRanges):
+        return len(part)
+    if isinstance(part, str | bytes | int | float) or part is None:
+        return 0
+    if isinstance(part, Mapping):
+        return sum(map(_tasks_in, part.values()))
+    if isinstance(part, list | tuple):
+        return sum(_tasks_in(each) for each in part if each.__class__ is not int)
+    if is_dataclass(part) and not isinstance(part, type):
+        return sum(_tasks_in(getattr(part, field.name)) for field in fields_of(part))
+    return 0
 
 
 def _parsed(value: bytes) -> dict[str, Any]:

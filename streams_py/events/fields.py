@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from streams_protocol import DecodeError
@@ -107,7 +107,7 @@ def _text(value: Any, where: str) -> str:
     return value
 
 
-def _tasks(value: Any, where: str) -> tuple[TaskId, ...]:
+def _tasks(value: Any, where: str) -> Sequence[TaskId]:
     return parse_task_set(_text(value, where))
 
 

@@ -13,18 +13,21 @@ break the comparison.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
-from itertools import groupby
-from typing import Final
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import accumulate, groupby
+from typing import Final, overload
 
 from streams_protocol import DecodeError
 from streams_protocol.types import TaskId
 
-__all__ = ["TASKS_MAX", "TEXT_BYTES_MAX", "format_task_set", "parse_task_set"]
+__all__ = ["RECORD_TASKS_MAX", "TASKS_MAX", "TEXT_BYTES_MAX", "TaskRanges", "format_task_set", "parse_task_set"]
 
 # Far above any application (Kafka's own limit is about 200,000 partitions in a cluster); what they bound is the memory
 # that a damaged or hostile text of a few bytes ("0:0-2147483647") could claim.
 TASKS_MAX: Final = 1_000_000
+RECORD_TASKS_MAX: Final = 500_000
+"""The sum over all task sets of one record: readers of records turn sets into objects."""
 TEXT_BYTES_MAX: Final = 1 << 20
 
 _NUMBER_MAX: Final = 2**31 - 1
@@ -60,13 +63,75 @@ def _ranges(numbers: Iterable[int]) -> Iterator[str]:
         yield str(first) if first == last else f"{first}-{last}"
 
 
-def parse_task_set(text: str) -> tuple[TaskId, ...]:
+class TaskRanges(Sequence[TaskId]):
+    """Tasks in ascending order, kept as ranges: a text of a few bytes may name hundreds of thousands."""
+
+    __slots__ = ("_ends", "_ranges")
+
+    def __init__(self, ranges: Iterable[tuple[str | None, int, int, int]]) -> None:
+        self._ranges = tuple(ranges)
+        self._ends = tuple(accumulate(high - low + 1 for _, _, low, high in self._ranges))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __iter__(self) -> Iterator[TaskId]:
+        for name, sub, low, high in self._ranges:
+            for number in range(low, high + 1):
+                yield TaskId(sub, number, name)
+
+    @overload
+    def __getitem__(self, at: int) -> TaskId: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[TaskId, ...]: ...
+
+    def __getitem__(self, at: int | slice) -> TaskId | tuple[TaskId, ...]:
+        if isinstance(at, slice):
+            return tuple(self[number] for number in range(*at.indices(len(self))))
+        place = at + len(self) if at < 0 else at
+        if not 0 <= place < len(self):
+            raise IndexError(f"task {at} of {len(self)}")
+        row = bisect_right(self._ends, place)
+        name, sub, _, high = self._ranges[row]
+        return TaskId(sub, high - (self._ends[row] - 1 - place), name)
+
+    def __contains__(self, task: object) -> bool:
+        return isinstance(task, TaskId) and any(
+            (sub, name) == (task.subtopology, task.name or None) and low <= task.partition <= high
+            for name, sub, low, high in self._ranges
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, TaskRanges):
+            return self._ranges == other._ranges
+        if isinstance(other, Sequence):
+            return len(self) == len(other) and all(mine == theirs for mine, theirs in zip(self, other, strict=True))
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"TaskRanges({_format_ranges(self._ranges)!r})"
+
+
+def _format_ranges(ranges: Iterable[tuple[str | None, int, int, int]]) -> str:
+    """The text of ranges that ascend."""
+    groups = []
+    for (name, sub), of in groupby(ranges, key=lambda each: each[:2]):
+        texts = (str(low) if low == high else f"{low}-{high}" for _, _, low, high in of)
+        groups.append(f"{name}__{sub}:{','.join(texts)}" if name else f"{sub}:{','.join(texts)}")
+    return ";".join(groups)
+
+
+def parse_task_set(text: str) -> TaskRanges:
     """The tasks, ascending. DecodeError for anything but the canonical text, and beyond the limits above."""
     if len(text) > TEXT_BYTES_MAX:
         raise _refused(f"a task set of {len(text)} characters; at most {TEXT_BYTES_MAX} are allowed", 0)
     if not text:
-        return ()
-    tasks: list[TaskId] = []
+        return TaskRanges(())
+    found: list[tuple[str | None, int, int, int]] = []
+    count = 0
     previous: tuple[str, int] | None = None
     at = 0
     for part in text.split(";"):
@@ -78,12 +143,16 @@ def parse_task_set(text: str) -> tuple[TaskId, ...]:
         if previous is not None and (name, sub) <= previous:
             raise _refused(f"a task set whose groups do not ascend at {part[:40]!r}", at)
         previous = name, sub
-        _parse_ranges(ranges, name or None, sub, tasks, at + len(head) + 1)
+        for low, high in _parse_ranges(ranges, at + len(head) + 1):
+            count += high - low + 1
+            if count > TASKS_MAX:
+                raise _refused(f"a task set of more than {TASKS_MAX} tasks", at)
+            found.append((name or None, sub, low, high))
         at += len(part) + 1
-    return tuple(tasks)
+    return TaskRanges(found)
 
 
-def _parse_ranges(text: str, name: str | None, sub: int, tasks: list[TaskId], at: int) -> None:
+def _parse_ranges(text: str, at: int) -> Iterator[tuple[int, int]]:
     last = -2
     for part in text.split(","):
         match = _RANGE.fullmatch(part)
@@ -95,9 +164,7 @@ def _parse_ranges(text: str, name: str | None, sub: int, tasks: list[TaskId], at
             raise _refused(f"a task set with the range {part[:40]!r}, which does not ascend", at)
         if low <= last + 1:
             raise _refused(f"a task set whose ranges overlap, touch or do not ascend at {part[:40]!r}", at)
-        if len(tasks) + high - low >= TASKS_MAX:
-            raise _refused(f"a task set of more than {TASKS_MAX} tasks", at)
-        tasks.extend(TaskId(sub, number, name) for number in range(low, high + 1))
+        yield low, high
         last = high
         at += len(part) + 1
 

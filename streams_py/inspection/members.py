@@ -17,8 +17,9 @@ from streams_protocol import (
 )
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.described_groups import DescribedMember
+from streams_py.printable import printable
 
-__all__ = ["Member", "decode_member", "printable"]
+__all__ = ["Member", "decode_member"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +97,3 @@ def decode_member(member: DescribedMember, *, is_rebalancing: bool = False) -> M
         standby,
         tuple(problems),
     )
-
-
-def printable(text: str) -> str:
-    """``text`` of a member, with an escape such as ``\\x1b`` for each character that a terminal obeys: whoever joins a
-    group chooses its client id, and somebody else's terminal shows it."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

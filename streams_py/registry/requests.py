@@ -10,13 +10,15 @@ user and password, and repeat nothing of what was sent.
 
 from __future__ import annotations
 
-import json
+import base64
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 from streams_py.errors import RegistryError, RegistryUnavailableError
+from streams_py.foreign_json import loads as loads_foreign
+from streams_py.redact import redact
 
 __all__ = ["GuardedRequests"]
 
@@ -27,10 +29,19 @@ _PASSING = {408, 425, 429}
 
 
 class GuardedRequests:
-    """Stands in for the HTTP part of confluent-kafka's registry client. ``address``: shown in errors."""
+    """Stands in for the HTTP part of confluent-kafka's registry client. ``address``: shown in errors. ``hide``: takes
+    credentials out of texts."""
 
-    def __init__(self, inner: Any, address: str, *, clock_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        inner: Any,
+        address: str,
+        *,
+        hide: Callable[[str], str] = redact,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._inner = inner
+        self._hide = hide
         self._address = address
         self._clock_s = clock_s
         self._lock = threading.Lock()
@@ -83,12 +94,14 @@ class GuardedRequests:
             raise
         except OAuthTokenError:  # its text has the token service's answer in it
             raise self._away("the token service gave no token") from None
-        except (UnicodeDecodeError, json.JSONDecodeError):
+        except (ValueError, RecursionError) as error:  # UnicodeDecodeError, JSONDecodeError, numbers too long
+            if _is_transport_error(error):
+                raise self._away(f"{type(error).__name__}: {self._hide(str(error))}") from None
             raise self._away("what answers there is no schema registry (no JSON)") from None
         except Exception as error:
             if not _is_transport_error(error):
                 raise
-            raise self._away(f"{type(error).__name__}: {error}") from None
+            raise self._away(f"{type(error).__name__}: {self._hide(str(error))}") from None
         if not _is_of_a_registry(method, args[0], answer):
             raise self._away("what answers there is no schema registry (other JSON than it would send)")
         self._note_answer()
@@ -117,9 +130,63 @@ def _is_of_a_registry(method: str, path: str, answer: Any) -> bool:
     """Whether an answer to what serdes ask has what they read from it: a schema, or the number that it was given."""
     match method, path.partition("?")[0].split("/"):
         case "get", ["schemas", "ids" | "guids", _] | ["subjects", _, "versions", _]:
-            return isinstance(answer, dict) and isinstance(answer.get("schema"), str)
+            return isinstance(answer, dict) and _is_schema(answer)
         case "post", ["subjects", _] | ["subjects", _, "versions"]:
-            return isinstance(answer, dict) and isinstance(answer.get("id"), int)
+            return isinstance(answer, dict) and _is_number(answer.get("id"))
+    return True
+
+
+def _is_number(found: object) -> bool:
+    return type(found) is int and 0 <= found < 2**31
+
+
+def _is_schema(answer: dict[str, Any]) -> bool:
+    """Whether serdes can read the schema in an answer. What they could not read would be blamed on the record."""
+    schema, kind, references = answer.get("schema"), answer.get("schemaType"), answer.get("references")
+    numbers = (answer[name] for name in ("id", "version") if answer.get(name) is not None)
+    if not isinstance(schema, str) or not all(map(_is_number, numbers)):
+        return False
+    if references is not None and not (isinstance(references, list) and all(map(_is_reference, references))):
+        return False
+    try:
+        if kind == "PROTOBUF":
+            return _is_protobuf(schema)
+        parsed = loads_foreign(schema)
+        if kind == "JSON":
+            return isinstance(parsed, dict | bool)
+        if kind in (None, "AVRO"):
+            return isinstance(parsed, str | list | dict) and (bool(references) or _is_avro(parsed))
+    except Exception:  # of whichever parser
+        return False
+    return False
+
+
+def _is_reference(found: object) -> bool:
+    if not isinstance(found, dict):
+        return False
+    return (
+        isinstance(found.get("name"), str)
+        and isinstance(found.get("subject"), str)
+        and _is_number(found.get("version"))
+    )
+
+
+def _is_avro(parsed: Any) -> bool:
+    from fastavro import parse_schema
+
+    parse_schema(parsed)
+    return True
+
+
+def _is_protobuf(schema: str) -> bool:
+    """As base64 of a file descriptor, which the deserializer asks for, or as source text of references."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto  # type: ignore[import-untyped]
+
+    try:
+        data = base64.b64decode(schema, validate=True)
+    except ValueError:
+        return "message" in schema or "enum" in schema
+    FileDescriptorProto.FromString(data)
     return True
 
 

@@ -10,20 +10,26 @@ keep the answer.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar, overload
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from streams_py.config_keys import is_secret
 from streams_py.errors import ConfigError, StreamsError
+from streams_py.printable import printable
+from streams_py.redact import redact
 from streams_py.registry.formats import Format, avro_format, json_schema_format, protobuf_format
 from streams_py.registry.requests import GuardedRequests
 from streams_py.serdes import Serde
+from streams_py.serdes.round_trips import UnfitError
 
 __all__ = ["SchemaRegistry"]
 
 T = TypeVar("T")
 
 _SHOWN_TEXT = 300
+_SECRET_CHARS_MIN = 4
 
 
 class SchemaRegistry:
@@ -59,7 +65,8 @@ class SchemaRegistry:
                 )
             settings["basic.auth.user.info"] = user_info
         self.address = addresses
-        self._client = _client(settings, timeout_ms)
+        self._client = _client(settings, timeout_ms, _hider(settings))
+        self._hide = _hider(settings)
         self._serializer = dict(serializer or {})
         self._deserializer = dict(deserializer or {})
 
@@ -98,7 +105,7 @@ class SchemaRegistry:
         return self._serde(json_schema_format(schema, cls))
 
     def _serde(self, format: Format) -> Serde[Any]:
-        serde: Serde[Any] = _RegistrySerde(format, self._client, self._serializer, self._deserializer)
+        serde: Serde[Any] = _RegistrySerde(format, self._client, self._serializer, self._deserializer, self._hide)
         for is_key in (False, True):  # wrong settings and schemas are told now, not when a task starts
             serde.serializer("any", is_key=is_key)
             serde.deserializer("any", is_key=is_key)
@@ -107,9 +114,15 @@ class SchemaRegistry:
 
 class _RegistrySerde(Serde[T], Generic[T]):
     def __init__(
-        self, format: Format, client: Any, serializer: Mapping[str, Any], deserializer: Mapping[str, Any]
+        self,
+        format: Format,
+        client: Any,
+        serializer: Mapping[str, Any],
+        deserializer: Mapping[str, Any],
+        hide: Callable[[str], str],
     ) -> None:
         self._format = format
+        self._hide = hide
         self._client = client
         self._serializer = serializer
         self._deserializer = deserializer
@@ -123,7 +136,7 @@ class _RegistrySerde(Serde[T], Generic[T]):
 
     def serializer(self, topic: str, *, is_key: bool) -> Callable[[T], bytes]:
         encode, context = self._made(self._format.serializer, self._serializer), _context(topic, is_key=is_key)
-        reason = self._format.encoding_reason
+        reason, hide = self._format.encoding_reason, self._hide
 
         def serialize(value: T) -> bytes:
             try:
@@ -131,14 +144,14 @@ class _RegistrySerde(Serde[T], Generic[T]):
             except StreamsError:
                 raise
             except Exception as error:
-                raise _unfit(error, reason(error, value)) from None
+                raise _unfit(error, reason(error, value), hide) from None
             return data
 
         return serialize
 
     def deserializer(self, topic: str, *, is_key: bool) -> Callable[[bytes], T]:
         decode, context = self._made(self._format.deserializer, self._deserializer), _context(topic, is_key=is_key)
-        reason = self._format.decoding_reason
+        reason, hide = self._format.decoding_reason, self._hide
 
         def deserialize(data: bytes) -> T:
             try:
@@ -146,7 +159,7 @@ class _RegistrySerde(Serde[T], Generic[T]):
             except StreamsError:
                 raise
             except Exception as error:
-                raise ValueError(_registry_said(error) or reason(error)) from None
+                raise UnfitError(_registry_said(error, hide) or reason(error)) from None
             return value
 
         return deserialize
@@ -167,19 +180,19 @@ def _names_subjects(settings: Mapping[str, Any]) -> bool:
     return "subject.name.strategy" in settings or "subject.name.strategy.type" in settings
 
 
-def _unfit(error: Exception, reason: str) -> Exception:
+def _unfit(error: Exception, reason: str, hide: Callable[[str], str]) -> Exception:
     """Another class is a mistake in the program; anything else may be about this one record."""
     if reason.startswith("expected "):
         return TypeError(reason)
-    return ValueError(_registry_said(error) or reason)
+    return UnfitError(_registry_said(error, hide) or reason)
 
 
-def _registry_said(error: Exception) -> str | None:
+def _registry_said(error: Exception, hide: Callable[[str], str]) -> str | None:
     from confluent_kafka.schema_registry.error import SchemaRegistryError
 
     if not isinstance(error, SchemaRegistryError):
         return None
-    text = " ".join(str(error.error_message).split())
+    text = hide(" ".join(str(error.error_message).split()))
     if len(text) > _SHOWN_TEXT:
         text = f"{text[:_SHOWN_TEXT]}..."
     return f"the schema registry said: {text} (error code {error.error_code})"
@@ -191,7 +204,22 @@ def _context(topic: str, *, is_key: bool) -> Any:
     return SerializationContext(topic, MessageField.KEY if is_key else MessageField.VALUE)
 
 
-def _client(settings: dict[str, Any], timeout_ms: int) -> Any:
+def _hider(settings: Mapping[str, Any]) -> Callable[[str], str]:
+    """Takes secrets out of what a registry, or a proxy before it, says: some repeat the headers that they got."""
+    secrets = {str(value) for key, value in settings.items() if is_secret(key) or key.startswith(("basic.", "sasl."))}
+    for each in [text for text in secrets if ":" in text]:
+        secrets |= {each.partition(":")[2], base64.b64encode(each.encode()).decode()}
+    known = sorted((secret for secret in secrets if len(secret) >= _SECRET_CHARS_MIN), key=len, reverse=True)
+
+    def hide(text: str) -> str:
+        for secret in known:
+            text = text.replace(secret, "***")
+        return printable(redact(text))
+
+    return hide
+
+
+def _client(settings: dict[str, Any], timeout_ms: int, hide: Callable[[str], str]) -> Any:
     try:
         from confluent_kafka.schema_registry import SchemaRegistryClient
     except ImportError as error:
@@ -204,8 +232,8 @@ def _client(settings: dict[str, Any], timeout_ms: int) -> Any:
     try:
         client: Any = SchemaRegistryClient({**ours, **settings})
     except (ValueError, TypeError, OSError) as error:
-        raise ConfigError(f"the schema registry at {settings['url']}: {error}") from None
-    client._rest_client = GuardedRequests(client._rest_client, settings["url"])
+        raise ConfigError(f"the schema registry at {settings['url']}: {hide(str(error))}") from None
+    client._rest_client = GuardedRequests(client._rest_client, settings["url"], hide=hide)
     return client
 
 

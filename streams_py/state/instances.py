@@ -24,6 +24,7 @@ from typing import IO, Final
 
 from streams_protocol.types import ProcessId
 from streams_py.errors import StateError
+from streams_py.foreign_json import loads as loads_foreign
 from streams_py.private_files import UntrustedPathError, open_file, replace_file
 
 __all__ = [
@@ -65,7 +66,7 @@ def read_metadata(directory: str) -> InstanceMetadata | None:
     """None when there is no process file; OSError or ValueError when it is of no use."""
     try:
         with open(os.path.join(directory, _PROCESS_FILE), "rb", opener=open_file) as file:
-            found = json.loads(file.read(_PROCESS_FILE_MAX))
+            found = loads_foreign(file.read(_PROCESS_FILE_MAX))
         return InstanceMetadata(
             ProcessId.parse(found["processId"]), _text(found.get("clusterId")), _text(found.get("instance"))
         )

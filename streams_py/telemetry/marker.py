@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from streams_py.foreign_json import loads as loads_foreign
+
 __all__ = ["marker_in", "marker_text"]
 
 
@@ -17,7 +19,7 @@ def marker_text(marker: Mapping[str, Any]) -> str:
 def marker_in(text: str) -> dict[str, Any]:
     """Nothing where it is damaged: a process that was killed may have left half of it."""
     try:
-        found = json.loads(text)
+        found = loads_foreign(text)
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

@@ -23,6 +23,25 @@ SECRET = "hunter2-Xyz"
         f"Authorization: Bearer {SECRET}",
         f"cannot reach https://user:{SECRET}@host:8081/subjects",
         f"PASSWORD={SECRET}",
+        f"s3://key:{SECRET}@bucket/path",
+        f"https://u:p@{SECRET}/x@host/path",
+        f"https://u:a b {SECRET}@host/path",
+        f"https://u:{SECRET}/x@host/path",
+        f"Authorization: Basic {SECRET}==",
+        f"Basic {SECRET}",
+        f"authorization={SECRET}",
+        f"app.pwd = {SECRET}",
+        f"passphrase: {SECRET}",
+        f"api_key={SECRET}",
+        f"AccountKey={SECRET};x",
+        f"aws_secret_access_key={SECRET}",
+        f'{{"sas_token": "{SECRET}"}}',
+        f"Cookie: {SECRET}",
+        f"basic.auth.user.info=user:{SECRET}",
+        f"https://blob/container?sv=1&sig={SECRET}&se=2",
+        f"https://bucket/x?X-Amz-Signature={SECRET}&X-Amz-Date=1",
+        f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----",
+        f"-----BEGIN RSA PRIVATE KEY-----\n{SECRET}",
     ],
 )
 def test_secret_is_hidden(text: str) -> None:
@@ -43,3 +62,12 @@ def test_redacted_text_is_short(text: str) -> None:
 def test_url_is_hidden_when_the_cut_goes_through_it() -> None:
     long = f"password={'x' * 4070} https://user:{SECRET}@host"
     assert SECRET[:6] not in redact(long)
+
+
+@pytest.mark.parametrize(
+    "part", ["a", "pass", "://a:", "a@", "-----BEGIN A-----", "pass.", "jaas", "basic ", "a:b ", "user:b "]
+)
+def test_hostile_text_costs_little(part: str) -> None:
+    """A pattern that backtracks over all of it would not come to an end here."""
+    for text in (part * 5000, f"://{part * 5000}", f"password{part * 5000}"):
+        assert len(redact(text)) <= ERROR_TEXT_CHARS_MAX

@@ -29,6 +29,7 @@ from streams_py.backtest.inputs import ReplayClient, ReplayInput, check_input
 from streams_py.backtest.situation import ends_of
 from streams_py.events.fields import SETTING, TEXT, form, list_of, map_of, read_record, record, refused, write_record
 from streams_py.events.model import OffsetSums, SubtopologySlice
+from streams_py.foreign_json import loads as loads_foreign
 
 __all__ = ["LOST", "SEGMENT_HEAD", "OutsideEvent", "Segment", "is_segment", "outside_event", "read_segment"]
 
@@ -75,7 +76,7 @@ def is_segment(text: str) -> bool:
 def read_segment(text: str) -> Segment:
     """A segment from its JSON. DecodeError when it is none."""
     try:
-        value = json.loads(text)
+        value = loads_foreign(text)
     except ValueError as error:
         raise DecodeError(f"a segment of a history is not JSON ({error})", offset=0, remedy=_REMEDY) from None
     segment = read_record(Segment, value, "history")

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streams_py.cli.usage import refuse
+from streams_py.printable import printable
 
 __all__ = ["show_status"]
 
@@ -38,10 +39,12 @@ def show_status(url: str, *, as_json: bool) -> int:
     try:
         with httpx.Client(base_url=url.rstrip("/"), timeout=_TIMEOUT_S, trust_env=False) as client:
             group, connectors = _get(client, "/workers"), _get(client, "/connectors?expand=status")
+        jobs = _jobs(group, connectors)
+    except (KeyError, TypeError, AttributeError, RecursionError):
+        return refuse(f"what answers at {url} is not a worker of Connect; name another with --url")
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         why = str(error).rstrip(".") or type(error).__name__
         return refuse(f"no worker answers at {url}: {why}; name another with --url")
-    jobs = _jobs(group, connectors)
     if as_json:
         json.dump(_content(group, jobs), sys.stdout, indent=2)
         print()
@@ -58,7 +61,18 @@ def _get(client: httpx.Client, path: str) -> Any:
         except (ValueError, KeyError, TypeError):
             message = answer.text[:200]
         raise ValueError(f"{answer.status_code} {message}")
-    return answer.json()
+    return _printable(answer.json())
+
+
+def _printable(answer: Any) -> Any:
+    """The same answer, whose texts have no power over the terminal: anyone who may create a connector names it."""
+    if isinstance(answer, str):
+        return printable(answer)
+    if isinstance(answer, list):
+        return [_printable(each) for each in answer]
+    if isinstance(answer, dict):
+        return {printable(name): _printable(value) for name, value in answer.items()}
+    return answer
 
 
 def _jobs(group: Any, connectors: Any) -> list[_Job]:
@@ -86,7 +100,7 @@ def _order(job: _Job) -> tuple[str, int]:
     if job.kind == "connectors":
         return job.name, -1
     name, _, number = job.name.rpartition("-")
-    return name, int(number)
+    return name, int(number) if number.isdecimal() else -1
 
 
 def _content(group: Any, jobs: list[_Job]) -> Any:
@@ -130,7 +144,7 @@ def _matrix(workers: Any, jobs: list[_Job]) -> Table:
     table.add_column("job", no_wrap=True, max_width=_JOB_MAX)
     for worker in workers:
         roles = [role for role, has in (("leader", worker["leader"]), ("static", worker["static"] is not None)) if has]
-        table.add_column("\n".join([worker["worker_id"], *roles]), min_width=_CELL, overflow="fold")
+        table.add_column(Text("\n".join([worker["worker_id"], *roles])), min_width=_CELL, overflow="fold")
     for job in jobs:
         cells = [_cell(job, worker["worker_id"]) for worker in workers]
         table.add_row(*map(Text, (_indented(job), *cells)))

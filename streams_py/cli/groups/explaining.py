@@ -23,6 +23,7 @@ from streams_py.cli.groups.explanations import Explainer, explainer_named
 from streams_py.cli.groups.recordings import recorded_explanations
 from streams_py.cli.usage import refuse
 from streams_py.errors import StreamsError
+from streams_py.foreign_json import loads as loads_foreign
 from streams_py.inspection.labels import named
 
 __all__ = ["explain_tasks", "group_of", "plain"]
@@ -39,13 +40,11 @@ def explain_tasks(task: str | None, file: Path, *, case: str | None, assignor: s
         if file.name.endswith((".jsonl", ".jsonl.gz")):
             explanations, names = recorded_explanations(file, case, assignor)
         else:
-            described = json.loads(file.read_text(encoding="utf-8"))
+            described = loads_foreign(file.read_text(encoding="utf-8"))
             problem, tell, names = group_of(described | {"assignor": assignor} if assignor else described)
             explanations = tell(problem, ProblemState(problem, partial(_tasks, problem)))
     except FileNotFoundError:
         return refuse(f"{file} does not exist; streams-py explain --help shows what to write into it")
-    except json.JSONDecodeError as error:
-        return refuse(f"{file} is not JSON: {error}")
     except OSError as error:
         return refuse(f"{file} cannot be read: {error.strerror or error}")
     except KeyError as error:

@@ -26,9 +26,10 @@ from streams_py.cli.usage import refuse
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 from streams_py.inspection.gather import inspect_group
 from streams_py.inspection.labels import member_labels
-from streams_py.inspection.members import Member, printable
+from streams_py.inspection.members import Member
 from streams_py.inspection.view import STREAMS, CopyKind, GroupView, Task
 from streams_py.ports import GroupAdmin
+from streams_py.printable import printable
 
 __all__ = ["inspect_command"]
 

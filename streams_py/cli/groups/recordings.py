@@ -6,7 +6,6 @@ Each line of a file is a JSON text. Which of the two a file holds shows in its f
 from __future__ import annotations
 
 import gzip
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +16,7 @@ from streams_py.backtest.situation import Situation
 from streams_py.backtest.sources import Skipped, inputs_in_file
 from streams_py.cli.groups.explanations import Explanations, explainer_named
 from streams_py.cli.groups.leader_cases import RecordedExecutor, case_request, case_settings
+from streams_py.foreign_json import loads as loads_foreign
 from streams_py.leader import GroupLeader, run_assign
 
 __all__ = ["explanations_of_case", "explanations_of_rebalance", "recorded_explanations"]
@@ -33,7 +33,7 @@ def recorded_explanations(file: Path, which: str | None, assignor: str | None) -
     opener: Any = gzip.open if file.suffix == ".gz" else open
     with opener(file, "rt", encoding="utf-8") as text:
         lines = text.read().splitlines() or ["null"]
-    first = json.loads(lines[0])
+    first = loads_foreign(lines[0])
     if isinstance(first, Mapping) and "members" in first and "topology" in first:
         if assignor is not None:
             raise ValueError("recorded assign steps are decided by their own assignor; leave --assignor out")
@@ -70,7 +70,7 @@ def explanations_of_rebalance(text: str, assignor: str | None) -> tuple[Explanat
 def _case(lines: Sequence[str], case_id: str | None) -> Mapping[str, Any]:
     ids = []
     for line in lines:
-        case: Mapping[str, Any] = json.loads(line)
+        case: Mapping[str, Any] = loads_foreign(line)
         ids.append(str(case.get("id")))
         if case_id is None or ids[-1] == case_id:
             return case

@@ -19,8 +19,8 @@ from streams_py.described_groups import DescribedMember, DescribedStreamsGroup, 
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.history.loading import load_topology
 from streams_py.inspection.gather import check_is_streams, describe
-from streams_py.inspection.members import printable
 from streams_py.ports import AdminError
+from streams_py.printable import printable
 from streams_py.state.directory import StateDirectory
 from streams_py.topology.topic_owners import Owner, OwnerOfTopic, owners_of
 from streams_py.topology.topology import Topology

@@ -179,7 +179,7 @@ class FileSourceTask(SourceTask):
             if isinstance(value, dict):
                 return value
             raise ValueError("not a JSON object")
-        except (ValueError, csv.Error) as error:
+        except (ValueError, RecursionError, csv.Error) as error:
             sentence = f"{self._settings.file}: the line at byte {at} is no {self._settings.format}: {error}"
             if self._settings.errors_tolerance == "none":
                 raise ConnectorError(f"{sentence}. Repair it, or set errors.tolerance=all to skip it") from None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from streams_py.connect.errors import BadRequestError, ConnectError
 from streams_py.connect.stores.configs import TargetState
+from streams_py.foreign_json import loads as loads_foreign
+from streams_py.printable import printable
 
 __all__ = [
     "NewConnector",
@@ -43,7 +44,7 @@ def json_of(body: bytes, content_type: str | None) -> Any:
             f"the body must be JSON, with the header 'Content-Type: application/json' (it is {kind or 'missing'})"
         )
     try:
-        return json.loads(body)
+        return loads_foreign(body)
     except ValueError as error:
         raise BadRequestError(f"the body is not valid JSON: {error}") from None
 
@@ -121,9 +122,11 @@ class NewConnector:
 
 
 def checked_name(name: str) -> str:
-    """A name that can stand in a path."""
-    if not name or "/" in name or any(ord(letter) < 32 or ord(letter) == 127 for letter in name):
-        raise BadRequestError(f"connector name {name!r} is empty, or has a slash or control character: choose another")
+    """A name that can stand in a path, and in a line of a log."""
+    if not name or "/" in name or name in (".", "..") or printable(name) != name or "\t" in name:
+        raise BadRequestError(
+            f"connector name {name[:100]!r} is empty, '.' or '..', or has a slash or control character: choose another"
+        )
     return name
 
 

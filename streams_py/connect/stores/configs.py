@@ -19,6 +19,7 @@ from streams_protocol.connect import TaskId
 from streams_py.connect.assignment.leader import ConfigSnapshot
 from streams_py.connect.stores.log import TopicLog
 from streams_py.errors import TimeoutExceededError
+from streams_py.foreign_json import loads as loads_foreign
 from streams_py.ports import RawRecord
 
 __all__ = [
@@ -152,7 +153,7 @@ class ConfigTable:
     def apply(self, key: bytes | None, value: bytes | None, offset: int) -> ConfigChange | None:
         """What a record changes. One that is no JSON is skipped and does not count as read."""
         try:
-            content = None if value is None else json.loads(value)
+            content = None if value is None else loads_foreign(value)
             text = (key or b"").decode()
         except ValueError:
             _log.error("the config record at offset %d is no JSON, and is ignored", offset)
@@ -160,7 +161,7 @@ class ConfigTable:
         self._offset = offset + 1
         try:
             return self._dispatch(text, content)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError) as error:
             _log.error("the config record %s at offset %d cannot be used, and is ignored: %r", text, offset, error)
             return None
 

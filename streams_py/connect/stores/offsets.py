@@ -10,6 +10,7 @@ from typing import Any
 from streams_py.connect.api import JsonMap
 from streams_py.connect.stores.log import LoggedStore, TopicLog
 from streams_py.errors import TimeoutExceededError
+from streams_py.foreign_json import loads as loads_foreign
 from streams_py.ports import RawRecord
 
 __all__ = ["OffsetStore", "offset_key"]
@@ -44,7 +45,7 @@ class OffsetStore(LoggedStore):
         """(source partition, offset) of a connector, as far as it is read."""
         with self._lock:
             entries = list(self._offsets.items())
-        decoded = ((json.loads(key), offset) for key, offset in entries)
+        decoded = ((loads_foreign(key), offset) for key, offset in entries)
         return [(key[1], offset) for key, offset in decoded if key[0] == connector]
 
     def reader(self, connector: str) -> _Reader:
@@ -61,9 +62,9 @@ class OffsetStore(LoggedStore):
     def _read(self, record: RawRecord) -> None:
         key, value = record.key(), record.value()
         try:
-            connector, partition = json.loads(key or b"")
+            connector, partition = loads_foreign(key or b"")
             canonical = offset_key(connector, partition)
-            offset = None if value is None else json.loads(value)
+            offset = None if value is None else loads_foreign(value)
             if offset is not None and not isinstance(offset, dict):
                 raise ValueError("the offset is no JSON object")
         except (ValueError, TypeError) as error:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from streams_protocol.connect import TaskId
 from streams_protocol.types import TopicPartition
 from streams_py.connect.stores.log import LoggedStore, TopicLog
+from streams_py.foreign_json import loads as loads_foreign
 from streams_py.ports import RawRecord
 
 __all__ = ["Job", "JobState", "JobStatus", "StatusStore"]
@@ -113,14 +114,14 @@ class StatusStore(LoggedStore):
                 self._known.pop(job, None)
             return
         try:
-            content: dict[str, Any] = json.loads(value)
+            content: dict[str, Any] = loads_foreign(value)
             status = JobStatus(
                 JobState(content["state"]),
                 str(content["worker_id"]),
                 int(content["generation"]),
                 None if content.get("trace") is None else str(content["trace"]),
             )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             _log.warning("the status record of %s cannot be used: %r", job, error)
             return
         with self._lock:

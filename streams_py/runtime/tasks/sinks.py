@@ -28,6 +28,7 @@ from streams_py.runtime.tasks.error_handling.handlers import Answer, ErrorContex
 from streams_py.runtime.tasks.measuring import SentRecords
 from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.serdes import Serde, SerdeDefaults, serde_or_default
+from streams_py.serdes.reasons import reason_of
 from streams_py.serdes.windowed import WindowedSerde
 from streams_py.topology.names import topic_on_broker
 from streams_py.topology.nodes import Partitioner, Process, RecordContext, SinkNode, TopicChooser
@@ -272,7 +273,7 @@ class _Sink:
         context = self._context_of(self._node.name)
         message = (
             f"cannot serialize the {origin.value} of a record for topic {topic} in {context}: serde {serde.name} "
-            f"was given {_type_name(content)}: {error}"
+            f"was given {_type_name(content)}: {reason_of(error)}"
         )
         if serde.is_declared(content):
             record = OutgoingRecord(topic, key, value, timestamp_ms, self._record.headers)

@@ -56,6 +56,8 @@ class _Config(Protocol):
     def upgrade_from(self) -> str | None: ...
     @property
     def metrics_recording_level(self) -> str: ...
+    @property
+    def errors_show_record_bytes(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,8 @@ class TaskSettings:
     app_configs: Mapping[str, Any] = field(default_factory=dict)
     upgrade_from: str | None = None
     in_place_checks: InPlaceChecks | None = None
+    shows_record_bytes: bool = False
+    """Errors about records that cannot be read show the first bytes of them."""
     is_measured: bool = False
     """``metrics.recording.level`` is above INFO: nodes, records and the use of stores are measured. Then no nodes are
     fused."""
@@ -119,6 +123,7 @@ class TaskSettings:
             state_dir=config.state_dir,
             app_configs=config.app,
             upgrade_from=config.upgrade_from,
+            shows_record_bytes=config.errors_show_record_bytes,
             is_measured=config.metrics_recording_level != "INFO",
             is_traced=config.metrics_recording_level == "TRACE",
         )

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 from streams_protocol.types import TopicPartition
 from streams_py.config_keys import is_secret
 from streams_py.errors import ConfigError
+from streams_py.foreign_json import loads as loads_foreign
 from streams_py.ports import BEGINNING
 from streams_py.spark.kafka.connector_options import translated
 
@@ -73,7 +74,7 @@ class Position(NamedTuple):
 
     def given(self) -> dict[TopicPartition, int]:
         """The offset (-2 the beginning, -1 the end) or timestamp of each partition that is named."""
-        named = json.loads(self.by_partition)
+        named = loads_foreign(self.by_partition)
         return {TopicPartition(topic, int(p)): number for topic, of in named.items() for p, number in of.items()}
 
 
@@ -117,7 +118,7 @@ def _by_partition(text: str, option: str, what: str, least: int, expected: str) 
 
 def _json_object(text: str, option: str) -> dict[str, object]:
     try:
-        found = json.loads(text)
+        found = loads_foreign(text)
     except ValueError as error:
         raise ConfigError(f"{option} is no valid JSON: {error}", key=option) from None
     if not isinstance(found, dict):

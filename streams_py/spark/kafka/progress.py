@@ -6,11 +6,11 @@ micro-batch ended and where the topics ended after it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from streams_protocol.types import TopicPartition
+from streams_py.foreign_json import loads as loads_foreign
 from streams_py.spark.kafka.stream_offsets import firsts_in, offsets_in, stream_partition
 
 __all__ = ["records_behind", "records_read"]
@@ -57,7 +57,7 @@ def _offsets(given: Any) -> dict[str, int]:
 
 def _mapping(given: Any) -> Mapping[str, Any]:
     try:
-        found = json.loads(given) if isinstance(given, str) else given
+        found = loads_foreign(given) if isinstance(given, str) else given
     except ValueError:
         return {}
     return found if isinstance(found, Mapping) else {}

@@ -15,6 +15,8 @@ from typing import Any, Final
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import SnapshotError
+from streams_py.foreign_json import loads as loads_foreign
+from streams_py.printable import printable
 
 __all__ = ["Manifest", "SnapshotFile", "SnapshotOf"]
 
@@ -76,7 +78,7 @@ class Manifest:
     def decode(cls, data: bytes) -> Manifest:
         """SnapshotError for anything that :meth:`encode` did not write."""
         try:
-            outer = json.loads(data)
+            outer = loads_foreign(data)
             content = outer["snapshot"]
             if outer["sha256"] != _digest(content):
                 raise SnapshotError("its manifest was changed, or is not whole")
@@ -88,15 +90,22 @@ class Manifest:
             if len(files) > _FILES_MAX:
                 raise SnapshotError(f"it has {len(files)} files")
             return cls(
-                SnapshotOf(content["application"], content["cluster"], content["task"], dict(content["layout"])),
+                SnapshotOf(
+                    _label(content["application"]),
+                    None if content["cluster"] is None else _label(content["cluster"]),
+                    _label(content["task"]),
+                    {_label(store): _label(layout) for store, layout in content["layout"].items()},
+                ),
                 {TopicPartition(topic, int(number)): int(offset) for topic, number, offset in content["positions"]},
                 files,
                 dict(content.get("topic_ids", {})),
                 _time(content.get("taken_ms")),
                 frozenset(str(topic) for topic in content.get("in_transactions", ())),
             )
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise SnapshotError(f"its manifest cannot be read: {type(error).__name__}: {error}") from error
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
+            raise SnapshotError(
+                f"its manifest cannot be read: {printable(f'{type(error).__name__}: {error}', 200)}"
+            ) from error
 
     def check(self, wanted: SnapshotOf) -> None:
         """SnapshotError that says in which way this is somebody else's state."""
@@ -123,6 +132,13 @@ class Manifest:
 
 def _digest(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _label(text: object) -> str:
+    """Text that errors may show."""
+    if not isinstance(text, str) or printable(text) != text:
+        raise ValueError(f"expected text without control characters, got {type(text).__name__}")
+    return text
 
 
 def _name(name: str) -> str:

@@ -17,8 +17,10 @@ import uuid
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
+from streams_py.config_keys import masked
 from streams_py.errors import ConfigError, SnapshotError
 from streams_py.private_files import FILE_MODE, FOLDER_MODE, check_shared_folder, make_folder
+from streams_py.redact import redact
 from streams_py.state.checkpoint import force_to_disk
 from streams_py.state.snapshots.manifest import Manifest, SnapshotFile, SnapshotOf
 
@@ -38,7 +40,9 @@ def open_storage(url: str) -> tuple[Any, str]:
     try:
         files, root = fsspec.core.url_to_fs(url)
     except (ImportError, ValueError, OSError) as error:
-        raise ConfigError(f"{key} = {url!r:.200} cannot be used: {error}", key=key) from error
+        raise ConfigError(
+            f"{key} = {masked(key, url)} cannot be used: {redact(f'{type(error).__name__}: {error}')}", key=key
+        ) from None
     root = root.rstrip("/")
     if _is_local(files) and os.path.lexists(root):
         try:
@@ -102,7 +106,7 @@ class TaskSnapshots:
         remote = f"{self._files}/{file.sha256}"
         if not self._fs.exists(remote) or self._fs.size(remote) != file.size:
             raise SnapshotError(f"its file {file.sha256[:12]} is missing or not whole")
-        self._fs.get_file(remote, local)
+        self._fs.get_file(remote, local, callback=_bounded(file.size))
         if hash_of(local) != file:
             raise SnapshotError(f"its file {file.sha256[:12]} is not what was uploaded")
         force_to_disk(local)
@@ -156,6 +160,18 @@ class TaskSnapshots:
         for name in names:
             begin(f"the deletion of {name}")
             self._fs.rm_file(f"{folder}/{name}")
+
+
+def _bounded(size: int) -> Any:
+    """Stops a download of more bytes than the manifest says: what a bucket announces is not what it sends."""
+    from fsspec.callbacks import Callback
+
+    class Bound(Callback):  # type: ignore[misc]
+        def call(self, *args: Any, **kwargs: Any) -> None:
+            if self.value > size:
+                raise SnapshotError(f"its file is more than the {size} bytes that the manifest says")
+
+    return Bound()
 
 
 def time_of(manifest: str) -> int:

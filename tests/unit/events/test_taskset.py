@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streams_protocol import DecodeError
 from streams_protocol.types import TaskId
-from streams_py.events.taskset import TEXT_BYTES_MAX, format_task_set, parse_task_set
+from streams_py.events.codec import decode_event, encode_value
+from streams_py.events.taskset import RECORD_TASKS_MAX, TEXT_BYTES_MAX, format_task_set, parse_task_set
+from tests.unit.events import golden
 
 names = st.one_of(st.none(), st.text("abcXYZ_-.", min_size=1, max_size=6))
 tasks = st.builds(TaskId, st.integers(0, 5), st.integers(0, 40), names)
@@ -60,3 +65,34 @@ def test_text_is_refused_unread_when_it_is_too_long() -> None:
 def test_name_with_a_separator_is_refused_when_writing() -> None:
     with pytest.raises(ValueError, match="a;b"):
         format_task_set([TaskId(0, 0, "a;b")])
+
+
+@given(st.sets(tasks))
+def test_ranges_are_a_sequence_of_tasks(of: set[TaskId]) -> None:
+    ordered = sorted(of)
+    ranges = parse_task_set(format_task_set(of))
+    assert len(ranges) == len(ordered)
+    assert [ranges[at] for at in range(len(ordered))] == ordered
+    assert ranges[1:3] == tuple(ordered[1:3])
+    assert all(task in ranges for task in of)
+    assert TaskId(9, 9, "other") not in ranges
+    assert ranges == parse_task_set(format_task_set(of))
+    assert hash(ranges) == hash(tuple(ordered))
+
+
+def test_ranges_stay_ranges() -> None:
+    tracemalloc.start()
+    try:
+        sets = [parse_task_set("0:0-999999") for _ in range(100)]
+        assert sum(map(len, sets)) == 100_000_000
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_sum_over_all_sets_of_a_record_is_bounded() -> None:
+    fields = json.loads(encode_value(golden.EVENTS["rebalance-client"]))
+    half = f"0:0-{RECORD_TASKS_MAX // 2}"
+    assert decode_event(json.dumps({**fields, "prev_active": half}).encode())
+    with pytest.raises(DecodeError, match=f"more than {RECORD_TASKS_MAX} tasks"):
+        decode_event(json.dumps({**fields, "prev_active": half, "prev_standby": half}).encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import socket
 from typing import Any
@@ -167,3 +168,52 @@ def test_client_of_confluent_kafka_sends_its_requests_through_what_is_replaced()
         assert isinstance(client._rest_client, GuardedRequests)
         client._rest_client._inner.get = lambda *args: ["from here"]
         assert client.get_subjects() == ["from here"]
+
+
+GARBAGE = [
+    b'{"schema":"not avro"}',
+    b'{"schema":"{"}',
+    b'{"schema":"7"}',
+    b'{"schema":"{\\"type\\":\\"recrod\\"}"}',
+    b'{"schema":"\\"string\\"","schemaType":"JSON"}',
+    b'{"schema":"\\"string\\"","schemaType":"PROTOBUF"}',
+    b'{"schema":"\\"string\\"","schemaType":"COBOL"}',
+    b'{"schema":"\\"string\\"","schemaType":7}',
+    b'{"schema":"\\"string\\"","references":7}',
+    b'{"schema":"\\"string\\"","references":[{"name":"a"}]}',
+    b'{"schema":"\\"string\\"","id":-1}',
+    b'{"schema":7}',
+    b"[" * 100_000,
+    b"1" * 5000,
+    b"\xff",
+]
+
+
+@pytest.mark.parametrize("answer", GARBAGE)
+def test_schema_that_cannot_be_read_is_not_blamed_on_the_record(answer: bytes) -> None:
+    with running(RegistryStub()) as stub:
+        stub.answer = (200, answer)
+        read = SchemaRegistry(stub.url).avro('"string"').deserializer("t", is_key=False)
+        with pytest.raises(RegistryUnavailableError):
+            read(b"\x00\x00\x00\x00\x01\x02a")
+
+
+@pytest.mark.parametrize("number", [b'{"id":true}', b'{"id":-1}', b'{"id":4294967296}', b'{"id":1.5}', b'{"id":"1"}'])
+def test_id_that_is_no_number_of_a_schema_is_not_blamed_on_the_record(number: bytes) -> None:
+    with running(RegistryStub()) as stub:
+        stub.answer = (200, number)
+        with pytest.raises(RegistryUnavailableError):
+            write(SchemaRegistry(stub.url))
+
+
+@pytest.mark.parametrize(
+    "echo", ["s3cret", "dXNlcjpzM2NyZXQ=", "user:s3cret", "Basic dXNlcjpzM2NyZXQ=", "password=s3cret"]
+)
+def test_registry_that_repeats_credentials_does_not_put_them_into_errors(echo: str) -> None:
+    with running(RegistryStub()) as stub:
+        stub.answer = (422, json.dumps({"error_code": 42201, "message": f"got \x1b[31m{echo} here"}).encode())
+        registry = SchemaRegistry(stub.url, {"basic.auth.user.info": "user:s3cret"})
+        with pytest.raises(ValueError, match="the schema registry said: got") as caught:
+            write(registry)
+    for secret in ("s3cret", "dXNlcjpzM2NyZXQ", "\x1b"):
+        assert secret not in str(caught.value)

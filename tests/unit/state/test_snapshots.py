@@ -358,9 +358,9 @@ def test_task_waits_for_a_slow_snapshot_without_holding_its_thread(
     storage, root = two.snapshots._storage
     released = threading.Event()
 
-    def slow(remote: str, local: str) -> None:
+    def slow(remote: str, local: str, **options: Any) -> None:
         assert released.wait(PATIENCE_S)
-        storage.get_file(remote, local)
+        storage.get_file(remote, local, **options)
 
     patched = SimpleNamespace(
         **{name: getattr(storage, name) for name in ("ls", "size", "cat_file", "exists", "invalidate_cache")},

@@ -30,6 +30,7 @@ from streams_py.runtime.tasks.error_handling.handlers import Answer, DeadLetter,
 from streams_py.runtime.tasks.record_queue import SourceReader
 from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.serdes import cannot_decode
+from streams_py.serdes.reasons import is_without_values, reason_of
 from streams_py.topology.caller import raised_line
 from streams_py.topology.nodes import RecordContext
 
@@ -176,15 +177,16 @@ class Failures:
         response = ask(self._settings.deserialization_handler, context, raw, error)
         self._collector.write(response.dead_letters, context)
         if response.answer is Answer.CONTINUE:
-            self.passed_over(reader, raw, f"{type(error).__name__}: {error}")
+            self.passed_over(reader, raw, f"{type(error).__name__}: {reason_of(error)}")
             return
         serde, data = (reader.key_serde, key) if is_key else (reader.value_serde, raw.value())
-        what = cannot_decode(error, serde, data, topic=raw.topic(), is_key=is_key)
+        shows_bytes = self._settings.shows_record_bytes
+        what = cannot_decode(error, serde, data, topic=raw.topic(), is_key=is_key, shows_bytes=shows_bytes)
         raise DeserializationError(
             f"{context}: {what}. To pass over such records set deserialization.exception.handler to log_and_continue "
             f"or to a DeadLetterQueue",
             task_id=self._task_id,
-        ) from error
+        ) from (error if shows_bytes or is_without_values(error) else None)
 
     def extractor_failed(self, reader: SourceReader, raw: RawRecord, error: Exception) -> StreamsError:
         """The error for a timestamp extractor that raised."""

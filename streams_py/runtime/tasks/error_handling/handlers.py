@@ -26,6 +26,7 @@ from streams_protocol.types import TaskId
 from streams_py.errors import ConfigError, HandlerError, ProductionError, RefusedRecord
 from streams_py.ports import Headers, RawRecord
 from streams_py.runtime.tasks.configured import imported
+from streams_py.serdes.reasons import reason_of
 
 __all__ = [
     "Answer",
@@ -143,14 +144,19 @@ ProductionHandler: TypeAlias = Callable[[ErrorContext, "OutgoingRecord | None", 
 
 def log_and_fail(context: ErrorContext, record: object, error: Exception) -> Answer:
     """Default for reading and processing: log and stop."""
-    _log.error("stopping after an error in %s: %s", context, error)
+    _log.error("stopping after an error in %s: %s", context, _reason(record, error))
     return Answer.FAIL
 
 
 def log_and_continue(context: ErrorContext, record: object, error: Exception) -> Answer:
     """Log and drop the record."""
-    _log.warning("dropping a record after an error in %s: %s", context, error)
+    _log.warning("dropping a record after an error in %s: %s", context, _reason(record, error))
     return Answer.CONTINUE
+
+
+def _reason(record: object, error: Exception) -> str:
+    """Of a record that cannot be read or written without its contents; functions of the user choose their words."""
+    return str(error) if record is None or isinstance(record, FailedRecord) else reason_of(error)
 
 
 def default_production_handler(context: ErrorContext, record: object, error: Exception) -> Answer:

@@ -47,7 +47,7 @@ class TestReading:
         with pytest.raises(DeserializationError) as caught:
             kit.task.process(1)
         text = str(caught.value)
-        for part in ("node source", "task 0_0", "in-0 at offset 6", "'int32'", "1 bytes (78)", "value of topic 'in'"):
+        for part in ("node source", "task 0_0", "in-0 at offset 6", "'int32'", "1 bytes", "value of topic 'in'"):
             assert part in text
         assert kit.task.committable_offsets() == {}
 

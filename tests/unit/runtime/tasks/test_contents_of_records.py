@@ -1,0 +1,78 @@
+"""Contents of records stand in no error, log or traceback, unless a setting says so."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+
+import pytest
+
+from streams_py import serdes
+from streams_py.config import StreamsConfig
+from streams_py.errors import DeserializationError, StreamsError
+from streams_py.runtime.tasks.error_handling.handlers import log_and_continue, log_and_fail
+from streams_py.runtime.tasks.task_settings import TaskSettings
+from streams_py.topology.topology import Topology
+from tests.unit.runtime.tasks.task_kit import Kit, record
+
+CARD = "4111111111111111"
+
+
+def as_number(data: bytes) -> int:
+    return int(data + b"x")  # the error quotes all of it
+
+
+def quoted(value: object) -> bytes:
+    raise ValueError(f"cannot write {value}")
+
+
+NUMBER = serdes.serde(serialize=quoted, deserialize=as_number, name="number")
+
+
+def reading(**settings: object) -> Kit:
+    topology = Topology()
+    topology.add_source("source", "in", key=serdes.STRING, value=NUMBER)
+    kit = Kit(topology, **settings)  # type: ignore[arg-type]
+    kit.add(record(CARD))
+    return kit
+
+
+def test_record_that_cannot_be_read_is_not_shown_when_the_task_stops(caplog: pytest.LogCaptureFixture) -> None:
+    kit = reading(deserialization_handler=log_and_fail)
+    with pytest.raises(DeserializationError, match="cannot decode 16 bytes") as caught:
+        kit.task.process(1)
+    shown = "".join(traceback.format_exception(caught.value)) + caplog.text
+    assert "stopping after an error" in shown
+    assert CARD not in shown
+    assert CARD.encode().hex() not in shown
+
+
+def test_record_that_is_dropped_is_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        reading(deserialization_handler=log_and_continue).task.process(1)
+    assert "dropping a record" in caplog.text
+    assert "dropped record number 1" in caplog.text
+    assert CARD not in caplog.text
+
+
+def test_setting_shows_the_bytes() -> None:
+    kit = reading(shows_record_bytes=True)
+    with pytest.raises(DeserializationError) as caught:
+        kit.task.process(1)
+    assert CARD.encode().hex() in str(caught.value)
+    config = StreamsConfig.of(application_id="a", bootstrap_servers="x:1", errors_show_record_bytes=True)
+    assert TaskSettings.from_config(config).shows_record_bytes
+    assert not TaskSettings.from_config(
+        StreamsConfig.of(application_id="a", bootstrap_servers="x:1")
+    ).shows_record_bytes
+
+
+def test_value_that_cannot_be_written_is_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+    topology = Topology()
+    topology.add_source("source", "in", key=serdes.STRING, value=serdes.STRING)
+    topology.add_sink("sink", "out", "source", key=serdes.STRING, value=NUMBER)
+    kit = Kit(topology)
+    kit.add(record(CARD))
+    with pytest.raises(StreamsError, match="number") as caught:
+        kit.task.process(1)
+    assert CARD not in str(caught.value) + caplog.text

@@ -22,7 +22,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Any, Final
@@ -352,7 +352,26 @@ def _is_embedded(bootstrap: object) -> bool:
     return isinstance(servers, tuple) and any(str(server).startswith("embedded") for server in servers)
 
 
+class _Function(str):
+    """A function among settings that are text: the text shows it, and calling it calls the function."""
+
+    __slots__ = ("function",)
+
+    function: Callable[..., object]
+
+    @classmethod
+    def of(cls, function: Callable[..., object]) -> _Function:
+        made = cls(f"<{getattr(function, '__qualname__', type(function).__name__)}>")
+        made.function = function
+        return made
+
+    def __call__(self, *arguments: object) -> object:
+        return self.function(*arguments)
+
+
 def _text(value: object) -> str:
+    if callable(value):
+        return _Function.of(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation
 
 __all__ = ["INT32_MAX", "ConfigFields", "dotted", "texts"]
 
@@ -290,7 +290,7 @@ class ConfigFields(BaseModel):
     """How much longer than the store a window store's changelog keeps records.
     Change it: up when clocks of producers are wrong by more than a day."""
 
-    clients: Mapping[str, str] = Field(default_factory=dict, exclude=True)
+    clients: Mapping[str, SkipValidation[str]] = Field(default_factory=dict, exclude=True)
     topics: Mapping[str, str] = Field(default_factory=dict, exclude=True)
     client_tags: Mapping[str, str] = Field(default_factory=dict, exclude=True)
     app: Mapping[str, Any] = Field(default_factory=dict, exclude=True)

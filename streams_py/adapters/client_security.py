@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from streams_py.adapters.security import SecuritySettings
 from streams_py.adapters.tls import tls_context
+from streams_py.adapters.token_source import KeptTokens
 
 __all__ = ["kafka_python_settings", "librdkafka_settings"]
+
+_FIRST_TOKEN_S: Final = 8.0
+"""Time for retries of one call, in seconds: confluent-kafka gives up creating a client after 10 s without a token."""
 
 
 def librdkafka_settings(security: SecuritySettings) -> dict[str, object]:
@@ -30,7 +36,8 @@ def librdkafka_settings(security: SecuritySettings) -> dict[str, object]:
         settings["sasl.mechanisms"] = security.mechanism.value
         source = security.token_source
         if source is not None:
-            settings["oauth_cb"] = lambda _config: source()
+            tokens = KeptTokens(source, patience_s=_FIRST_TOKEN_S)  # called on librdkafka's own thread
+            settings["oauth_cb"] = lambda _config: tokens()
         else:
             settings |= {"sasl.username": security.username, "sasl.password": security.password}
     return {key: value for key, value in settings.items() if value is not None}

@@ -5,10 +5,13 @@ Beside :mod:`streams_py.adapters.client_security`, which loads neither client li
 
 from __future__ import annotations
 
+from kafka.errors import KafkaConnectionError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from streams_py.adapters.client_security import kafka_python_settings
 from streams_py.adapters.security import SecuritySettings, TokenSource
+from streams_py.adapters.token_source import KeptTokens
+from streams_py.errors import BrokerUnavailableError
 
 __all__ = ["kafka_python_security"]
 
@@ -17,16 +20,19 @@ def kafka_python_security(security: SecuritySettings) -> dict[str, object]:
     """Keyword arguments of kafka-python's clients."""
     settings = kafka_python_settings(security)
     if security.token_source is not None:
-        settings["sasl_oauth_token_provider"] = _TokenProvider(security.token_source)
+        settings["sasl_oauth_token_provider"] = _TokenProvider(KeptTokens(security.token_source))
     return settings
 
 
 class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python has no type information
-    """The source decides about reuse and renewal."""
+    """The user's function decides about reuse and renewal."""
 
     def __init__(self, source: TokenSource) -> None:
         super().__init__()
         self._source = source
 
     def token(self) -> str:
-        return self._source()[0]
+        try:
+            return self._source()[0]
+        except BrokerUnavailableError as error:  # a lost connection, which the client establishes again
+            raise KafkaConnectionError(str(error)) from error

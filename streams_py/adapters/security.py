@@ -423,7 +423,7 @@ class _Reader:
             if source is not None:
                 raise ConfigError(f"{key} is used only with sasl.mechanism=OAUTHBEARER", key=key)
             return None
-        if isinstance(source, str):
+        if isinstance(source, str) and not callable(source):
             source = _imported(source, key)
         if not callable(source):
             raise ConfigError(f"sasl.mechanism=OAUTHBEARER: {_TOKEN_HINT}", key=key)

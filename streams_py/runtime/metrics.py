@@ -207,7 +207,7 @@ def _of_active(task: ActiveTask, tags: Mapping[str, str], at: At) -> Iterator[Me
             yield from _each("stream-record-cache-metrics", of_cache, hits)
     yield from _each("stream-task-metrics", tags, figures)
     for node, topic, of_topic in task.figures.of_topics():
-        yield from _each("stream-topic-metrics", {**tags, "processor-node-id": node, "topic-name": topic}, of_topic)
+        yield from _each("stream-topic-metrics", {**tags, "processor-node-id": node, "topic": topic}, of_topic)
     for group, own_tags, own in () if bound is None else bound.metrics.figures(seconds):
         yield from _each(group, {**tags, **own_tags}, own)
     for node, of_node in task.figures.of_nodes(bound, seconds, at.now_ms):

@@ -43,8 +43,15 @@ _TOPIC_REFUSED: Final = re.compile(
 _COORDINATOR: Final = "TxnCoordinator"
 """What librdkafka calls its connection to the coordinator of transactions."""
 
-_BROKEN_OFF: Final = "failed: Local: "
-"""In an authentication error: no broker has refused anything, the connection was lost before it could answer."""
+_PASSING: Final = (
+    "failed: Local: ",
+    "Failed to acquire SASL OAUTHBEARER token",
+    '"status":"invalid_token"',
+    "Request not valid in current SASL state",
+)
+"""In authentication errors that a later connection may not have: the connection was lost before the broker answered;
+the user's token function failed; a token has expired meanwhile; a connection ended while it renewed its login. The
+check of the login at the start of a client finds tokens that no broker accepts."""
 
 _CLOSED: Final = "in state UP"
 """A connection that was in use has ended, which happens every day: what follows says whether that is trouble."""
@@ -98,7 +105,7 @@ class BrokerLog:
     def on_error(self, error: KafkaError) -> None:
         """librdkafka's ``error_cb``: a client-wide condition, mostly one that passes."""
         code = error.code()
-        is_broken_off = code == KafkaError._AUTHENTICATION and _BROKEN_OFF in error.str()
+        is_broken_off = code == KafkaError._AUTHENTICATION and any(text in error.str() for text in _PASSING)
         if code == KafkaError._AUTHENTICATION and not is_broken_off:
             self._refused_login = error.str()
         if code in _CONNECTION_LOST or is_broken_off:

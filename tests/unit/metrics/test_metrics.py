@@ -60,7 +60,7 @@ def test_figures_say_what_was_done(client: Client) -> None:
     assert task_figures["restore-remaining-records-total"] == 0
     updater = figures[f"stream-state-updater-metrics{{thread-id={client.steps.updater.name}}}"]
     assert (updater["active-restoring-tasks"], updater["standby-updating-tasks"]) == (0, 1)
-    topics = [group for group in figures if group.startswith("stream-topic-metrics") and "topic-name=in}" in group]
+    topics = [group for group in figures if group.startswith("stream-topic-metrics") and "topic=in}" in group]
     assert [figures[group]["records-consumed-total"] for group in topics] == [3]
     client.steps.run({})
     again = client_metrics(client.figures(), topology="Topologies:")[f"stream-thread-metrics{{thread-id={name}}}"]
@@ -258,7 +258,7 @@ def test_prometheus_reads_them(client: Client) -> None:
     assert get("kafka_streams_stream_thread_metrics_process_rate", thread) == 1.5
     state = {"application_id": "app", "client_id": "me", "state": "RUNNING"}
     assert get("kafka_streams_stream_metrics_state", state) == 1
-    topic = {"task_id": "0_0", "processor_node_id": "KSTREAM-SOURCE-0000000000", "topic_name": "in"}
+    topic = {"task_id": "0_0", "processor_node_id": "KSTREAM-SOURCE-0000000000", "topic": "in"}
     assert get("kafka_streams_stream_topic_metrics_records_consumed_total", {**thread, **topic}) == 3
 
 

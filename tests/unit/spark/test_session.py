@@ -132,6 +132,15 @@ def test_library_does_not_import_pyspark() -> None:
     assert done.stdout.strip() == "set()"
 
 
+def test_package_exports_the_data_source() -> None:
+    pytest.importorskip("pyspark")
+    import streams_py.spark
+    from streams_py.spark.kafka.source import register
+
+    assert streams_py.spark.register is register
+    assert "register" in streams_py.spark.__all__
+
+
 # -- Spark Connect -----------------------------------------------------------------------------------------------------
 
 

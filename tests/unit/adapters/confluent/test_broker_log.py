@@ -85,6 +85,9 @@ def test_refused_login_is_raised_by_check(log: BrokerLog) -> None:
         "SASL PLAIN mechanism handshake failed: Local: Broker transport failure: broker's supported mechanisms: (n/a)",
         "SASL authentication error: SaslAuthenticateRequest failed: Local: Broker transport failure (after 0ms)",
         "SASL authentication error: SaslAuthenticateRequest failed: Local: Timed out (after 9ms in state AUTH_REQ)",
+        "Failed to acquire SASL OAUTHBEARER token: OAuth callback raised exception",
+        'SASL authentication error: {"status":"invalid_token"} (after 107ms in state AUTH_REQ)',
+        "SASL OAUTHBEARER mechanism handshake failed: Broker: Request not valid in current SASL state: broker's ...",
     ],
 )
 def test_login_that_a_lost_connection_broke_off_is_not_refused(log: BrokerLog, said: str) -> None:

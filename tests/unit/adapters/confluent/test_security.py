@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from streams_py.adapters.client_security import kafka_python_settings, librdkafka_settings
 from streams_py.adapters.security import Mechanism, SecurityProtocol, parse_security
 from streams_py.adapters.tls import tls_context
+from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError
 
 SCRAM = {
@@ -128,6 +131,25 @@ def test_token_source_reaches_librdkafka_as_its_callback() -> None:
     callback = librdkafka_settings(security)["oauth_cb"]
     assert callable(callback)
     assert callback("ignored") == ("token", 5.0)
+
+
+class _Provider:
+    def token(self) -> tuple[str, float]:
+        return "token", 5.0
+
+
+@pytest.mark.parametrize(
+    "source",
+    [lambda: ("token", 5.0), _Provider().token, functools.partial(_Provider.token, _Provider())],
+    ids=["function", "method", "partial"],
+)
+def test_token_source_of_an_application_may_be_a_function(source: Callable[[], tuple[str, float]]) -> None:
+    settings = {"application.id": "a", "bootstrap.servers": "b:1", "security.protocol": "SASL_SSL"}
+    settings |= {"sasl.mechanism": "OAUTHBEARER"}
+    config = StreamsConfig.of(settings | {"sasl.oauthbearer.token.source": source})
+    found = parse_security(config.client_settings("consumer.")).token_source
+    assert found is not None
+    assert found() == ("token", 5.0)
 
 
 OAUTH = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 
 import pytest
+from kafka.errors import KafkaConnectionError
 from kafka.net.compat import KafkaNetClient
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
@@ -135,6 +136,16 @@ def test_token_source_becomes_a_token_provider():
     provider = made["sasl_oauth_token_provider"]
     assert isinstance(provider, AbstractTokenProvider)
     assert provider.token() == "token"
+
+
+def test_token_source_that_fails_is_a_lost_connection():
+    def fails():
+        raise RuntimeError("the identity provider is away")
+
+    oauth = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
+    provider = settings(oauth | {"sasl.oauthbearer.token.source": fails})["sasl_oauth_token_provider"]
+    with pytest.raises(KafkaConnectionError, match="no valid token is left"):
+        provider.token()
 
 
 def test_error_when_a_security_key_cannot_be_honoured():

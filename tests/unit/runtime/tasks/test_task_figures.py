@@ -40,7 +40,7 @@ def node(kit: Kit, name: str) -> dict[str, float | str]:
 
 
 def topic(kit: Kit, name: str, topic: str) -> dict[str, float | str]:
-    tags = f"thread-id=t,task-id=0_0,processor-node-id={name},topic-name={topic}"
+    tags = f"thread-id=t,task-id=0_0,processor-node-id={name},topic={topic}"
     return figures(kit).get(f"stream-topic-metrics{{{tags}}}", {})
 
 

@@ -306,7 +306,12 @@ def consume_topic(
                             warned = True
                             print(hint, file=sys.stderr)
                     sys.stdout.flush()
-                    ends = {at: end for at, end in ends.items() if (consumer.position(at) or 0) < end}
+                    # A lag of 0 before the end: the rest belongs to a transaction that is open.
+                    ends = {
+                        at: end
+                        for at, end in ends.items()
+                        if (consumer.position(at) or 0) < end and consumer.lag(at) != 0
+                    }
             except KeyboardInterrupt:  # how one stops following
                 if not follow:
                     raise

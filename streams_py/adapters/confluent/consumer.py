@@ -84,6 +84,7 @@ class ConfluentConsumer:
         self._kept_out: set[TopicPartition] = set()  # paused before they delivered anything: not in the library
         self._invalid: set[TopicPartition] = set()  # reported by librdkafka, not raised yet
         self._looks: dict[TopicPartition, int] = {}  # how often an invalid one was looked at without a clear result
+        self._refused: StreamsError | None = None  # reported by a broker, not raised yet
         self._next_look_s = 0.0
         self._first_invalid = TopicPartition("", 0)  # the next look at invalid ones begins here
         self._known_topics: set[str] = set()
@@ -206,6 +207,7 @@ class ConfluentConsumer:
         deliver nothing until ``seek``.
         Raises StreamsError when the broker refuses for good. A broker that is away is logged, not raised.
         """
+        self._raise_refused()
         if self._invalid:
             self._look_at_invalid()
         try:
@@ -235,11 +237,22 @@ class ConfluentConsumer:
             error = message.error()
             if error is None:
                 records.append(message)
-            else:
+                continue
+            try:
                 self._on_event(message, error)
+            except StreamsError as refused:
+                self._refused = self._refused or refused
+        if self._refused is not None and not records:
+            self._raise_refused()
         if self._invalid and not records:
             self._look_at_invalid()
         return records
+
+    def _raise_refused(self) -> None:
+        """Raise what a broker has refused, after the records that came with it."""
+        refused, self._refused = self._refused, None
+        if refused is not None:
+            raise refused
 
     def _on_event(self, message: Message, error: KafkaError) -> None:
         partition = TopicPartition(message.topic() or "", message.partition() or 0)

@@ -61,6 +61,7 @@ from streams_py.spark.kafka.stream_offsets import (
     stream_offsets,
     stream_partition,
 )
+from streams_py.spark.kafka.visible_rows import first_rows
 from streams_py.spark.kafka.writer import RangeCommit, TopicWriter, check_columns, log_commit
 from streams_py.spark.rare_collections import rare_collections
 from streams_py.spark.version import check_same_version, library_version
@@ -268,6 +269,7 @@ class _StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailab
             if self._options.skip_gone:  # only offsets that are there count as rows
                 left = self._first_offsets(key for key, end in ends.items() if begins[key] < end)
                 begins |= {key: max(begins[key], min(first, ends[key])) for key, first in left.items()}
+            begins = first_rows(self._options, begins, ends, limit.max_rows)
             ends = limited(begins, ends, limit.max_rows)
         return stream_offsets(ends, ids_in(latest), firsts)
 

@@ -186,7 +186,8 @@ def first_record(settings: Settings, topic: str, partition: int, start: int, end
 
     Errors as for :func:`read_range`.
     """
-    for columns in read_range(settings, topic, partition, start, end, limits._replace(records=1)):
+    one = {**settings, "queued.min.messages": 1}
+    for columns in read_range(one, topic, partition, start, end, limits._replace(records=1)):
         return columns.offsets[0]
     return end
 

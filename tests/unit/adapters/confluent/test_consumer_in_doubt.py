@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent import consumer as module
 from streams_py.adapters.confluent.consumer import ConfluentConsumer
-from streams_py.errors import OffsetOutOfRangeError
+from streams_py.errors import OffsetOutOfRangeError, StreamsError
 from streams_py.ports import BEGINNING
 from tests.unit.adapters.confluent.conftest import Clock
 
@@ -376,3 +376,26 @@ def test_start_at_the_beginning_is_silent_too(clock: Clock, consumer: ConfluentC
     consumer.assign({PARTITION: BEGINNING})
     assert ask_until(consumer, clock, 100) == 35
     assert library_of(consumer).assigned == [BEGINNING]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_records_that_come_with_a_refusal_are_delivered_before_it_is_raised(
+    consumer: ConfluentConsumer, number: int
+) -> None:
+    records = [record(), record()]
+    library = library_of(consumer)
+    consumer.assign({PARTITION: 0})
+    library.events = [*records]
+    library.events.insert(number, event(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    assert consumer.poll(10, 0) == records
+    with pytest.raises(StreamsError, match="t-0 cannot be read"):
+        consumer.poll(10, 0)
+    assert consumer.poll(10, 0) == []
+
+
+def test_refusal_without_records_is_raised_at_once(consumer: ConfluentConsumer) -> None:
+    consumer.assign({PARTITION: 0})
+    library_of(consumer).events = [event(KafkaError.TOPIC_AUTHORIZATION_FAILED)]
+    with pytest.raises(StreamsError, match="t-0 cannot be read"):
+        consumer.poll(10, 0)
+    assert consumer.poll(10, 0) == []

@@ -56,6 +56,19 @@ def test_tested_version_is_installed() -> None:
     assert confluent_kafka.libversion()[0].startswith("2.16.")
 
 
+def test_position_after_an_end_of_partition_event_is_its_offset(cluster: MockCluster, topic: str) -> None:
+    """Some versions said one more (librdkafka's issue 4844): the reader would pass over the next record."""
+    write(cluster, topic, b"1", b"2")
+    consumer = reader(cluster)
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    *_, end = events(consumer, 3)
+    error = end.error()
+    assert error is not None
+    assert error.code() == KafkaError._PARTITION_EOF
+    assert end.offset() == consumer.position([TopicPartition(topic, 0)])[0].offset == 2
+    consumer.close()
+
+
 def test_headers_fail_with_the_first_name_that_is_not_utf_8_and_leave_a_hole(cluster: MockCluster, topic: str) -> None:
     headers = [(b"a\xff", b"1"), (b"b", b"2"), (b"\xfe", None)]
     write_records(cluster.bootstrap, topic, [WireRecord(None, b"v", headers=headers)])

@@ -1,0 +1,52 @@
+"""Where the rows of a micro-batch begin: offsets without a record do not count as rows.
+
+A stream with ``rows.per.trigger`` plans in offsets. After an aborted transaction, or where compaction has left little,
+none of them may have a record, and such a micro-batch takes as long as one with records. So the stream looks up the
+first record behind its position and counts from there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from streams_py.adapters.confluent.bulk.bulk_settings import bulk_consumer_settings
+from streams_py.adapters.confluent.bulk.range_reader import ReadLimits, first_record
+from streams_py.errors import StreamsError
+from streams_py.spark.kafka.options import ReaderOptions
+from streams_py.spark.kafka.stream_offsets import stream_partition
+
+__all__ = ["first_rows"]
+
+_log = logging.getLogger(__name__)
+
+_CLIENT_ID: Final = "streams-kafka-planner"
+_PARTITIONS_MAX: Final = 16
+"""Partitions looked at for one micro-batch. A look takes some milliseconds."""
+_PATIENCE_MS: Final = 10_000
+
+
+def first_rows(
+    options: ReaderOptions, begins: Mapping[str, int], ends: Mapping[str, int], max_rows: int
+) -> dict[str, int]:
+    """Return the offset of the first record of each partition, or its end when there is none, as far as it matters.
+
+    Args:
+        options: Options of the stream.
+        begins: Position of each partition, by key.
+        ends: End of each partition. No record behind it is looked at.
+        max_rows: Rows of the micro-batch. When all offsets are fewer, there is nothing to look up.
+    """
+    found = dict(begins)
+    lags = {key: end - begins[key] for key, end in ends.items() if end > begins[key]}
+    if sum(lags.values()) <= max_rows:
+        return found
+    settings = bulk_consumer_settings(options.resolved(), client_id=_CLIENT_ID, read_committed=options.read_committed)
+    limits = ReadLimits(patience_ms=min(_PATIENCE_MS, options.poll_timeout_ms), skip_gone=options.skip_gone)
+    for key in sorted(lags, key=lambda key: (-lags[key], key))[:_PARTITIONS_MAX]:
+        try:
+            found[key] = first_record(settings, *stream_partition(key), begins[key], ends[key], limits)
+        except StreamsError as error:  # the worker that reads the range reports it
+            _log.debug("%s: the first record behind %d is not known: %s", key, begins[key], error)
+    return found

@@ -25,7 +25,7 @@ from functools import partial
 from typing import TypeAlias
 
 from streams_protocol import EARLIEST_PROBEABLE_VERSION, DecodeError, ErrorCode
-from streams_protocol.types import ProcessId, TaskId
+from streams_protocol.types import ProcessId, TaskId, TopicPartition
 from streams_py.assignment.api import AssignmentError, GroupAssignment, GroupSubscription
 from streams_py.assignment.assignors.draining import DrainingAssignor, is_draining
 from streams_py.assignment.assignors.registry import assignor_name, public_built_in
@@ -77,7 +77,7 @@ from streams_py.leader.steps.repartition import (
     with_repartition,
 )
 from streams_py.leader.steps.state import EndOffsets, asked_partitions, client_histories, end_offset_sums, problem_of
-from streams_py.leader.steps.tasks import TaskTable, changelog_specs, task_table
+from streams_py.leader.steps.tasks import TaskTable, changelog_inputs, changelog_specs, repartition_inputs, task_table
 from streams_py.ports import AdminError, MemberAssignment, PartitionInfo, TopicSpec
 
 __all__ = ["GroupLeader"]
@@ -184,7 +184,7 @@ class GroupLeader:
             )
         self._phase = Phase.CHANGELOG_TOPICS
         specs = changelog_specs(request.topology, table, replication_factor=settings.replication_factor)
-        created = yield from self._make_ready(specs)
+        created = yield from self._make_ready(specs, changelog_inputs(request.topology, table))
         yield from ask(EnterStep(AssignStep.END_OFFSETS))
         ends = yield from self._fetch_end_offsets(table, created)
         yield from ask(EnterStep(AssignStep.ASSIGN))
@@ -215,20 +215,52 @@ class GroupLeader:
             {
                 name: TopicSpec(name, count, self._settings.replication_factor, dict(internal[name].config))
                 for name, count in needed.items()
-            }
+            },
+            repartition_inputs(request.topology, request.topics),
         )
         return with_repartition(request.topics, needed)
 
-    def _make_ready(self, specs: Mapping[str, TopicSpec]) -> Steps[Collection[str]]:
-        """Bring the topics into existence; returns the newly created ones."""
+    def _make_ready(
+        self, specs: Mapping[str, TopicSpec], inputs: Mapping[str, Collection[TopicPartition]]
+    ) -> Steps[Collection[str]]:
+        """Bring the topics into existence; returns the newly created ones. ``inputs``: by topic, the partitions whose
+        committed offsets show that records of the topic were needed before."""
         setup = TopicSetup(
             specs,
             now_ms=self._now_ms,
             timeout_ms=self._settings.topic_setup_timeout_ms,
             retry_backoff_ms=self._settings.retry_backoff_ms,
+            before_creating=partial(self._check_missing, inputs),
         )
         yield from setup.run()
         return frozenset(setup.newly_created)
+
+    def _check_missing(self, inputs: Mapping[str, Collection[TopicPartition]], missing: Collection[str]) -> Steps[None]:
+        """Report internal topics that do not exist although the group has committed offsets. StreamsError when the
+        application stops then (``recreated.internal.topics``)."""
+        asked = {partition for name in missing for partition in inputs.get(name, ())}
+        if not asked or self._settings.missing_topics == "ignore":
+            return
+        fetched = yield from ask(FetchCommittedOffsets(tuple(sorted(asked))))
+        if fetched.error is not None:
+            self._say(_WARNING, f"it is not known whether {', '.join(missing)} existed before: {fetched.error.message}")
+            return
+        for name in sorted(missing):
+            committed = [at for at in sorted(inputs.get(name, ())) if (fetched.offsets.get(at) or 0) > 0]
+            if not committed:
+                continue
+            text = (
+                f"internal topic {name} does not exist, but the group has committed offset "
+                f"{fetched.offsets[committed[0]]} of {committed[0]}. If the topic was deleted, its records are lost: "
+                "stores that are not on a disk start empty, and records that were not processed stay so. Stop the "
+                "application and reset it (streams-py reset) to process its input again. If a new version of the "
+                "application added the topic, this is expected"
+            )
+            if self._settings.missing_topics == "fail":
+                raise StreamsError(
+                    f"{text}: set recreated.internal.topics to stop (the default) or continue for its first start"
+                )
+            self._say(_ERROR, f"{text}. Creating it")
 
     def _fetch_end_offsets(self, table: TaskTable, created: Collection[str]) -> Steps[EndOffsets]:
         self._phase = Phase.OFFSETS

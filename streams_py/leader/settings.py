@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from streams_protocol.types import ProcessId
 from streams_py.assignment.configs import AssignmentConfigs
@@ -53,6 +53,8 @@ class LeaderSettings:
     rack_optimiser: RackOptimiserFactory | None = None
     """Another one than ours, to repeat recorded decisions."""
     reference_behaviour: bool = False
+    missing_topics: Literal["ignore", "report", "fail"] = "ignore"
+    """What happens at an internal topic that does not exist although the group has committed offsets."""
 
     @classmethod
     def from_config(
@@ -78,5 +80,6 @@ class LeaderSettings:
             original_configs=dict(config.original),
             replication_factor=config.replication_factor,
             retry_backoff_ms=config.retry_backoff_ms,
+            missing_topics="fail" if config.recreated_internal_topics == "strict" else "report",
             topic_setup_timeout_ms=int(max_poll_interval_ms or _MAX_POLL_INTERVAL_MS) // 2,
         )

@@ -348,6 +348,7 @@ class ClientResources:
             standby_listener=self.standby_listener,
             on_warm=restores.warm,
             sharing=Sharing(lambda: self._clients.changelog_sorter(thread.name), clock),
+            stops_at_recreated=config.recreated_internal_topics != "continue",
         )
         consumer = self._clients.main_consumer(thread.name)
         opened.callback(consumer.close)

@@ -8,7 +8,7 @@ and one that "already exists" although it could not be described is probably bei
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import assert_never
 
 from streams_py.errors import BrokerUnavailableError, StreamsError
@@ -24,7 +24,17 @@ _WARNING = 30  # logging.WARNING, without importing logging into the core
 class TopicSetup:
     """Brings a set of topics into existence. ``newly_created`` are the topics this call created."""
 
-    def __init__(self, specs: Mapping[str, TopicSpec], *, now_ms: int, timeout_ms: int, retry_backoff_ms: int) -> None:
+    def __init__(
+        self,
+        specs: Mapping[str, TopicSpec],
+        *,
+        now_ms: int,
+        timeout_ms: int,
+        retry_backoff_ms: int,
+        before_creating: Callable[[Collection[str]], Steps[None]] | None = None,
+    ) -> None:
+        """``before_creating`` is given the names of the topics that do not exist; it may raise StreamsError."""
+        self._before_creating = before_creating
         self._not_ready = dict(sorted(specs.items()))
         self._deadline_ms = now_ms + timeout_ms
         self._timeout_ms = timeout_ms
@@ -43,6 +53,9 @@ class TopicSetup:
             described = yield from ask(DescribeTopics(tuple(self._not_ready)))
             now_ms = described.now_ms
             missing = self._note_described(described)
+            if missing and self._before_creating is not None:
+                yield from self._before_creating([spec.name for spec in missing])
+                self._before_creating = None  # once: topics that are missing in a later round were missing before
             if missing:
                 created = yield from ask(CreateTopics(missing))
                 now_ms = created.now_ms

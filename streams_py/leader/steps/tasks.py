@@ -18,7 +18,7 @@ from streams_py.errors import StreamsError
 from streams_py.ports import PartitionInfo, TopicSpec
 from streams_py.topology.physical.metadata import TopologyMetadata
 
-__all__ = ["TaskTable", "changelog_specs", "task_table"]
+__all__ = ["TaskTable", "changelog_inputs", "changelog_specs", "repartition_inputs", "task_table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,31 @@ def changelog_specs(topology: TopologyMetadata, table: TaskTable, *, replication
         name: TopicSpec(name, highest[sub] + 1, replication_factor, dict(topic.config))
         for sub in sorted(highest)
         for name, topic in topology.subtopologies[sub].changelogs.items()
+    }
+
+
+def changelog_inputs(topology: TopologyMetadata, table: TaskTable) -> dict[str, tuple[TopicPartition, ...]]:
+    """Changelog topic -> input partitions of the tasks whose stores it has."""
+    inputs: dict[int, list[TopicPartition]] = {}
+    for task in table.changelogs:
+        inputs.setdefault(task.subtopology, []).extend(table.inputs[task])
+    return {name: tuple(read) for sub, read in inputs.items() for name in topology.subtopologies[sub].changelogs}
+
+
+def repartition_inputs(
+    topology: TopologyMetadata, topics: Mapping[str, Sequence[PartitionInfo]]
+) -> dict[str, tuple[TopicPartition, ...]]:
+    """Repartition topic -> partitions of the existing topics that are read by the sub-topologies that write to it."""
+    return {
+        name: tuple(
+            TopicPartition(source, info.partition)
+            for sub in topology.subtopologies.values()
+            if name in sub.sink_topics
+            for source in sorted(sub.source_topics)
+            for info in topics.get(source, ())
+        )
+        for reader in topology.subtopologies.values()
+        for name in reader.repartition_sources
     }
 
 

@@ -14,10 +14,12 @@ from streams_py.errors import BrokerUnavailableError, TimeoutExceededError
 from streams_py.ports import BEGINNING, ChangelogPart, RawRecord, SortedPart
 from streams_py.runtime.restore.ends import ChangelogEnd
 
-__all__ = ["ChangelogInWork", "LentPart", "RestorableTask"]
+__all__ = ["ANOTHER_TOPIC", "ChangelogInWork", "LentPart", "RestorableTask"]
 
 _log = logging.getLogger(__name__)
 
+ANOTHER_TOPIC = "is another topic than that of"
+"""What :meth:`ChangelogInWork.take_end` returns for a changelog that was deleted and created again."""
 _DOUBTS = 5
 _DOUBT_MS = 1_000
 """An end below the position of a task's state is believed when it was given so often, for so long."""
@@ -45,6 +47,11 @@ class RestorableTask(Protocol):
 
     def restore_position(self, changelog: TopicPartition) -> int:
         """Next offset to replay, or BEGINNING."""
+
+    @property
+    def input_partitions(self) -> frozenset[TopicPartition]: ...
+    def note_never_written(self, changelog: TopicPartition) -> None:
+        """This changelog ends at offset 0: its store starts empty."""
 
     def note_limit(self, changelog: TopicPartition, committed: int) -> None:
         """A source topic is read no further than to what the group has committed, and that was this."""
@@ -208,13 +215,15 @@ class ChangelogInWork:
     def take_end(self, found: ChangelogEnd, now_ms: int) -> str | None:
         """What the cluster says of it; how that contradicts the task's state, when it is to be believed and does."""
         if not self.task.is_of(self.partition, found.topic_id):
-            return "is another topic than that of"
+            return ANOTHER_TOPIC
         self.is_identified = True
         if found.end is None or (self.end is not None and self.task.is_active):
             return None
         at = self.task.restore_position(self.partition) if self.position is None else self.position
         if found.begins > max(at, 0):
             self._complain_of_lost_beginning(at, found.begins)
+        if found.end == 0 and self.task.is_active and self.partition not in self.task.source_changelogs:
+            self.task.note_never_written(self.partition)
         if self.doubts_end(found.limit, at, now_ms):
             return None
         if found.end < at:

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from streams_protocol.types import TopicPartition
-from streams_py.errors import BrokerUnavailableError
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import Admin, AdminError
 
-__all__ = ["ChangelogEnd", "ask_ends"]
+__all__ = ["ChangelogEnd", "ask_ends", "lost_state"]
 
 _NO_LEADER = "it has no leader"
 
@@ -87,3 +87,24 @@ def ask_ends(
             offset = committed.get(partition) or 0
             known.append(ChangelogEnd(partition, topic_id, end, min(end, offset), offset))
     return known, silent
+
+
+def lost_state(
+    admin: Admin, group: str, task: TaskId, changelog: TopicPartition, inputs: Collection[TopicPartition]
+) -> StreamsError | None:
+    """Why a task must not start over with what its recreated changelog has; None when nothing was committed for its
+    inputs, as after a reset of the application, or when that is not known now."""
+    try:
+        committed = admin.committed_offsets(group, inputs)
+    except StreamsError:
+        return None
+    read = sorted((at, offset) for at, offset in committed.items() if offset)
+    if not read:
+        return None
+    at, offset = read[0]
+    return StreamsError(
+        f"task {task}: changelog {changelog} was deleted and created again, and the group has committed offset "
+        f"{offset} of {at}: the state that the task had there is lost, unless it was written again. Local state still "
+        "has it; a start with recreated.internal.topics=continue empties it, and restores what the topic has now. To "
+        "process the input again, reset the application (streams-py reset)"
+    )

@@ -30,8 +30,8 @@ from streams_py.member.events import Progress
 from streams_py.ports import Admin, Clock, RawRecord, RecordConsumer, SortedPart
 from streams_py.runtime.batches import by_partition, only_topic_of
 from streams_py.runtime.restore.backoff import Backoff
-from streams_py.runtime.restore.changelog import ChangelogInWork, RestorableTask
-from streams_py.runtime.restore.ends import ask_ends
+from streams_py.runtime.restore.changelog import ANOTHER_TOPIC, ChangelogInWork, RestorableTask
+from streams_py.runtime.restore.ends import ask_ends, lost_state
 from streams_py.runtime.restore.listener import RestoreListener, RestoreNews, StandbyUpdateListener
 from streams_py.runtime.restore.progress import RestoreMeter, RestoreProgress
 from streams_py.runtime.restore.questions import Questions
@@ -74,7 +74,9 @@ class StateUpdater:
         standby_listener: StandbyUpdateListener | None = None,
         on_warm: OnWarm = lambda task, lag, since_ms: None,
         sharing: Sharing | None = None,
+        stops_at_recreated: bool = False,
     ) -> None:
+        self._stops_at_recreated = stops_at_recreated
         self.name = name
         self._make_consumer = consumer
         self._admin = admin
@@ -334,13 +336,16 @@ class StateUpdater:
             if (question := self._questions.due(self._changelogs.values(), now)) is None:
                 return
         ends, silent = ask_ends(self._admin, self._group, *question)
+        replaced: list[ChangelogInWork] = []
         with self._lock:
             for found in ends:
                 changelog = self._changelogs.get(found.partition)
                 if changelog is not None:
                     changelog.silent_since_ms = None
                     wrong = changelog.take_end(found, now)
-                    if wrong is not None:
+                    if wrong == ANOTHER_TOPIC and self._stops_at(changelog):
+                        replaced.append(changelog)
+                    elif wrong is not None:
                         self._corrupted([changelog.partition], wrong)
             for partition, reason in silent.items():
                 changelog = self._changelogs.get(partition)
@@ -348,6 +353,20 @@ class StateUpdater:
                     error = changelog.unanswered(reason, self._clock.monotonic_ms(), self._task_timeout_ms)
                     if error is not None:
                         self._fail(changelog.task, error)
+
+        for changelog in replaced:
+            task = changelog.task
+            lost = lost_state(self._admin, self._group, task.id, changelog.partition, task.input_partitions)
+            if lost is None:
+                self._corrupted([changelog.partition], ANOTHER_TOPIC)
+                continue
+            with self._lock:
+                if self._tasks.get(task.id) is task:
+                    self._fail(task, lost)
+
+    def _stops_at(self, changelog: ChangelogInWork) -> bool:
+        is_own = changelog.partition not in changelog.task.source_changelogs
+        return self._stops_at_recreated and changelog.task.is_active and is_own
 
     def _assign(self, consumer: RecordConsumer) -> list[RestorableTask]:
         """Let the consumer read what is needed now: restoring actives first, else standbys. The actives that turn out

@@ -178,6 +178,8 @@ class Task:
         self._phase = TaskPhase.CREATED
         self._limits: dict[TopicPartition, int] = {}
         self._replays = task_replays(id, nodes.nodes, nodes.stores, settings)
+        self.never_written: set[TopicPartition] = set()
+        """Changelogs without a single write when the task was restored."""
         self.topic_ids: dict[str, str] = {}
         """Ids of the topics that its input positions are in, where known."""
         self.process_latency = Latency()
@@ -241,6 +243,10 @@ class Task:
         topic."""
         name = self.store_of(changelog)
         return any(store.name == name and store.expires for store in self.nodes.stores)
+
+    def note_never_written(self, changelog: TopicPartition) -> None:
+        """This changelog ends at offset 0: its store starts empty."""
+        self.never_written.add(changelog)
 
     def note_limit(self, changelog: TopicPartition, committed: int) -> None:
         """A source topic is read no further than to what the group has committed, and that was this."""

@@ -129,6 +129,7 @@ class TaskStarter:
             partition: None if at is None else self._topic_changes.committed(task, partition, at)
             for partition, at in told.items()
         }
+        self._warn_of_empty_stores(task, told)
         if task.state is TaskPhase.RUNNING:
             self._table.grow(task)
         elif self._is_behind(task, committed) or not task.may_start:
@@ -145,6 +146,22 @@ class TaskStarter:
             if at is not told[partition]:
                 task.start_again_at(partition)
         return True
+
+    def _warn_of_empty_stores(self, task: ActiveTask, committed: CommittedOffsets) -> None:
+        """Nothing tells a changelog that was deleted and created again from one that was never written to."""
+        read = sorted((at, of.offset) for at, of in committed.items() if of is not None and of.offset > 0)
+        if read and task.never_written:
+            _log.warning(
+                "task %s: changelog %s is empty, although the group has committed offset %d of %s: store %s starts "
+                "empty. This is expected when nothing was written to the store before, or when a new version of the "
+                "application added it. If the topic was deleted, reset the application (streams-py reset)",
+                task.id,
+                ", ".join(map(str, sorted(task.never_written))),
+                read[0][1],
+                read[0][0],
+                ", ".join(task.store_of(changelog) for changelog in sorted(task.never_written)),
+            )
+        task.never_written.clear()
 
     def _is_behind(self, task: ActiveTask, committed: CommittedOffsets) -> bool:
         """True when the task goes back to the state updater: the coordinator had not read all of its log yet when that

@@ -206,6 +206,8 @@ class FakeTask:
         self.is_flushed = True
         self.is_ready = False
         self.expiring: set[TopicPartition] = set()
+        self.never_written: list[TopicPartition] = []
+        self.input_partitions = frozenset({TopicPartition("in", id.partition)})
         self.takes_files: dict[TopicPartition, tuple[str, bool]] = {}
         self.taken_in: list[tuple[TopicPartition, SortedPart]] = []
 
@@ -217,6 +219,9 @@ class FakeTask:
 
     def restore_position(self, changelog: TopicPartition) -> int:
         return self.checkpointed[changelog] + 1 if changelog in self.checkpointed else BEGINNING
+
+    def note_never_written(self, changelog: TopicPartition) -> None:
+        self.never_written.append(changelog)
 
     def note_limit(self, changelog: TopicPartition, committed: int) -> None:
         self.limits[changelog] = committed

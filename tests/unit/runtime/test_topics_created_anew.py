@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from streams_protocol.types import TopicPartition
+from streams_py.errors import StreamsError
+from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.states import ThreadState
 from tests.unit.runtime.world import Steps, World, counting, task, tp
 
@@ -23,10 +25,10 @@ def world() -> World:
 
 
 @pytest.fixture(params=["at_least_once", "exactly_once_v2"])
-def started(request: pytest.FixtureRequest, world: World, tmp_path: Path) -> Callable[[], Steps]:
-    def start() -> Steps:
+def started(request: pytest.FixtureRequest, world: World, tmp_path: Path) -> Callable[..., Steps]:
+    def start(**more: str) -> Steps:
         options = {"dsl_store_suppliers_class": "rocksdb", "statestore_cache_max_bytes": 0}
-        steps = Steps(world, counting(), tmp_path, processing_guarantee=request.param, **options)
+        steps = Steps(world, counting(), tmp_path, processing_guarantee=request.param, **options, **more)
         steps.membership.round(ONE)
         steps.turn(8)
         assert steps.thread.state is ThreadState.RUNNING
@@ -61,13 +63,15 @@ def outputs(world: World, key: bytes) -> list[int]:
 
 
 def test_state_that_was_left_before_a_changelog_was_created_anew_is_restored_from_the_new_one(
-    started: Callable[[], Steps], world: World, caplog: pytest.LogCaptureFixture
+    started: Callable[..., Steps], world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     steps = started()
     count(steps, b"a", b"a", b"a", b"b")
     end(steps)
     create_anew(world, (b"a", 1), (b"c", 1), (b"c", 2), (b"c", 3), (b"a", 2))
-    steps = started()
+    with pytest.raises(StreamsError, match=r"app-counts-changelog-0 was deleted .* committed offset 4 of in-0"):
+        started()
+    steps = started(recreated_internal_topics="continue")
     assert "task 0_0: topic app-counts-changelog was deleted and created anew since store counts" in caplog.text
     count(steps, b"a", b"b", b"c")
     assert [outputs(world, key)[-1] for key in (b"a", b"b", b"c")] == [3, 1, 4]
@@ -90,3 +94,39 @@ def test_task_whose_changelog_is_created_anew_under_it_says_so_and_keeps_what_it
     assert outputs(world, b"b") == [1, 2]
     assert "deleted and created anew since" not in caplog.text
     end(steps)
+
+
+def test_state_is_restored_from_a_changelog_created_anew_after_a_reset(
+    started: Callable[..., Steps], world: World
+) -> None:
+    """Without committed offsets nothing is lost: the input is processed again."""
+    steps = started()
+    count(steps, b"a", b"a", b"b")
+    end(steps)
+    create_anew(world)
+    world.committed.clear()
+    steps = started()
+    count(steps, b"a")
+    assert outputs(world, b"a")[-3:] == [1, 2, 3]
+    end(steps)
+
+
+@pytest.mark.parametrize("kept", ["in_memory", "rocksdb"])
+def test_store_that_starts_empty_behind_committed_offsets_is_a_warning(
+    world: World, tmp_path: Path, kept: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.committed[tp("in-0")] = OffsetAndMetadata(3)
+    world.write("in", b"x", b"x", b"x")
+    steps = Steps(world, counting(), tmp_path, dsl_store_suppliers_class=kept)
+    steps.run(ONE)
+    assert "changelog app-counts-changelog-0 is empty, although the group has committed offset 3 of in-0" in caplog.text
+    steps.close()
+
+
+def test_new_application_is_not_warned_of_empty_changelogs(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    steps = Steps(world, counting(), tmp_path)
+    steps.run(ONE)
+    assert "is empty, although" not in caplog.text
+    steps.close()

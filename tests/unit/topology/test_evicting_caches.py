@@ -1,7 +1,8 @@
 """Programs with record caches that are much too small, each run by Kafka Streams: the same records in one order.
 
 What is evicted when decides the order of everything, across all topics: bytes are counted alike, each read and write
-makes an entry younger, and a dirty entry takes all others of its store along.
+makes an entry younger, and a dirty entry takes all others of its store along. That holds for these programs.
+With session stores in a cache of about 1 kB the order may differ from that of Kafka Streams.
 """
 
 from __future__ import annotations

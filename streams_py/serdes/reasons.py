@@ -17,7 +17,7 @@ from streams_py.errors import StreamsError
 from streams_py.printable import printable
 from streams_py.serdes.round_trips import UnfitError
 
-__all__ = ["is_without_values", "reason_of"]
+__all__ = ["cause_of", "is_without_values", "reason_of"]
 
 _OURS: Final = "streams_py."
 _QUOTED: Final = re.compile(r"'.*'", re.DOTALL)
@@ -33,6 +33,11 @@ def reason_of(error: BaseException) -> str:
 def is_without_values(error: BaseException) -> bool:
     """Whether the error's own text shows no part of a record, so that it may be chained to another error."""
     return _own_text(error) is not None
+
+
+def cause_of(error: Exception) -> Exception | None:
+    """The error to chain to one that is reported: None when its own text, in a traceback, may show contents."""
+    return error if is_without_values(error) else None
 
 
 def _reason(error: BaseException) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from streams_py.errors import StreamsError
 from streams_py.serdes import Serde, cannot_decode, cannot_encode
+from streams_py.serdes.reasons import cause_of
 from streams_py.topology.stores import ValueAndTimestamp
 
 __all__ = ["TIMESTAMP_BYTES", "StoreCodec", "pack_timestamp", "timestamp_of"]
@@ -108,14 +109,14 @@ class StoreCodec(Generic[K, V]):
         try:
             return self.encode_key(key)
         except Exception as error:
-            raise self.key_error(error, key) from error
+            raise self.key_error(error, key) from cause_of(error)
 
     def value_bytes(self, value: V) -> bytes:
         """The serialized value. SerializationError that names serde and topic when it does not fit."""
         try:
             return self.encode_value(value)
         except Exception as error:
-            raise self.value_error(error, value) from error
+            raise self.value_error(error, value) from cause_of(error)
 
     # -- errors ------------------------------------------------------------------------------------------------
 

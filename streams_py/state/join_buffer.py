@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
+from streams_py.serdes.reasons import cause_of
 from streams_py.state.bytes_store import BytesStore
 from streams_py.state.changelog_entries import ChangelogEntries, RestoreRecord
 from streams_py.state.codec import StoreCodec
@@ -115,7 +116,7 @@ class JoinBuffer(UncachedStore[K, V]):
         try:
             return self.codec.decode_key(data) if is_key else self.codec.decode_value(data)
         except Exception as error:
-            raise self.codec.stored_error(error, data, is_key=is_key) from error
+            raise self.codec.stored_error(error, data, is_key=is_key) from cause_of(error)
 
     # -- as a store of a task ----------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from streams_py.errors import StateError, StateStoreMigratedError, StreamsError
 from streams_py.record_headers import written_headers
+from streams_py.serdes.reasons import cause_of
 from streams_py.state.bytes_store import BytesStore
 from streams_py.state.changelog_entries import ChangelogEntries, RestoreRecord
 from streams_py.state.codec import TIMESTAMP_BYTES, StoreCodec, pack_timestamp, timestamp_of
@@ -161,7 +162,7 @@ class StoreOverBytes(KeyValueOperations[K, V, S]):
         try:
             return self._decode(data)
         except Exception as error:
-            raise self.codec.stored_error(error, data, is_key=False) from error
+            raise self.codec.stored_error(error, data, is_key=False) from cause_of(error)
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -174,7 +175,7 @@ class StoreOverBytes(KeyValueOperations[K, V, S]):
         try:
             return self._encode(stored)
         except Exception as error:
-            raise self.codec.value_error(error, self._value_of(stored)) from error
+            raise self.codec.value_error(error, self._value_of(stored)) from cause_of(error)
 
     def write_data(self, key: bytes, data: bytes | None) -> None:
         """Log and write bytes; None deletes, logged with the context's timestamp. In this order everywhere: what the
@@ -351,7 +352,7 @@ class TimestampedStore(StoreOverBytes[K, V, "ValueAndTimestamp[V]"]):
             data = self._encode_parts(value, timestamp_ms)
         except Exception as error:
             self.key_bytes(key)  # raises when it is the key that does not fit
-            raise self.codec.value_error(error, value) from error
+            raise self.codec.value_error(error, value) from cause_of(error)
         self.write_stamped(key_bytes, data, timestamp_ms)
 
     def write_stamped(self, key: bytes, data: bytes, timestamp_ms: int) -> None:
@@ -372,7 +373,7 @@ class TimestampedStore(StoreOverBytes[K, V, "ValueAndTimestamp[V]"]):
             try:
                 key_bytes = encode_key(key)
             except Exception as error:
-                raise codec.key_error(error, key) from error
+                raise codec.key_error(error, key) from cause_of(error)
             try:
                 data = self._read(key_bytes)
             except Exception as error:
@@ -389,7 +390,7 @@ class TimestampedStore(StoreOverBytes[K, V, "ValueAndTimestamp[V]"]):
                 try:
                     stored_ms, old = decode(data)
                 except Exception as error:
-                    raise codec.stored_error(error, data, is_key=False) from error
+                    raise codec.stored_error(error, data, is_key=False) from cause_of(error)
                 if stored_ms > timestamp_ms:
                     timestamp_ms = stored_ms
                 new = aggregator(key, value, old)
@@ -399,7 +400,7 @@ class TimestampedStore(StoreOverBytes[K, V, "ValueAndTimestamp[V]"]):
             try:
                 data = encode_parts(new, timestamp_ms)
             except Exception as error:
-                raise codec.value_error(error, new) from error
+                raise codec.value_error(error, new) from cause_of(error)
             log = self._log  # as write_stamped, without the call: this is the path of every record of an aggregation
             if log is not None:
                 log(key_bytes, data[TIMESTAMP_BYTES:], timestamp_ms)
@@ -416,11 +417,11 @@ class TimestampedStore(StoreOverBytes[K, V, "ValueAndTimestamp[V]"]):
         try:
             return self._decode_parts(data)
         except Exception as error:
-            raise self.codec.stored_error(error, data, is_key=False) from error
+            raise self.codec.stored_error(error, data, is_key=False) from cause_of(error)
 
     def encode_parts(self, value: V, timestamp_ms: int) -> bytes:
         """The bytes that stand for a value with its timestamp."""
         try:
             return self._encode_parts(value, timestamp_ms)
         except Exception as error:
-            raise self.codec.value_error(error, value) from error
+            raise self.codec.value_error(error, value) from cause_of(error)

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
+from streams_py.serdes.reasons import cause_of
 from streams_py.state.bytes_store import after_prefix
 from streams_py.state.codec import StoreCodec
 from streams_py.state.open_iterators import ListsIterators
@@ -86,7 +87,7 @@ class KeyValueOperations(ListsIterators, ABC, Generic[K, V, S]):
             try:
                 key = decode_key(key_bytes)
             except Exception as error:
-                raise self.codec.stored_error(error, key_bytes, is_key=True) from error
+                raise self.codec.stored_error(error, key_bytes, is_key=True) from cause_of(error)
             yield key, stored
 
     def key_bytes(self, key: K) -> bytes:

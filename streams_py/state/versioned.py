@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
+from streams_py.serdes.reasons import cause_of
 from streams_py.state.bytes_store import BytesStore
 from streams_py.state.changelog_entries import RestoreRecord
 from streams_py.state.codec import StoreCodec
@@ -147,7 +148,7 @@ class VersionedStore(UncachedStore[K, V]):
         try:
             return self.codec.decode_value(data[1:])
         except Exception as error:
-            raise self.codec.stored_error(error, data[1:], is_key=False) from error
+            raise self.codec.stored_error(error, data[1:], is_key=False) from cause_of(error)
 
     def _versions(self, key: bytes, first: int, last: int, *, reverse: bool = False) -> Iterator[tuple[int, bytes]]:
         """(timestamp, content) of a key's versions, deletions included."""

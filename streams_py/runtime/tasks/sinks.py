@@ -28,7 +28,7 @@ from streams_py.runtime.tasks.error_handling.handlers import Answer, ErrorContex
 from streams_py.runtime.tasks.measuring import SentRecords
 from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.serdes import Serde, SerdeDefaults, serde_or_default
-from streams_py.serdes.reasons import reason_of
+from streams_py.serdes.reasons import cause_of, reason_of
 from streams_py.serdes.windowed import WindowedSerde
 from streams_py.topology.names import topic_on_broker
 from streams_py.topology.nodes import Partitioner, Process, RecordContext, SinkNode, TopicChooser
@@ -287,7 +287,7 @@ class _Sink:
             task_id=self._collector.task_id,
         )
         failed.was_handled = True
-        raise failed from error
+        raise failed from cause_of(error)
 
 
 def _negative(topic: str, timestamp_ms: int) -> StreamsError:

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from streams_py.errors import InvalidStateStoreError
 from streams_py.ports import RawRecord
+from streams_py.serdes.reasons import cause_of
 from streams_py.state.codec import StoreCodec
 from streams_py.state.key_value import ChangeLog
 from streams_py.state.suppression.formats import CHANGELOG_HEADERS, Buffered, decode_record, encode
@@ -140,7 +141,7 @@ class SuppressionBuffer(Generic[K, V]):
         try:
             return self.codec.decode_key(data) if is_key else self.codec.decode_value(data)
         except Exception as error:
-            raise self.codec.stored_error(error, data, is_key=is_key) from error
+            raise self.codec.stored_error(error, data, is_key=is_key) from cause_of(error)
 
     # -- as a store of a task ----------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from operator import itemgetter
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from streams_py.errors import InvalidStateStoreError
+from streams_py.serdes.reasons import cause_of
 from streams_py.serdes.windowed import Windowed
 from streams_py.state.caching.cached import CachedStore
 from streams_py.state.changelog_entries import ChangelogEntries, RestoreRecord
@@ -120,7 +121,7 @@ class WindowedEntries(ListsIterators, ABC, Generic[K, V, S]):
         try:
             return self._encode_key(key)
         except Exception as error:
-            raise self.codec.key_error(error, key) from error
+            raise self.codec.key_error(error, key) from cause_of(error)
 
     def windowed_of(self, at: bytes) -> Windowed[K]:
         """What a place stands for."""
@@ -128,7 +129,7 @@ class WindowedEntries(ListsIterators, ABC, Generic[K, V, S]):
         try:
             key = self.codec.decode_key(key_bytes)
         except Exception as error:
-            raise self.codec.stored_error(error, key_bytes, is_key=True) from error
+            raise self.codec.stored_error(error, key_bytes, is_key=True) from cause_of(error)
         return self._layout.windowed(key, at, self.retention)
 
     def _place(self, key: bytes, time_ms: int, suffix: bytes) -> bytes:

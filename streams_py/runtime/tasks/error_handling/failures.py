@@ -30,7 +30,7 @@ from streams_py.runtime.tasks.error_handling.handlers import Answer, DeadLetter,
 from streams_py.runtime.tasks.record_queue import SourceReader
 from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.serdes import cannot_decode
-from streams_py.serdes.reasons import is_without_values, reason_of
+from streams_py.serdes.reasons import cause_of, reason_of
 from streams_py.topology.caller import raised_line
 from streams_py.topology.nodes import RecordContext
 
@@ -186,7 +186,7 @@ class Failures:
             f"{context}: {what}. To pass over such records set deserialization.exception.handler to log_and_continue "
             f"or to a DeadLetterQueue",
             task_id=self._task_id,
-        ) from (error if shows_bytes or is_without_values(error) else None)
+        ) from (error if shows_bytes else cause_of(error))
 
     def extractor_failed(self, reader: SourceReader, raw: RawRecord, error: Exception) -> StreamsError:
         """The error for a timestamp extractor that raised."""

@@ -12,6 +12,7 @@ from streams_py.config import StreamsConfig
 from streams_py.errors import DeserializationError, StreamsError
 from streams_py.runtime.tasks.error_handling.handlers import log_and_continue, log_and_fail
 from streams_py.runtime.tasks.task_settings import TaskSettings
+from streams_py.state.codec import StoreCodec
 from streams_py.topology.topology import Topology
 from tests.unit.runtime.tasks.task_kit import Kit, record
 
@@ -75,4 +76,12 @@ def test_value_that_cannot_be_written_is_not_shown(caplog: pytest.LogCaptureFixt
     kit.add(record(CARD))
     with pytest.raises(StreamsError, match="number") as caught:
         kit.task.process(1)
-    assert CARD not in str(caught.value) + caplog.text
+    assert CARD not in "".join(traceback.format_exception(caught.value)) + caplog.text
+
+
+def test_contents_of_a_store_are_not_shown() -> None:
+    codec = StoreCodec("app-store-changelog", serdes.STRING, NUMBER)
+    for failing in (lambda: codec.value_bytes(CARD), lambda: codec.key_bytes(7)):  # type: ignore[arg-type, return-value]
+        with pytest.raises(StreamsError, match="app-store-changelog") as caught:
+            failing()
+        assert CARD not in "".join(traceback.format_exception(caught.value))

@@ -379,17 +379,18 @@ class TableFolder:
 
 
 def _first_rows(batches: Iterator[Any]) -> Iterator[Any]:
-    """Of one Spark partition the rows up to the first that is too much for a look."""
+    """Of one Spark partition the rows up to the first that is too much for a look. The others are taken, too: a worker
+    that stops early leaves the one that feeds it with a broken pipe, which Spark prints as an error."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     records, size = 0, 0
     for batch in batches:
+        if records > _LOOK_RECORDS_MAX or size > _LOOK_BYTES_MAX:
+            continue
         sizes = pc.cumulative_sum(pc.fill_null(pc.binary_length(batch.column("value")), 0).cast(pa.int64()))
         fitting = int(pc.sum(pc.less_equal(sizes, _LOOK_BYTES_MAX - size)).as_py() or 0)
         wanted = min(batch.num_rows, fitting + 1, _LOOK_RECORDS_MAX + 1 - records)
         yield batch.slice(0, wanted)
         records += wanted
         size += int(sizes[wanted - 1].as_py()) if wanted else 0
-        if records > _LOOK_RECORDS_MAX or size > _LOOK_BYTES_MAX:
-            return

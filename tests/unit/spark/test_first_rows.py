@@ -30,10 +30,10 @@ def taken(*sizes: list[int | None]) -> list[int]:
     [
         ([[1, 1], [1, 1]], [2, 2, 0]),
         ([[], [None, None, 10]], [0, 3, 0]),
-        ([[1] * 3, [1] * 3, [1]], [3, 3, 1]),  # the sixth row is one too many
-        ([[100, 1], [1]], [2, 1]),  # the second row is too much; the last batch is not asked for
-        ([[101, 1], [1]], [1, 1]),
-        ([[60, 30], [20, 1], [1]], [2, 1, 1]),
+        ([[1] * 3, [1] * 3, [1]], [3, 3, 0]),  # the sixth row is one too many
+        ([[100, 1], [1]], [2, 0]),  # the second row is too much; the last batch is drained
+        ([[101, 1], [1]], [1, 0]),
+        ([[60, 30], [20, 1], [1]], [2, 1, 0]),
     ],
 )
 def test_rows_are_taken_up_to_the_first_that_is_too_much(

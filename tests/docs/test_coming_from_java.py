@@ -16,7 +16,8 @@ from streams_py.config import known_keys
 from streams_py.testing import driver
 
 PAGE = (Path(__file__).parents[2] / "docs" / "coming-from-java.md").read_text("utf-8")
-ROWS = [line.split("|")[1:-1] for line in PAGE.splitlines() if line.startswith(("| `", "| the "))]
+CALLS = PAGE.partition("\n## Deviations\n")[0]
+ROWS = [line.split("|")[1:-1] for line in CALLS.splitlines() if line.startswith(("| `", "| the "))]
 NAMES = sorted({name for row in ROWS for name in re.findall(r"`([^`]+)`", row[1])})
 CLASSES = ("KStream", "KTable", "KGroupedStream", "KGroupedTable", "CogroupedKStream", "BranchedKStream")
 NOT_JAVAS = {"map_async", "map_values_async", "map_batch"}

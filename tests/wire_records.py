@@ -10,7 +10,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["NO_TIMESTAMP", "ReadRecord", "WireRecord", "read_records", "write_records"]
+__all__ = ["NO_TIMESTAMP", "ReadRecord", "RefusedError", "WireRecord", "read_records", "write_records"]
 
 NO_TIMESTAMP = -1
 

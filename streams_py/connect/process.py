@@ -15,7 +15,6 @@ from streams_py.connect.stores.configs import SessionKey
 from streams_py.connect.worker.clients import check_connection, connect_clients
 from streams_py.connect.worker.herder import TaskConfigs
 from streams_py.connect.worker.worker import Worker
-from streams_py.http_hosts import is_loopback
 
 __all__ = ["WorkerProcess"]
 
@@ -31,7 +30,10 @@ class WorkerProcess:
 
     def __init__(self, settings: WorkerSettings) -> None:
         host, port = settings.listener
-        self._server = RestServer(host, port)  # before anything joins: two workers at one address would be a mess
+        advertised = urlsplit(settings.url).hostname or ""
+        names = [advertised, *settings.rest_accepted_names]
+        # Before anything joins: two workers at one address would be a mess.
+        self._server = RestServer(host, port, names)
         try:
             if not port and settings.rest_advertised_port is None:
                 settings = settings.model_copy(update={"rest_advertised_port": self._server.port})
@@ -48,10 +50,7 @@ class WorkerProcess:
         return self.worker.settings.url
 
     def __enter__(self) -> Self:
-        settings = self.worker.settings
-        advertised = {urlsplit(settings.url).hostname or ""}
-        hosts = advertised if is_loopback(settings.listener[0]) else None
-        self._server.start(rest_app(self.worker, hosts=hosts))
+        self._server.start(rest_app(self.worker))
         try:
             self.worker.start()
         except BaseException:

@@ -105,6 +105,8 @@ class WorkerSettings(BaseModel):
     listeners: str = "http://127.0.0.1:8083"
     rest_advertised_host_name: str | None = None
     rest_advertised_port: int | None = Field(None, ge=1, le=65_535)
+    rest_accepted_names: Names = ()
+    """Further names by which the REST interface may be called; ``*`` is any."""
     client_id: str = ""
     inter_worker_key_ttl_ms: int = Field(3_600_000, ge=0, le=_INT_MAX)
     inter_worker_key_generation_algorithm: Literal["HmacSHA256"] = "HmacSHA256"

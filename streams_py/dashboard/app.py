@@ -1,13 +1,13 @@
 """The addresses of the page. Everything is read-only, and nothing comes from another machine.
 
 ``/`` is the page, ``/updates`` a stream of server-sent events, one kind for each part of the board, and
-``/why/0_1`` the reasons of a task. Names in requests are checked as for every service on loopback
-(:mod:`streams_py.http_hosts`); the page itself may load nothing but what is served here.
+``/why/0_1`` the reasons of a task. Names in requests are checked as for every service
+(:mod:`streams_py.http.hosts`); the page itself may load nothing but what is served here.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import cache
 from importlib import resources
 from typing import Final, Protocol
@@ -21,7 +21,6 @@ from starlette.routing import Route
 from streams_protocol.types import TaskId
 from streams_py.dashboard.board import Board, Listener
 from streams_py.errors import StreamsError
-from streams_py.http_hosts import refused_name
 
 __all__ = ["Explains", "dashboard_app"]
 
@@ -47,18 +46,11 @@ class Explains(Protocol):
     def why(self, task: TaskId) -> str: ...
 
 
-def dashboard_app(board: Board, explains: Explains, *, hosts: Collection[str] | None) -> Starlette:
-    """The ASGI application. ``hosts``: the names by which it may be called, beside ``localhost`` and addresses; None:
-    any."""
+def dashboard_app(board: Board, explains: Explains) -> Starlette:
+    """The ASGI application."""
 
     def route(path: str, answer: Callable[[Request], Awaitable[Response]]) -> Route:
-        async def guarded(request: Request) -> Response:
-            name = None if hosts is None else refused_name(request.headers.get("host", ""), hosts)
-            if name is not None:
-                return _refused(403, f"this page is not called {name!r:.100}: use localhost or 127.0.0.1")
-            return await answer(request)
-
-        return Route(path, guarded, methods=["GET"])
+        return Route(path, answer, methods=["GET"])
 
     async def updates(request: Request) -> Response:
         try:

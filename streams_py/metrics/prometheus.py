@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, Final, Self
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import choose_encoder
 
 from streams_py.errors import ConfigError
+from streams_py.http.probe import Answer, ProbeServer
 from streams_py.metrics.families import family_name, family_of, label
 from streams_py.runtime.kafka_streams import KafkaStreams
 
@@ -54,26 +56,33 @@ class StreamsCollector:
 
 class MetricsServer:
     """Answers Prometheus at ``http://host:port/metrics``. Only this machine can reach it unless ``host`` says
-    otherwise; there is no authentication. Port 0 is any free one. ConfigError when the port is in use."""
+    otherwise; there is no authentication. Port 0 is any free one. ``names``: further names by which it may be called,
+    beside its address and the machine's name. ConfigError when the port is in use."""
 
-    def __init__(self, *streams: KafkaStreams, host: str = LOOPBACK, port: int = 9464) -> None:
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(StreamsCollector(*streams))
+    def __init__(
+        self, *streams: KafkaStreams, host: str = LOOPBACK, port: int = 9464, names: Iterable[str] = ()
+    ) -> None:
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(StreamsCollector(*streams))
         try:
-            self._server, self._thread = start_http_server(port, addr=host, registry=registry)
+            self._server = ProbeServer(host, port, self._answer, thread_name="metrics", names=names)
         except OSError as error:
             raise ConfigError(
                 f"metrics cannot be served at {host}:{port} ({error.strerror or error}); choose another port",
                 key="port",
             ) from None
         self.host = host
-        self.port: int = self._server.server_port
+        self.port = self._server.port
+
+    def _answer(self, path: str, headers: dict[str, str]) -> Answer:
+        if path.partition("?")[0] not in ("/", "/metrics"):
+            return Answer(404, "text/plain; charset=utf-8", b"metrics are at /metrics\n")
+        encode, content_type = choose_encoder(headers.get("accept", ""))
+        return Answer(200, content_type, encode(self._registry))
 
     def stop(self) -> None:
         """Close the port."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.stop()
 
     def __enter__(self) -> Self:
         return self

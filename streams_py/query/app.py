@@ -1,14 +1,14 @@
 """The addresses of the query service.
 
-Nothing here changes anything, and there is no authentication: whoever reaches the port can read the stores. On
-loopback, names of others in ``Host`` are refused, because a web page may point its own name there and read along.
+Nothing here changes anything, and there is no authentication: whoever reaches the port can read the stores. Names of
+others in ``Host`` are refused by the service (:mod:`streams_py.http.hosts`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 from starlette.applications import Starlette
@@ -18,7 +18,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from streams_py.errors import BrokerUnavailableError, InvalidStateStoreError, StreamsError, UnknownStateStoreError
-from streams_py.http_hosts import refused_name
 from streams_py.query.errors import UNKNOWN_STORE, BadQueryError, NotHereNowError, QueryError, told
 from streams_py.query.keys import json_text
 from streams_py.query.reading import Query, key_of, kind_of
@@ -42,9 +41,8 @@ _PATHS = {
 }
 
 
-def query_app(streams: KafkaStreams, router: Router, *, hosts: Collection[str] | None) -> Starlette:
-    """The ASGI application of one instance. ``hosts``: the names by which it may be called, beside ``localhost`` and
-    addresses; None: any."""
+def query_app(streams: KafkaStreams, router: Router) -> Starlette:
+    """The ASGI application of one instance."""
     api = _Api(streams, router)
 
     @contextlib.asynccontextmanager
@@ -55,7 +53,7 @@ def query_app(streams: KafkaStreams, router: Router, *, hosts: Collection[str] |
     def route(path: str, handler: Callable[[Request], Awaitable[Response]]) -> Route:
         async def guarded(request: Request) -> Response:
             try:
-                _check(request, hosts)
+                _check(request)
                 return await handler(request)
             except StreamsError as error:
                 return _refused(error)
@@ -177,12 +175,9 @@ def _options(request: Request) -> dict[str, str]:
     return options
 
 
-def _check(request: Request, hosts: Collection[str] | None) -> None:
+def _check(request: Request) -> None:
     if request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers:
         raise BadQueryError("queries have no body")
-    name = None if hosts is None else refused_name(request.headers.get("host", ""), hosts)
-    if name is not None:
-        raise BadQueryError(f"this service is not called {name!r:.100}: use localhost or 127.0.0.1")
 
 
 def _json(body: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

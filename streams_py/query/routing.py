@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
@@ -40,6 +41,12 @@ HOP_HEADER: Final = "Streams-Query-Hop"
 _PARTITIONS_AT_ONCE: Final = 8
 _READERS, _ASKERS = 16, 2
 _BESIDE_ENTRIES_BYTES: Final = 1_000
+_FIELDS: Final = ("key", "value", "partition", "entries", "complete")
+_ENTRY_FIELDS: Final = ("key", "value", "partition", "start", "end", "from", "to")
+"""Of an answer and of an entry in it: nothing else that an address answers is passed on."""
+_NO_SERVICE: Final = "no query service of this application answers there"
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -56,12 +63,19 @@ class _Part(NamedTuple):
 
 
 class Router:
-    """Answers queries for one instance; close it. ``transport`` is for tests: how other instances are reached."""
+    """Answers queries for one instance; close it. ``allowed_hosts``: hosts of other instances that may be asked (None:
+    any that the group names). ``transport`` is for tests: how other instances are reached."""
 
     def __init__(
-        self, streams: KafkaStreams, *, timeout_s: float, transport: httpx.AsyncBaseTransport | None = None
+        self,
+        streams: KafkaStreams,
+        *,
+        timeout_s: float,
+        allowed_hosts: Collection[str] | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._streams = streams
+        self._allowed = None if allowed_hosts is None else frozenset(allowed_hosts)
         self._timeout_s = timeout_s
         self._readers, self._askers = Workers(_READERS), Workers(_ASKERS)
         # No proxies from the environment: instances reach each other.
@@ -164,6 +178,8 @@ class Router:
         return partition, _Part(200, found.body, found.size_bytes)
 
     async def _at(self, host: HostInfo, query: Query, partition: int, path: str, deadline_s: float) -> _Part:
+        if self._allowed is not None and host.host not in self._allowed:
+            raise NotHereNowError(f"partition {partition} of store {query.store!r} is at {host}, which is not allowed")
         name = f"[{host.host}]" if ":" in host.host else host.host
         wanted = f"partition {partition} of store {query.store!r} at {host}"
         left_s = deadline_s - time.monotonic()
@@ -181,22 +197,24 @@ class Router:
         except (TimeoutError, httpx.TimeoutException):
             raise OwnerTimeoutError(f"{wanted}: no answer within {max(0.0, left_s):.1f} s") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise NotHereNowError(f"{wanted}: {str(error) or type(error).__name__}") from None
+            # One sentence for all of them: who may claim an address here must not learn which ports are open there.
+            _log.debug("%s: %s", wanted, str(error) or type(error).__name__)
+            raise NotHereNowError(f"{wanted}: {_NO_SERVICE}") from None
         try:
             body = json.loads(content)
         except (ValueError, RecursionError):
             body = None
         if answer.status_code == 200 and _is_answer(body):
-            return _Part(200, body, len(content))
+            return _Part(200, _known(body), len(content))
         if not _is_refusal(answer.status_code, body):
-            raise OwnerAnswerError(f"{wanted}: what answers there is no query service (status {answer.status_code})")
+            raise NotHereNowError(f"{wanted}: {_NO_SERVICE}")
         match answer.status_code:
             case NotHereNowError.status:
                 raise NotHereNowError(body["message"])
             case OwnerTimeoutError.status:
                 raise OwnerTimeoutError(body["message"])
             case status:
-                return _Part(status, body, 0)
+                return _Part(status, {"error": body["error"], "message": body["message"]}, 0)
 
 
 def _quoted(path: str) -> str:
@@ -219,6 +237,18 @@ def _is_answer(body: Any) -> bool:
     if "entries" in body:
         return isinstance(body["entries"], list) and isinstance(body.get("complete"), bool)
     return "value" in body
+
+
+def _known(body: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer of another instance without anything that no query service says."""
+    known = {field: body[field] for field in _FIELDS if field in body}
+    if "entries" in known:
+        known["entries"] = [
+            {field: entry[field] for field in _ENTRY_FIELDS if field in entry}
+            for entry in known["entries"]
+            if isinstance(entry, dict)
+        ]
+    return known
 
 
 def _is_refusal(status: int, body: Any) -> bool:

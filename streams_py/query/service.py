@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Collection, Iterable
 from types import TracebackType
 from typing import Self
 
-import uvicorn
-
 from streams_py.errors import ConfigError
-from streams_py.http_hosts import SERVER_OPTIONS, is_loopback, listen
+from streams_py.http.service import HttpService
 from streams_py.query.app import query_app
 from streams_py.query.routing import Router
 from streams_py.runtime.kafka_streams import KafkaStreams
@@ -28,12 +26,21 @@ class QueryService:
 
     Others find this instance by its ``application.server``, whose port it listens at unless ``port`` is given. Without
     ``host`` it listens on loopback: there is no authentication, and whoever reaches the port can read every store.
-    ``timeout_s``, in seconds, bounds each query. ConfigError when ``application.server`` is missing, or the port is
-    in use.
+    ``timeout_s``, in seconds, bounds each query. ``names``: further names by which the service may be called, beside
+    its address, that of ``application.server`` and the machine's. ``allowed_hosts``: hosts of other
+    instances that may be asked; by default all that members of the group name. ConfigError when ``application.server``
+    is missing, or the port is in use.
     """
 
     def __init__(
-        self, streams: KafkaStreams, *, host: str = "127.0.0.1", port: int | None = None, timeout_s: float = 10.0
+        self,
+        streams: KafkaStreams,
+        *,
+        host: str = "127.0.0.1",
+        port: int | None = None,
+        timeout_s: float = 10.0,
+        names: Iterable[str] = (),
+        allowed_hosts: Collection[str] | None = None,
     ) -> None:
         own = streams.store_hosts.own
         if own is None:
@@ -43,7 +50,7 @@ class QueryService:
             )
         wanted = own.port if port is None else port
         try:
-            self._socket = listen(host, wanted)
+            self._service = HttpService(host, wanted, names=[own.host, *names], stop_s=_STOP_S, body_max=0)
         except OSError as error:
             raise ConfigError(
                 f"the query service cannot listen at {host}:{wanted} ({error.strerror or error}); give another port, "
@@ -51,28 +58,17 @@ class QueryService:
                 key="application.server",
             ) from None
         self.host = host
-        self.port: int = self._socket.getsockname()[1]
-        names = {own.host.lower(), host.lower()} if is_loopback(host) else None
-        app = query_app(streams, Router(streams, timeout_s=timeout_s), hosts=names)
-        self._server = uvicorn.Server(
-            uvicorn.Config(app, lifespan="on", timeout_graceful_shutdown=_STOP_S, **SERVER_OPTIONS)
-        )
-        self._thread = threading.Thread(target=self._serve, name=f"query-service-{self.port}", daemon=True)
+        self.port = self._service.port
+        self._app = query_app(streams, Router(streams, timeout_s=timeout_s, allowed_hosts=allowed_hosts))
 
     def start(self) -> Self:
         """Answer from now on."""
-        self._thread.start()
+        self._service.start(self._app, thread_name=f"query-service-{self.port}")
         return self
 
     def stop(self) -> None:
         """End running queries, or cut them off after a while; a second call does nothing."""
-        self._server.should_exit = True
-        if self._thread.ident is not None:
-            self._thread.join(2 * _STOP_S)
-        self._socket.close()
-
-    def _serve(self) -> None:
-        self._server.run([self._socket])
+        self._service.stop()
 
     def __enter__(self) -> Self:
         return self.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 from urllib.parse import quote
@@ -23,7 +23,7 @@ from streams_protocol.connect import TaskId
 from streams_py.connect.assignment.jobs import Jobs
 from streams_py.connect.errors import ConnectError, NotFoundError, NotLeaderError, RebalanceExpectedError
 from streams_py.connect.rest.forwarding import forward
-from streams_py.connect.rest.guard import MAX_BODY_BYTES, RequestGuard
+from streams_py.connect.rest.guard import RequestGuard
 from streams_py.connect.rest.herder import JobStatusView, RestHerder
 from streams_py.connect.rest.openapi import ENDPOINTS, document, page
 from streams_py.connect.rest.requests import (
@@ -56,13 +56,10 @@ def rest_app(
     request_s: float = REQUEST_S,
     rebalance_s: float = REBALANCE_S,
     health_s: float = HEALTH_S,
-    hosts: Collection[str] | None = None,
-    max_body_bytes: int = MAX_BODY_BYTES,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> Starlette:
     """The ASGI application of a worker. A request is given up after ``request_s``, and after ``rebalance_s`` while the
-    group rebalances; ``hosts``: the names by which it may be called (any when None); ``transport`` is for tests: how
-    other workers are reached."""
+    group rebalances; ``transport`` is for tests: how other workers are reached."""
     api = RestApi(herder, request_s, rebalance_s, health_s, transport)
 
     @contextlib.asynccontextmanager
@@ -72,7 +69,7 @@ def rest_app(
 
     routes = [Route(e.path, api.handler(getattr(api, e.operation)), methods=[e.method]) for e in ENDPOINTS]
     handlers: dict[Any, Any] = {HTTPException: _http_error, Exception: _unexpected}
-    guard = Middleware(RequestGuard, hosts, max_body_bytes)
+    guard = Middleware(RequestGuard)
     return Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan, middleware=[guard])
 
 

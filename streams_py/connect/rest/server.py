@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Iterable
 from typing import Final
 
-import uvicorn
 from starlette.applications import Starlette
 
+from streams_py.connect.rest.guard import MAX_BODY_BYTES
 from streams_py.errors import ConfigError
-from streams_py.http_hosts import SERVER_OPTIONS, listen
+from streams_py.http.service import HttpService
 
 __all__ = ["LOOPBACK", "RestServer"]
 
@@ -20,34 +20,24 @@ _STOP_S: Final = 10
 class RestServer:
     """Bound when made (ConfigError names ``listeners`` when the address is in use), serving from :meth:`start` on.
 
-    There is no authentication: whoever reaches the port may run code on the workers, so it is the loopback interface's
-    unless another host is given. Port 0 is any free one.
+    There is no authentication: whoever reaches the port can create connectors, so it is the loopback interface's unless
+    another host is given. Port 0 is any free one. ``names``: further names by which it may be called.
     """
 
-    def __init__(self, host: str = LOOPBACK, port: int = 0) -> None:
+    def __init__(self, host: str = LOOPBACK, port: int = 0, names: Iterable[str] = ()) -> None:
         try:
-            self._socket = listen(host, port)
+            self._service = HttpService(host, port, names=names, stop_s=_STOP_S, body_max=MAX_BODY_BYTES)
         except OSError as error:
             raise ConfigError(
                 f"listeners: {host}:{port} cannot be served ({error.strerror}); choose another port, or end its user",
                 key="listeners",
             ) from None
-        self.port: int = self._socket.getsockname()[1]
-        self._server: uvicorn.Server | None = None
-        self._thread: threading.Thread | None = None
+        self.port = self._service.port
 
     def start(self, app: Starlette) -> None:
         """Connections are accepted already; they are answered from now on."""
-        config = uvicorn.Config(app, lifespan="on", timeout_graceful_shutdown=_STOP_S, **SERVER_OPTIONS)
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(
-            target=self._server.run, args=([self._socket],), name="connect-rest", daemon=True
-        )
-        self._thread.start()
+        self._service.start(app, thread_name="connect-rest")
 
     def stop(self) -> None:
         """End running requests, or cut them off after a while."""
-        if self._server is not None and self._thread is not None:
-            self._server.should_exit = True
-            self._thread.join(2 * _STOP_S)
-        self._socket.close()
+        self._service.stop()

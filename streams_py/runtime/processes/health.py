@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import ClassVar, Final, Self
+from typing import Final, Self
 
 from streams_py.errors import ConfigError
+from streams_py.http.probe import Answer, ProbeServer
 
 __all__ = ["Health", "HealthServer", "ProcessHealth"]
 
 _LOOPBACK: Final = "127.0.0.1"
-_REQUEST_S: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,47 +39,26 @@ class Health:
 
 
 class HealthServer:
-    """Serves inside ``with``, on a thread of its own. ``address`` is a port on loopback, or ``host:port``; port 0 is
-    any free one. Raises ConfigError when it cannot be served.
+    """Serves until the end of ``with``, on a thread of its own. ``address`` is a port on loopback, or ``host:port``;
+    port 0 is any free one. Raises ConfigError when it cannot be served.
 
     Whoever can reach it learns the states of processes, and can do nothing.
     """
 
     def __init__(self, address: int | str, health: Callable[[], Health]) -> None:
         host, port = _parsed(address)
-
-        class Handler(_Handler):
-            look = staticmethod(health)
-
+        self._health = health
         try:
-            self._server = ThreadingHTTPServer((host, port), Handler)
+            self._server = ProbeServer(host, port, self._answer, thread_name="health")
         except OSError as error:
             raise ConfigError(
                 f"health: {host}:{port} cannot be served ({error.strerror or error}); choose another port"
             ) from None
-        self._server.daemon_threads = True
-        self.port: int = self._server.server_address[1]
+        self.port = self._server.port
 
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, name="health", daemon=True).start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-
-class _Handler(BaseHTTPRequestHandler):
-    look: ClassVar[Callable[[], Health]]
-    timeout = _REQUEST_S
-    server_version = "streams-py"
-    sys_version = ""
-
-    def do_GET(self) -> None:
-        health = type(self).look()
-        match self.path.partition("?")[0]:
+    def _answer(self, path: str, _: dict[str, str]) -> Answer:
+        health = self._health()
+        match path.partition("?")[0]:
             case "/":
                 good = health.live and health.ready
             case "/live":
@@ -90,17 +66,16 @@ class _Handler(BaseHTTPRequestHandler):
             case "/ready":
                 good = health.ready
             case _:
-                self.send_error(HTTPStatus.NOT_FOUND, "there are /, /live and /ready")
-                return
-        body = json.dumps(asdict(health)).encode()
-        self.send_response(HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+                return Answer(404, "text/plain; charset=utf-8", b"there are /, /live and /ready\n")
+        return Answer(200 if good else 503, "application/json", json.dumps(asdict(health)).encode())
 
-    def log_message(self, format: str, *args: object) -> None:
-        """Probes come every few seconds: they are not logged."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._server.stop()
 
 
 def _parsed(address: int | str) -> tuple[str, int]:

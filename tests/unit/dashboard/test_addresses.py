@@ -51,7 +51,9 @@ def test_the_page_may_load_nothing_from_elsewhere(client: httpx.Client, path: st
 def test_names_of_others_are_refused_on_loopback(client: httpx.Client, path: str) -> None:
     answer = client.get(path, headers={"Host": "evil.example:80"})
     assert answer.status_code == 403
-    assert answer.json()["message"] == "this page is not called 'evil.example': use localhost or 127.0.0.1"
+    assert answer.json()["message"] == (
+        "this service is not called 'evil.example': use its address, localhost, or a configured name"
+    )
 
 
 def test_updates_come_as_server_sent_events(client: httpx.Client, board: Board) -> None:
@@ -101,7 +103,7 @@ def test_a_port_in_use_is_one_sentence(board: Board) -> None:
 
 def test_pages_that_are_gone_before_their_first_line_take_no_place(board: Board) -> None:
     """A browser that closes a tab at once: the answer never begins, so nothing ends either."""
-    app = dashboard_app(board, Explainer(), hosts=None)
+    app = dashboard_app(board, Explainer())
     scope = {"type": "http", "method": "GET", "path": "/updates", "headers": [], "query_string": b""}
 
     async def gone() -> dict[str, str]:

@@ -79,7 +79,7 @@ def ask(streams: Streams, *paths: str, timeout_s: float = PATIENCE_S, **headers:
 
     async def asked() -> list[httpx.Response]:
         router = Router(streams, timeout_s=timeout_s)  # type: ignore[arg-type]  # what it uses
-        app = query_app(streams, router, hosts=None)  # type: ignore[arg-type]
+        app = query_app(streams, router)  # type: ignore[arg-type]
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://own") as client:
             answers = await asyncio.gather(*(client.get(path, headers=headers) for path in paths))
         await router.close()

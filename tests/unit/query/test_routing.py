@@ -11,7 +11,7 @@ import pytest
 
 from streams_protocol.types import HostInfo
 from streams_py import InvalidStateStorePartitionError, State
-from streams_py.query.errors import BadQueryError, OwnerAnswerError, OwnerTimeoutError, QueryError
+from streams_py.query.errors import BadQueryError, NotHereNowError, OwnerAnswerError, OwnerTimeoutError, QueryError
 from streams_py.query.reading import Query
 from streams_py.query.routing import HOP_HEADER, Answer, Router
 from streams_py.runtime.queries.hosts import KeyQueryMetadata
@@ -94,9 +94,21 @@ def test_owner_that_does_not_answer_is_told_from_one_that_has_it_no_more() -> No
     ids=str,
 )
 def test_what_is_no_answer_of_a_query_service_is_not_passed_on(status: int, body: Any) -> None:
-    """Least of all as an absent key."""
-    with pytest.raises(OwnerAnswerError, match="what answers there is no query service"):
+    """Least of all as an absent key. The sentence is that of an address where nothing listens: who claims an address in
+    the group must not learn from the answers which ports are open there."""
+    with pytest.raises(NotHereNowError, match=r"no query service of this application answers there$"):
         ask_one_that_answers(status, body)
+
+
+def test_only_known_fields_of_an_answer_are_passed_on() -> None:
+    entry = {"key": "k", "value": 7, "partition": 0, "more": "secret"}
+    body = {"value": 7, "key": "k", "partition": 0, "more": "secret"}
+    assert ask_one_that_answers(200, body) == (200, {"value": 7, "key": "k", "partition": 0})
+    many = {"entries": [entry, "no entry"], "complete": True, "more": "secret"}
+    known = {"key": "k", "value": 7, "partition": 0}
+    assert ask_one_that_answers(200, many) == (200, {"entries": [known], "complete": True})
+    refusal = {"error": "absent", "message": "because", "more": "secret"}
+    assert ask_one_that_answers(404, refusal) == (404, {"error": "absent", "message": "because"})
 
 
 @pytest.mark.parametrize(

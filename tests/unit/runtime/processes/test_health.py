@@ -40,7 +40,7 @@ def test_probes_are_answered_by_status(health: Health, statuses: dict[str, int])
 def test_nothing_else_is_answered() -> None:
     with HealthServer("127.0.0.1:0", lambda: GOOD) as server:
         assert _ask(server.port, "/etc/passwd")[0] == 404
-        assert _ask(server.port, "/live", "POST")[0] == 501
+        assert _ask(server.port, "/live", "POST")[0] == 405
 
 
 def test_a_port_in_use_and_a_wrong_address_are_named() -> None:

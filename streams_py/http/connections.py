@@ -1,0 +1,124 @@
+"""How many connections an HTTP service keeps open, and how long each may take for what it does.
+
+A connection that holds things up (half a request line, a body that never ends, an answer that is not read) is closed
+after a while. When all places are taken, the connection that has waited longest without a complete request makes room
+for a new one. So connections that say nothing lock no caller out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from typing import Any, Final
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+__all__ = ["MAX_CONNECTIONS", "MAX_OF_A_PEER", "BoundedConnections"]
+
+MAX_CONNECTIONS: Final = 256
+"""Per service. Each is an open file of a process that may be processing records beside, and stores need files, too."""
+MAX_OF_A_PEER: Final = 128
+"""From one address. All addresses of the loopback interface count as one."""
+
+_HEADER_S: Final = 10.0
+"""From the first byte of a request (or the beginning of the connection) to the end of its header."""
+_BODY_S: Final = 30.0
+"""From the end of the header to the end of the body."""
+_WRITE_S: Final = 30.0
+"""While the peer reads so slowly that nothing more can be written."""
+
+
+class BoundedConnections(H11Protocol):
+    """uvicorn's protocol with deadlines and a bounded number of connections.
+
+    uvicorn's own ``limit_concurrency`` answers 503 when there are too many, but lets any number be open, and its only
+    deadline ends with the first byte of a request.
+    """
+
+    _deadline: asyncio.TimerHandle | None = None
+    _waits_for: str = ""
+    _waits_since_s = 0.0
+    _unread: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        self._make_room()
+        self._wait_for("header", _HEADER_S)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._wait_for("", 0)
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._note_state()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._note_state()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._unread is None:
+            self._unread = self.loop.call_later(_WRITE_S, self._abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def _note_state(self) -> None:
+        state = self.conn.their_state
+        if state is h11.SEND_BODY:
+            self._wait_for("body", _BODY_S)
+        elif state is h11.IDLE and self.conn.trailing_data[0]:
+            self._wait_for("header", _HEADER_S)
+        elif state is h11.IDLE and self._waits_for == "header":
+            pass  # the first byte has not come yet
+        else:
+            self._wait_for("", 0)
+
+    def _wait_for(self, what: str, seconds: float) -> None:
+        """Begin to wait, unless that has begun before: a byte now and then does not move the deadline."""
+        if what == self._waits_for:
+            return
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        self._waits_for, self._waits_since_s = what, self.loop.time()
+        if what:
+            self._deadline = self.loop.call_later(seconds, self._abort)
+
+    def _abort(self) -> None:
+        self.transport.abort()
+
+    def _make_room(self) -> None:
+        everybody: list[Any] = list(self.connections)
+        mine = [other for other in everybody if _peer(other.client) == _peer(self.client)]
+        if len(mine) > MAX_OF_A_PEER:
+            self._push_out(mine)
+        elif len(everybody) > MAX_CONNECTIONS:
+            self._push_out(everybody)
+
+    def _push_out(self, connections: list[Any]) -> None:
+        waiting = [one for one in connections if one is not self and one.is_idle]
+        (min(waiting, key=lambda one: one._waits_since_s) if waiting else self)._abort()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no complete request is being answered."""
+        cycle: Any = self.cycle  # None before the first request
+        return bool(self._waits_for) or cycle is None or cycle.response_complete
+
+
+def _peer(client: tuple[str, int] | None) -> str:
+    host = client[0] if client else ""
+    try:
+        return "loopback" if ipaddress.ip_address(host).is_loopback else host
+    except ValueError:
+        return host

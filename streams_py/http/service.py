@@ -1,0 +1,120 @@
+"""A bounded HTTP service on a thread of its own: what the query service, the dashboard and Connect have in common."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections.abc import Collection, Iterable
+from types import TracebackType
+from typing import Final, Self
+
+import uvicorn
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from streams_py.http.budget import Budget, Budgeted
+from streams_py.http.hosts import accepted_names, is_loopback, listen, refused_name
+
+__all__ = ["HttpService"]
+
+_BODIES_BYTES: Final = 64 << 20
+_ANSWERS_BYTES: Final = 128 << 20
+_BODY_BYTES: Final = 16 << 20
+
+
+class HttpService:
+    """Bound when made, answering between :meth:`start` and :meth:`stop`.
+
+    Connections, their time and their memory are bounded (:mod:`.connections`, :mod:`.budget`). Requests under a name
+    that is not this service's are refused with status 403 (:mod:`.hosts`).
+
+    Args:
+        host: Where to listen; a name or an address.
+        port: 0 is any free port.
+        names: Further names by which the service may be called.
+        stop_s: How long running requests may take after :meth:`stop`.
+        body_max: Bytes of a request's body.
+        tls: For https.
+
+    Raises:
+        OSError: Nothing can listen there; ``strerror`` says why.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        names: Iterable[str] = (),
+        stop_s: int = 5,
+        body_max: int = _BODY_BYTES,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._socket = listen(host, port)
+        self.host = host
+        self.port: int = self._socket.getsockname()[1]
+        self.is_loopback = is_loopback(self._socket)
+        self._names = accepted_names(host, names)
+        self._stop_s = stop_s
+        self._tls = tls
+        self._budget = Budget(bodies=max(_BODIES_BYTES, body_max), answers=_ANSWERS_BYTES, body_max=body_max)
+        self._server: uvicorn.Server | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def url(self) -> str:
+        """The address of the service on this machine, with a final slash."""
+        name = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'http' if self._tls is None else 'https'}://{name}:{self.port}/"
+
+    def start(self, app: ASGIApp, *, thread_name: str, lifespan: bool = True) -> Self:
+        """Answer with an ASGI application from now on. Connections were accepted before."""
+        config = uvicorn.Config(
+            _Named(Budgeted(app, self._budget), self._names),
+            lifespan="on" if lifespan else "off",
+            timeout_graceful_shutdown=self._stop_s,
+            log_config=None,
+            access_log=False,
+            ws="none",
+            # Not httptools where that is installed: it takes addresses and headers of any length.
+            http="streams_py.http.connections:BoundedConnections",
+        )
+        config.load()
+        config.ssl = self._tls
+        self._server = server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=lambda: server.run([self._socket]), name=thread_name, daemon=True)
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """End running requests, or cut them off after a while; a second call does nothing."""
+        if self._server is not None and self._thread is not None:
+            self._server.should_exit = True
+            self._thread.join(2 * self._stop_s)
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+class _Named:
+    """Refuses requests under names of others, also those without an application's route."""
+
+    def __init__(self, app: ASGIApp, names: Collection[str]) -> None:
+        self._app = app
+        self._names = names
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            name = refused_name(Headers(scope=scope).get("host", ""), self._names)
+            if name is not None:
+                message = f"this service is not called {name!r:.100}: use its address, localhost, or a configured name"
+                content = {"error_code": 403, "message": message}
+                return await JSONResponse(content, 403)(scope, receive, send)
+        return await self._app(scope, receive, send)

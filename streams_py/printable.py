@@ -6,10 +6,22 @@ in another order than it is stored. Topics, groups, connectors, members, tags an
 
 from __future__ import annotations
 
+import json
+import logging
 import re
-from typing import Final
+import textwrap
+from collections.abc import Callable
+from typing import Any, Final
 
-__all__ = ["json_printable", "printable"]
+__all__ = [
+    "Lines",
+    "PrintableArguments",
+    "json_printable",
+    "printable",
+    "printable_json",
+    "printable_lines",
+    "printable_values",
+]
 
 # C0 without tab, DEL and C1; marks and isolates of direction; line and paragraph separators; surrogates; the byte order
 # mark; invisible tags. Joiners stay: scripts and emoji need them.
@@ -28,6 +40,59 @@ def printable(text: str, chars_max: int | None = None) -> str:
 def json_printable(text: str) -> str:
     """A JSON text with unsafe characters inside of its strings as JSON escapes. Line breaks between members stay."""
     return _UNSAFE.sub(_json_escape, text)
+
+
+def printable_lines(text: str) -> str:
+    """As :func:`printable`, for text whose line breaks are our own."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def printable_json(value: Any) -> str:
+    """Indented JSON text of ``value``, for a terminal. A program that parses it gets the value unchanged."""
+    return json_printable(json.dumps(value, indent=2))
+
+
+def printable_values(value: Any, show: Callable[[str], str] = printable) -> Any:
+    """A JSON value with ``show`` applied to every text in it, names of members included."""
+    if isinstance(value, str):
+        return show(value)
+    if isinstance(value, list | tuple):
+        return [printable_values(each, show) for each in value]
+    if isinstance(value, dict):
+        return {printable_values(name, show): printable_values(each, show) for name, each in value.items()}
+    return value
+
+
+class Lines(str):
+    """Text of several lines, such as a traceback, as an argument of a log call."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        # Indented, so that text of others that has line breaks cannot look like a log line.
+        return textwrap.indent(printable_lines(self), "  ", lambda _: True)
+
+
+class PrintableArguments(logging.Filter):
+    """Makes arguments and tracebacks of a logger's records printable. The constant text of a log call stays."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.args, tuple):
+            record.args = tuple(arg if isinstance(arg, int | float | Lines) else _Shown(arg) for arg in record.args)
+        if record.exc_info and not record.exc_text:
+            record.exc_text = str(Lines(logging.Formatter().formatException(record.exc_info)))
+        return True
+
+
+class _Shown:
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __str__(self) -> str:
+        return printable(str(self._value))
+
+    def __repr__(self) -> str:
+        return printable(repr(self._value))
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -21,6 +21,7 @@ from starlette.routing import Route
 from streams_protocol.types import TaskId
 from streams_py.dashboard.board import Board, Listener
 from streams_py.errors import StreamsError
+from streams_py.printable import printable_lines
 
 __all__ = ["Explains", "dashboard_app"]
 
@@ -67,7 +68,7 @@ def dashboard_app(board: Board, explains: Explains) -> Starlette:
             return _refused(400, str(error)[:200])
         except StreamsError as error:
             return _refused(409, str(error))
-        return JSONResponse({"task": str(task), "text": text}, headers=_HEADERS)
+        return JSONResponse({"task": str(task), "text": printable_lines(text)}, headers=_HEADERS)
 
     def page(path: str) -> Route:
         name, kind = _FILES[path]

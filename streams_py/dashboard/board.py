@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from streams_py.errors import StreamsError
+from streams_py.printable import printable_lines, printable_values
 
 __all__ = ["Board", "Listener"]
 
@@ -57,8 +58,8 @@ class Board:
         self.is_closed = False
 
     def publish(self, part: str, value: Mapping[str, Any]) -> None:
-        """Show this. The same again is no news."""
-        text = json.dumps(value, separators=(",", ":"))
+        """Show this, with texts of others made printable. The same again is no news."""
+        text = json.dumps(printable_values(value, printable_lines), separators=(",", ":"))
         with self._lock:
             number, shown = self._parts.get(part, (0, ""))
             if text == shown:

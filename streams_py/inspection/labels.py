@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from streams_protocol.types import ProcessId
 from streams_py.inspection.view import GroupView
+from streams_py.printable import printable
 
 __all__ = ["letters", "member_labels", "named", "process_labels"]
 
@@ -13,7 +14,7 @@ __all__ = ["letters", "member_labels", "named", "process_labels"]
 def named(text: str, names: Mapping[ProcessId, str]) -> str:
     """The text with names in the place of process ids."""
     for process_id, name in names.items():
-        text = text.replace(str(process_id), name)
+        text = text.replace(str(process_id), printable(name))
     return text
 
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import logging
+import uuid
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streams_protocol.types import ProcessId
 from streams_py.connect.errors import BadRequestError
 from streams_py.connect.rest.requests import checked_name
+from streams_py.connect.stores.configs import ConfigTable
+from streams_py.dashboard.board import Board
 from streams_py.foreign_json import loads
-from streams_py.printable import json_printable, printable
+from streams_py.inspection.labels import named
+from streams_py.printable import Lines, json_printable, printable, printable_json, printable_lines, printable_values
 
 UNSAFE = [
     "\x1b",
@@ -84,3 +90,45 @@ def test_texts_that_the_standard_library_stumbles_over_are_refused(text: str | b
     with pytest.raises(ValueError, match="it is not JSON") as caught:
         loads(text)
     assert "secret" not in str(caught.value)
+
+
+def test_json_and_lines_for_terminals_keep_their_shape() -> None:
+    value = {"a\x9b": ["x\x7f\u202e", 1, None]}
+    assert json.loads(printable_json(value)) == value
+    assert printable_json(value).isascii()
+    assert "\x7f" not in printable_json(value)
+    assert printable_lines("a\x1b\n  b\r") == "a\\x1b\n  b\\r"
+    assert printable_values({"a\n": ("b\x9b", 1.5)}) == {"a\\n": ["b\\x9b", 1.5]}
+
+
+def test_log_lines_of_connect_are_safe_whatever_is_named_in_them(caplog: pytest.LogCaptureFixture) -> None:
+    table = ConfigTable()
+    table.apply("commit-a\x9b\nERROR forged".encode(), b"{}", 1)
+    table.apply("x\u202e".encode(), b"{}", 2)
+    assert len(caplog.messages) == 2
+    for message in caplog.messages:
+        assert printable(message) == message
+
+
+def test_tracebacks_in_logs_of_connect_cannot_look_like_log_lines(caplog: pytest.LogCaptureFixture) -> None:
+    log = logging.getLogger("streams_py.connect")
+    error = ValueError("bad\nERROR forged\x1b[2J")
+    try:
+        raise error
+    except ValueError:
+        log.exception("%s: failed after %d", "c\x1b", 3)
+    log.error("%s has failed\n%s", error, Lines("first\nsecond\x9b"))
+    for line in caplog.text.splitlines():
+        assert not line.startswith("ERROR forged")
+        assert printable(line) == line
+    assert "c\\x1b: failed after 3" in caplog.text
+    assert "  second\\x9b" in caplog.text
+
+
+def test_names_of_clients_and_texts_of_the_dashboard_are_safe() -> None:
+    process = ProcessId(uuid.UUID(int=1))
+    assert named(f"on {process}", {process: "a\x1b\nb"}) == "on a\\x1b\\nb"
+    board = Board()
+    board.publish("trouble", {"text": "one\ntwo\u202e"})
+    ((_, _, text),) = board.since({})
+    assert json.loads(text) == {"text": "one\ntwo\\u202e"}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,11 +12,14 @@ from rich.table import Table
 from rich.text import Text
 
 from streams_py.cli.usage import refuse
-from streams_py.printable import printable
+from streams_py.foreign_json import loads as loads_foreign
+from streams_py.printable import printable_json, printable_values
 
 __all__ = ["show_status"]
 
 _TIMEOUT_S: Final = 30.0
+_ANSWER_BYTES_MAX: Final = 64 << 20
+_MESSAGE_CHARS_MAX: Final = 200
 _CELL: Final = 12
 _JOB_MAX: Final = 40
 
@@ -46,33 +47,30 @@ def show_status(url: str, *, as_json: bool) -> int:
         why = str(error).rstrip(".") or type(error).__name__
         return refuse(f"no worker answers at {url}: {why}; name another with --url")
     if as_json:
-        json.dump(_content(group, jobs), sys.stdout, indent=2)
-        print()
+        print(printable_json(_content(group, jobs)))
     else:
         _print(group, jobs)
     return 0 if all(job.worker and job.state != "FAILED" for job in jobs) else 1
 
 
 def _get(client: httpx.Client, path: str) -> Any:
-    answer = client.get(path)
+    with client.stream("GET", path) as answer:
+        body = bytearray()
+        for piece in answer.iter_bytes():
+            body += piece
+            if len(body) > _ANSWER_BYTES_MAX:
+                raise ValueError(f"its answer to {path} is longer than {_ANSWER_BYTES_MAX:,} bytes")
     if not answer.is_success:
-        try:
-            message = answer.json()["message"]
-        except (ValueError, KeyError, TypeError):
-            message = answer.text[:200]
-        raise ValueError(f"{answer.status_code} {message}")
-    return _printable(answer.json())
+        raise ValueError(f"{answer.status_code} {_message(body)}")
+    # Anyone who may create a connector names it.
+    return printable_values(loads_foreign(bytes(body)))
 
 
-def _printable(answer: Any) -> Any:
-    """The same answer, whose texts have no power over the terminal: anyone who may create a connector names it."""
-    if isinstance(answer, str):
-        return printable(answer)
-    if isinstance(answer, list):
-        return [_printable(each) for each in answer]
-    if isinstance(answer, dict):
-        return {printable(name): _printable(value) for name, value in answer.items()}
-    return answer
+def _message(body: bytearray) -> str:
+    try:
+        return str(loads_foreign(bytes(body))["message"])[:_MESSAGE_CHARS_MAX]
+    except (ValueError, KeyError, TypeError):
+        return body[:_MESSAGE_CHARS_MAX].decode(errors="replace")
 
 
 def _jobs(group: Any, connectors: Any) -> list[_Job]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +19,7 @@ from streams_py.cli.connecting import connected
 from streams_py.cli.groups.settings import settings_told
 from streams_py.cli.usage import refuse
 from streams_py.errors import StreamsError
+from streams_py.printable import printable, printable_json
 
 __all__ = ["decide_live"]
 
@@ -49,7 +49,7 @@ def decide_live(
     except StreamsError as error:
         return refuse(error)
     if as_json:
-        print(json.dumps(to_json(present, found), indent=2))
+        print(printable_json(to_json(present, found)))
     else:
         _print(Console(highlight=False, soft_wrap=True), present, found)
     return 0 if all(outcome.is_usable for outcome in found) else _UNUSABLE
@@ -58,18 +58,18 @@ def decide_live(
 def _print(console: Console, present: Present, found: Sequence[Outcome]) -> None:
     situation = present.situation
     console.print(
-        f"[bold]{escape(present.group)}[/bold] as it is now: {len(situation.clients):,} clients, "
+        f"[bold]{escape(printable(present.group))}[/bold] as it is now: {len(situation.clients):,} clients, "
         f"{situation.task_count:,} tasks"
     )
     for name, letter in present.labels.items():
-        console.print(f"  {letter} is {escape(present.members[name])}")
+        console.print(f"  {letter} is {escape(printable(present.members[name]))}")
     for text in present.assumed:
-        console.print(f"  {escape(text)}")
+        console.print(f"  {escape(printable(text))}")
     for scenario in dict.fromkeys(outcome.scenario for outcome in found):
         mine = [outcome for outcome in found if outcome.scenario == scenario]
         console.print(_table(scenario, mine))
         for outcome in mine:
-            console.print(f"{escape(outcome.candidate)}: {escape(_told(outcome, present.labels))}")
+            console.print(f"{escape(outcome.candidate)}: {escape(printable(_told(outcome, present.labels)))}")
     console.print(_REMEDY)
 
 

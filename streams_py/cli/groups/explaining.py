@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -25,6 +24,7 @@ from streams_py.cli.usage import refuse
 from streams_py.errors import StreamsError
 from streams_py.foreign_json import loads as loads_foreign
 from streams_py.inspection.labels import named
+from streams_py.printable import printable_json, printable_lines
 
 __all__ = ["explain_tasks", "group_of", "plain"]
 
@@ -60,9 +60,9 @@ def explain_tasks(task: str | None, file: Path, *, case: str | None, assignor: s
         return refuse(f"there is no task {wanted}; there are: {known}")
     chosen = [explanations[wanted]] if wanted is not None else [explanations[each] for each in sorted(explanations)]
     if as_json:
-        typer.echo(json.dumps([plain(explanation) for explanation in chosen], indent=2))
+        typer.echo(printable_json([plain(explanation) for explanation in chosen]))
     else:
-        typer.echo(named("\n".join(map(str, chosen)), names))
+        typer.echo(printable_lines(named("\n".join(map(str, chosen)), names)))
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from streams_py.inspection.labels import member_labels, named, process_labels
 from streams_py.inspection.reasons import Reasons, TaskReason, explain_group
 from streams_py.inspection.sentences import reason_text
 from streams_py.inspection.view import GroupView
+from streams_py.printable import printable, printable_json, printable_lines
 
 __all__ = ["explain_live", "reasons_json"]
 
@@ -46,13 +46,13 @@ def explain_live(
         return refuse(f"there is no task {wanted}; there are: {known}")
     chosen = [reasons.tasks[wanted]] if wanted is not None else list(reasons.tasks.values())
     if as_json:
-        print(json.dumps(reasons_json(reasons, chosen), indent=2))
+        print(printable_json(reasons_json(reasons, chosen)))
         return 0
     for line in _head(reasons):
-        print(line)
+        print(printable(line))
     labels, names = member_labels(reasons.view), _names(reasons.view)
     for reason in chosen:
-        print(reason_text(reason, reasons.assignor, labels, names))
+        print(printable_lines(reason_text(reason, reasons.assignor, labels, names)))
     return 0
 
 

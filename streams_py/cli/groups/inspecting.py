@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import sys
 import time
@@ -29,7 +28,7 @@ from streams_py.inspection.labels import member_labels
 from streams_py.inspection.members import Member
 from streams_py.inspection.view import STREAMS, CopyKind, GroupView, Task
 from streams_py.ports import GroupAdmin
-from streams_py.printable import printable
+from streams_py.printable import printable, printable_json
 
 __all__ = ["inspect_command"]
 
@@ -53,7 +52,7 @@ def inspect_command(
             if group is None:
                 return _print_groups(cluster.groups, as_json=as_json)
             if as_json:
-                print(json.dumps(to_json(inspect_group(cluster, group)), indent=2))
+                print(printable_json(to_json(inspect_group(cluster, group))))
             elif watch_s is None:
                 console.print(render(inspect_group(cluster, group), all_tasks=all_tasks))
             else:
@@ -71,7 +70,7 @@ def inspect_command(
 def _print_groups(groups: GroupAdmin, *, as_json: bool) -> int:
     listed = groups.list_groups()
     if as_json:
-        print(json.dumps([{"group": name, "type": kind.lower()} for name, kind in sorted(listed.items())], indent=2))
+        print(printable_json([{"group": name, "type": kind.lower()} for name, kind in sorted(listed.items())]))
         return 0
     if not listed:
         print("there are no groups", file=sys.stderr)
@@ -96,7 +95,7 @@ def _watch(cluster: Connection, group: str, console: Console, every_s: float, *,
             try:
                 shown: RenderableType = render(inspect_group(cluster, group), all_tasks=all_tasks, live=True)
             except BrokerUnavailableError as error:
-                shown = f"[yellow]{escape(str(error))}[/yellow]"
+                shown = f"[yellow]{escape(printable(str(error)))}[/yellow]"
             live.update(shown, refresh=True)
 
 
@@ -112,7 +111,7 @@ def render(view: GroupView, *, all_tasks: bool, live: bool = False) -> Renderabl
         tables.append(_tasks_table(view, labels))
     else:
         tables.append(f"{len(view.tasks):,} tasks; --tasks shows a line for each")
-    remarks = [f"[yellow]{escape(line)}[/yellow]" for line in _remarks(view, labels)]
+    remarks = [f"[yellow]{escape(printable(line))}[/yellow]" for line in _remarks(view, labels)]
     return Group(_headline(view, labels), *([*remarks, *tables] if live else [*tables, *remarks]))
 
 
@@ -127,8 +126,9 @@ def _headline(view: GroupView, labels: dict[str, str]) -> str:
         leader = "none: the coordinator assigns (KIP-1071)"
     members, tasks = _count(len(view.members), "member"), _count(len(view.tasks), "task")
     processes = _count(len({member.process for member in view.members}), "process", "es")
+    group = escape(printable(view.group))
     return (
-        f"[bold]{escape(view.group)}[/bold]: {view.state}, generation {generation}, leader {escape(leader)}; "
+        f"[bold]{group}[/bold]: {view.state}, generation {generation}, leader {escape(leader)}; "
         f"{members} in {processes}, {tasks}"
     )
 

@@ -27,7 +27,7 @@ from streams_py.errors import ConnectorError
 
 __all__ = ["FileSourceConnector", "FileSourceTask"]
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("streams_py.connect")
 _HEAD_BYTES_MAX: Final = 1024
 
 

@@ -39,6 +39,8 @@ __all__ = [
 _log = logging.getLogger("streams_py.connect")
 
 _WRITE_BUDGET_S = 30.0
+_TASKS_MAX = 1_000_000
+"""Of a connector. Memory for each task is needed before its configuration is known."""
 
 
 class TargetState(Enum):
@@ -211,13 +213,14 @@ class ConfigTable:
     def _task(self, text: str, content: Any) -> None:
         name, _, number = text.rpartition("-")
         if content is not None:
-            self._pending.setdefault(name, {})[int(number)] = _strings(content["properties"])
+            self._pending.setdefault(name, {})[_whole(int(number))] = _strings(content["properties"])
 
     def _commit(self, name: str, content: Any) -> ConfigChange | None:
         if content is None:
             self._forget_tasks(name)
             return None  # the connector has gone before
-        pending, count = self._pending.pop(name, {}), int(content["tasks"])
+        count = _whole(content["tasks"])
+        pending = self._pending.pop(name, {})
         if name not in self._connectors:
             self._early[name] = count, pending
             return None
@@ -229,7 +232,7 @@ class ConfigTable:
     def _replace_tasks(self, name: str, count: int, configs: Mapping[int, dict[str, str]]) -> bool:
         """False when a task has no configuration."""
         self._counts[name] = count
-        if not configs.keys() >= set(range(count)):
+        if not all(number in configs for number in range(count)):
             _log.error("%s: not every one of its %d tasks has a configuration; none runs until there is", name, count)
             self._inconsistent.add(name)
             return False
@@ -351,6 +354,12 @@ class ConfigStore:
             self._newest = self._table.snapshot()
         if change is not None:
             self._on_change(change)
+
+
+def _whole(number: Any) -> int:
+    if type(number) is not int or not 0 <= number <= _TASKS_MAX:
+        raise ValueError(f"the number of a task, or of tasks, must be from 0 to {_TASKS_MAX}")
+    return number
 
 
 def _strings(properties: Mapping[str, Any]) -> dict[str, str]:

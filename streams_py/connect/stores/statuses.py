@@ -25,6 +25,7 @@ Job: TypeAlias = "str | TaskId"
 
 _CONNECTOR = "status-connector-"
 _TASK = "status-task-"
+_DIGITS_MAX = 9
 
 
 class JobState(Enum):
@@ -147,7 +148,7 @@ def _job(key: str) -> Job | None:
         return key[len(_CONNECTOR) :]
     if key.startswith(_TASK):
         name, _, number = key[len(_TASK) :].rpartition("-")
-        if name and number.isdecimal():
+        if name and number.isdecimal() and len(number) <= _DIGITS_MAX:
             return TaskId(name, int(number))
     return None
 

@@ -7,7 +7,10 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from streams_protocol.connect import TaskId
@@ -117,3 +120,34 @@ def test_without_a_worker_the_status_says_so() -> None:
         port = closed.getsockname()[1]
     said = refused(run("status", "--url", f"http://127.0.0.1:{port}"))
     assert f"no worker answers at http://127.0.0.1:{port}" in said
+
+
+class _Endless(httpx.SyncByteStream):
+    """A body without an end, and how much of it was read."""
+
+    def __init__(self) -> None:
+        self.pieces = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        while True:
+            self.pieces += 1
+            yield b" " * (1 << 20)
+
+
+@pytest.mark.parametrize("status_code", [200, 500])
+def test_an_answer_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch, status_code: int) -> None:
+    body = _Endless()
+    transport = httpx.MockTransport(lambda _: httpx.Response(status_code, stream=body))
+    client = httpx.Client
+    monkeypatch.setattr(httpx, "Client", lambda **more: client(transport=transport, **more))
+    assert "is longer than" in refused(run("status", "--url", "http://w1"))
+    assert body.pieces < 100
+
+
+@given(st.binary() | st.text(st.sampled_from('{}[]":,0123456789.eE+-NaInfity \\ud8')).map(str.encode))
+def test_any_answer_is_a_status_or_one_sentence(body: bytes) -> None:
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, content=body))
+    client = httpx.Client
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(httpx, "Client", lambda **more: client(transport=transport, **more))
+        refused(run("status", "--url", "http://w1"))

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import tracemalloc
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streams_protocol.connect import TaskId
 from streams_py.connect.stores.configs import (
     ConfigChange,
     ConfigStore,
+    ConfigTable,
     ConnectorRemoved,
     ConnectorUpdated,
     RestartRequest,
@@ -179,3 +185,44 @@ def test_what_is_written_has_the_bytes_of_kafka_connect() -> None:
         (b"task-a-0", None),
     ]
     assert "c2VjcmV0" not in repr(store.snapshot())
+
+
+_NAMES = st.sampled_from(
+    ["properties", "tasks", "state", "state.v2", "key", "algorithm", "creation-timestamp", "include-tasks"]
+)
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["STARTED", "1" * 5000]),
+    lambda inner: st.lists(inner) | st.dictionaries(_NAMES | st.text(), inner),
+).map(lambda value: json.dumps(value).encode())
+_KEYS = st.tuples(
+    st.sampled_from(
+        [b"", b"connector-", b"task-", b"commit-", b"target-state-", b"restart-connector-", b"session-key"]
+    ),
+    st.sampled_from([b"", b"a", b"a-0", b"a--1"]) | st.binary(),
+).map(b"".join)
+
+
+@given(st.lists(st.tuples(_KEYS, st.none() | st.binary() | _JSON)))
+def test_no_record_of_the_config_topic_ends_its_reader(records: list[tuple[bytes, bytes | None]]) -> None:
+    table = ConfigTable()
+    for offset, (key, value) in enumerate([A, A0, COMMIT_1, *records]):
+        table.apply(key, value, offset)
+    snapshot = table.snapshot()
+    for name in snapshot.connectors:
+        assert all(isinstance(each, dict) for each in snapshot.task_configs(name))
+
+
+@pytest.mark.parametrize("tasks", [b"1000000000000", b"-1", b"true", b"1.5", b'"2"', b"null"])
+def test_a_commit_of_an_impossible_number_of_tasks_is_ignored(tasks: bytes) -> None:
+    before = Reader(A, A0, COMMIT_1, (b"commit-a", b'{"tasks":' + tasks + b"}")).store.snapshot()
+    assert before.task_configs("a") == [{"n": "0"}]
+
+
+def test_a_commit_of_many_missing_tasks_costs_no_memory() -> None:
+    tracemalloc.start()
+    try:
+        snapshot = Reader(A, (b"commit-a", b'{"tasks":1000000}')).store.snapshot()
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+    assert snapshot.inconsistent == {"a"}

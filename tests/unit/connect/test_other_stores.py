@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
 from streams_protocol.connect import TaskId
 from streams_py.connect.stores.offsets import OffsetStore, offset_key
 from streams_py.connect.stores.statuses import JobState, JobStatus, StatusStore
@@ -10,6 +15,11 @@ from tests.unit.connect.memory_log import MemoryLog
 from tests.waiting import until
 
 TASK = TaskId("a", 0)
+_NAMES = st.sampled_from(["state", "worker_id", "generation", "trace"]) | st.text()
+JSON_BYTES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["RUNNING", "1" * 5000]),
+    lambda inner: st.lists(inner) | st.dictionaries(_NAMES, inner),
+).map(lambda value: json.dumps(value).encode())
 
 
 def _statuses(*records: tuple[bytes, bytes | None]) -> tuple[MemoryLog, StatusStore]:
@@ -82,4 +92,17 @@ def test_records_that_cannot_be_used_are_skipped() -> None:
         (b"status-task-a-x", b"{}"),
         (b"status-connector-a", b"no json"),
     )
+    assert store.jobs() == set()
+
+
+@given(st.binary(), st.none() | st.binary() | JSON_BYTES)
+def test_no_record_of_the_offset_and_status_topics_ends_their_reader(key: bytes, value: bytes | None) -> None:
+    for start in (b"", b"status-task-", b"status-connector-", b'["a",{}]'):
+        log = MemoryLog([(start + key, value), (b"status-task-a-" + key, value), (start, value)])
+        OffsetStore(log, 1).start()  # type: ignore[arg-type]  # a log without a topic
+        StatusStore(log, 1).start()  # type: ignore[arg-type]
+
+
+def test_a_status_of_a_task_whose_number_has_thousands_of_digits_is_ignored() -> None:
+    _, store = _statuses((b"status-task-a-" + b"1" * 5000, b'{"state":"RUNNING","worker_id":"w","generation":1}'))
     assert store.jobs() == set()

@@ -38,7 +38,7 @@ def store_partition_lags(tasks: Iterable[StreamTask], admin: Admin) -> dict[str,
         if task.stores.is_open
         for changelog in task.changelog_partitions
     }
-    positions = {changelog: task.changelog_offsets.get(changelog, -1) + 1 for changelog, (_, task) in found.items()}
+    positions = {changelog: task.changelog_positions.get(changelog, 0) for changelog, (_, task) in found.items()}
     ends = admin.list_offsets(sorted(found)) if found else {}
     lags: dict[str, dict[int, LagInfo]] = {}
     for changelog, end in sorted(ends.items()):

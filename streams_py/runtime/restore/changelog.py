@@ -56,6 +56,10 @@ class RestorableTask(Protocol):
     def note_limit(self, changelog: TopicPartition, committed: int) -> None:
         """A source topic is read no further than to what the group has committed, and that was this."""
 
+    def note_position(self, changelog: TopicPartition, position: int) -> None:
+        """The store contains all records of this changelog below ``position``, which may be after markers and deleted
+        records."""
+
     def restore(self, changelog: TopicPartition, records: Sequence[RawRecord]) -> None: ...
     @property
     def awaits_disk(self) -> bool:
@@ -180,6 +184,17 @@ class ChangelogInWork:
         self.position = self.task.restore_position(self.partition)
         if self.end == 0 and self.position == BEGINNING:
             self.position = 0
+
+    def reach(self, position: int | None) -> None:
+        """Take the position of the consumer, when it is after the last record that was replayed."""
+        if position is None or position <= (self.position or 0):
+            return
+        self.position = position if self.end is None else max(self.position or 0, min(position, self.stop))
+
+    def note_position(self) -> None:
+        """Tell the task how far it has been read."""
+        if self.position is not None and self.position >= 0:
+            self.task.note_position(self.partition, self.position)
 
     def replay(self, records: Sequence[RawRecord], end: int) -> Exception | None:
         """Apply records, which bring the position to ``end``; the error that keeps them from being applied, if any.

@@ -1,4 +1,9 @@
-"""How far standbys and warm-ups are: measured by the state updater from what its fetches told, without a request."""
+"""How far standbys and warm-ups are: measured by the state updater from what its fetches told, without a request.
+
+The position of the consumer counts, not the last record. A changelog can end in offsets that no consumer delivers:
+transaction markers, and records that were deleted or compacted away. A copy that has read such a changelog to its end
+lacks nothing, so the position is also what its task reports to the leader.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ from typing import Final
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.member.events import Progress
+from streams_py.ports import RecordConsumer
 from streams_py.runtime.restore.changelog import ChangelogInWork
 
 __all__ = ["OnWarm", "StandbyLags"]
@@ -34,18 +40,19 @@ class StandbyLags:
         self._came_ms[task] = now_ms
         self._warm.discard(task)
 
-    def measure_if_due(
-        self, changelogs: Collection[ChangelogInWork], lag_of: Callable[[TopicPartition], int | None], now_ms: int
-    ) -> None:
-        """Look how far each standby is. ``lag_of``: records between a consumer's position and the end of the log."""
+    def measure_if_due(self, changelogs: Collection[ChangelogInWork], consumer: RecordConsumer, now_ms: int) -> None:
+        """Measure the progress of each standby, and tell each task the position that its consumer has reached."""
         if now_ms < self._next_ms:
             return
         self._next_ms = now_ms + _INTERVAL_MS
         found: dict[TaskId, Progress | None] = {}
         for changelog in changelogs:
+            if changelog.registered:
+                changelog.reach(consumer.position(changelog.partition))
+            changelog.note_position()
             if not changelog.task.is_active:
                 task = changelog.task.id
-                before, here = found.get(task, Progress(0, 0)), _progress(changelog, lag_of)
+                before, here = found.get(task, Progress(0, 0)), _progress(changelog, consumer.lag)
                 found[task] = Progress(before[0] + here[0], before[1] + here[1]) if before and here else None
         self.now = {task: progress for task, progress in found.items() if progress is not None}
         self._came_ms = {task: came for task, came in self._came_ms.items() if task in found}

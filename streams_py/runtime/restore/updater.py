@@ -294,7 +294,7 @@ class StateUpdater:
         self._backoff.over()
         with self._lock:
             restored = self._note_ends()
-            self._standby_lags.measure_if_due(self._changelogs.values(), consumer.lag, self._clock.monotonic_ms())
+            self._standby_lags.measure_if_due(self._changelogs.values(), consumer, self._clock.monotonic_ms())
             self._checkpoint_if_due()
         self._hand_over(restored)
         self._meter.spent("checkpoint", self._clock.monotonic_ms())
@@ -413,9 +413,7 @@ class StateUpdater:
         self._next_positions_ms = now_ms + _POSITIONS_MS
         for changelog in self._changelogs.values():
             if changelog.registered and changelog.end is not None and not changelog.is_read:
-                position = consumer.position(changelog.partition)
-                if position is not None and position > (changelog.position or 0):
-                    changelog.position = min(position, changelog.stop)
+                changelog.reach(consumer.position(changelog.partition))
         return is_full and not has_ended
 
     def _replay(

@@ -177,6 +177,7 @@ class Task:
         self.stores = stores
         self._phase = TaskPhase.CREATED
         self._limits: dict[TopicPartition, int] = {}
+        self._reached: dict[TopicPartition, int] = {}
         self._replays = task_replays(id, nodes.nodes, nodes.stores, settings)
         self.never_written: set[TopicPartition] = set()
         """Changelogs without a single write when the task was restored."""
@@ -210,16 +211,26 @@ class Task:
         return self.stores.changelog_offsets
 
     @property
+    def changelog_positions(self) -> dict[TopicPartition, int]:
+        """Next offset of each changelog that the stores lack, where known.
+
+        It is after the last record that a store contains. While the task is restored or is a copy, it is also after
+        the markers and the deleted records that follow this record.
+        """
+        offsets, reached = self.changelog_offsets, dict(self._reached)  # the state updater may write to it
+        return {at: max(offsets.get(at, -1) + 1, reached.get(at, 0)) for at in offsets.keys() | reached.keys()}
+
+    @property
     def uncommitted_bytes(self) -> int:
         """What its stores on disk hold in memory for the next commit, about."""
         return self.stores.uncommitted_bytes
 
     def offset_sum(self) -> int | None:
-        """What the subscription reports: records contained in all stores; None while the stores are not open (then
-        the checkpoint file says it)."""
+        """What the subscription reports: the sum of :attr:`changelog_positions`, so that a copy that has read
+        everything reports the end offsets. None while the stores are not open: the checkpoint file has the offsets."""
         if not self.stores.is_open:
             return None
-        return sum(offset + 1 for offset in self.changelog_offsets.values())
+        return sum(self.changelog_positions.values())
 
     def committed_at_least(self) -> dict[TopicPartition, int]:
         """Offsets of input partitions below which the group cannot have committed, by what the open stores contain."""
@@ -251,6 +262,10 @@ class Task:
     def note_limit(self, changelog: TopicPartition, committed: int) -> None:
         """A source topic is read no further than to what the group has committed, and that was this."""
         self._limits[changelog] = committed
+
+    def note_position(self, changelog: TopicPartition, position: int) -> None:
+        """The stores contain all records of this changelog below ``position``."""
+        self._reached[changelog] = position
 
     def is_behind(self, partition: TopicPartition, committed: int) -> bool:
         """True when a source topic was not read as far as the group has committed, so that its table has a gap."""
@@ -375,6 +390,8 @@ class Task:
             raise IllegalStateError(
                 f"task {self.id} cannot go from {self._phase.value} to {phase.value}", task_id=self.id
             )
+        if phase in (TaskPhase.CREATED, TaskPhase.RUNNING):  # a lost state, or own writes are the last records now
+            self._reached.clear()
         self._phase = phase
 
     def __repr__(self) -> str:

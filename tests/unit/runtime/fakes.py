@@ -200,6 +200,7 @@ class FakeTask:
         self.checkpoints: list[bool] = []
         self.flushed_after: list[int] = []
         self.limits: dict[TopicPartition, int] = {}
+        self.reached: dict[TopicPartition, int] = {}
         self.error: Exception | None = None
         self.flush_error: Exception | None = None
         self.awaits_disk = False
@@ -225,6 +226,9 @@ class FakeTask:
 
     def note_limit(self, changelog: TopicPartition, committed: int) -> None:
         self.limits[changelog] = committed
+
+    def note_position(self, changelog: TopicPartition, position: int) -> None:
+        self.reached[changelog] = position
 
     def restore(self, changelog: TopicPartition, records: Sequence[FakeRecord]) -> None:
         if self.error is not None:

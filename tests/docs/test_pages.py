@@ -20,10 +20,13 @@ _COMMANDS = ("$ ", "streams-py ", "pip ", "python ", "python3 ", "docker ", "cur
 
 BLOCKS_NOT_RUN = {
     "docs/backtest.md": 3,
+    "docs/compatibility.md": 1,
     "docs/connect.md": 4,
     "docs/dashboard.md": 1,
+    "docs/features.md": 4,
     "docs/guides/from-faust.md": 1,
     "docs/guides/kubernetes.md": 1,
+    "docs/installation.md": 2,
     "docs/operations.md": 1,
     "docs/spark-history.md": 4,
     "docs/telemetry.md": 5,

@@ -25,6 +25,10 @@ _PAGES = (
     *sorted(page.relative_to(_ROOT).as_posix() for page in (_ROOT / "docs").rglob("*.md")),
 )
 _README = (_ROOT / "README.md").read_text(encoding="utf-8")
+_BENCHMARKS = (_ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+_COMPATIBILITY = (_ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
+_FEATURES = (_ROOT / "docs" / "features.md").read_text(encoding="utf-8")
+_INSTALLATION = (_ROOT / "docs" / "installation.md").read_text(encoding="utf-8")
 
 
 def _blocks(text: str, language: str) -> list[str]:
@@ -39,8 +43,8 @@ def _run(block: str) -> dict[str, object]:
     return names
 
 
-def _block_with(text: str) -> str:
-    (block,) = [block for block in _blocks(_README, "python") if text in block]
+def _block_with(text: str, page: str = _README) -> str:
+    (block,) = [block for block in _blocks(page, "python") if text in block]
     return block
 
 
@@ -67,7 +71,7 @@ def test_application_is_about_twenty_lines() -> None:
 
 
 def test_assignor_of_the_page_gives_a_valid_assignment() -> None:
-    assignor = _run(_block_with("TaskAssignor"))["InTurn"]()  # type: ignore[operator]  # a class, as the page says
+    assignor = _run(_block_with("TaskAssignor", _FEATURES))["InTurn"]()  # type: ignore[operator]  # a class, as the page says
     processes = [ProcessId(uuid.UUID(int=number)) for number in (1, 2)]
     tasks = [TaskId(subtopology, partition) for subtopology in (0, 1) for partition in range(3)]
     state = SimpleNamespace(
@@ -79,7 +83,7 @@ def test_assignor_of_the_page_gives_a_valid_assignment() -> None:
 
 
 def test_assignor_of_the_page_passes_a_strict_type_checker(tmp_path: Path) -> None:
-    (tmp_path / "in_turn.py").write_text(_block_with("TaskAssignor"))
+    (tmp_path / "in_turn.py").write_text(_block_with("TaskAssignor", _FEATURES))
     checked = subprocess.run(
         [sys.executable, "-m", "mypy", str(tmp_path / "in_turn.py")],  # as strict as our own code
         cwd=_ROOT,
@@ -154,7 +158,9 @@ def test_pages_name_modules_that_can_be_run(page: str) -> None:
 def test_compose_profile_and_ports_of_the_page_are_those_of_the_file() -> None:
     compose = (_ROOT / "docker-compose.yml").read_text(encoding="utf-8")
     assert "profiles: [cluster]" in compose
-    for port in set(re.findall(r"localhost:(\d{4})", _README)):
+    ports = set(re.findall(r"localhost:(\d{4})", _README + _INSTALLATION))
+    assert len(ports) == 4
+    for port in ports:
         assert f"127.0.0.1:{port}:{port}" in compose
 
 
@@ -166,7 +172,7 @@ def test_conformance_command_of_the_page_finds_the_vectors() -> None:
 
 
 def _block_of_conformance() -> str:
-    (block,) = [block for block in _blocks(_README, "") if "conformance" in block]
+    (block,) = [block for block in _blocks(_COMPATIBILITY, "sh") if "conformance" in block]
     return block
 
 
@@ -189,8 +195,8 @@ def test_messages_that_the_operations_page_explains_are_messages_of_ours() -> No
     ],
     ids=["tuning", "from-quix"],
 )
-def test_measured_figures_of_a_page_are_those_of_the_readme(page: str, figures: str) -> None:
+def test_measured_figures_of_a_page_are_in_the_benchmarks(page: str, figures: str) -> None:
     text = " ".join((_ROOT / "docs" / page).read_text(encoding="utf-8").split())
     found = ["".join(groups) for groups in re.findall(figures, text)]
     assert len(found) >= 2
-    assert [figure for figure in found if figure not in _README] == [], "README.md has other figures"
+    assert [figure for figure in found if figure not in _BENCHMARKS] == [], "benchmarks.md has other figures"

@@ -18,6 +18,7 @@ from streams_py.adapters.kafka_python.leaving import Leaving
 from streams_py.adapters.kafka_python.network import close_client, close_with_dead_tasks
 from streams_py.adapters.kafka_python.quiet_logs import limit_library_logs
 from streams_py.adapters.kafka_python.settings import membership_settings
+from streams_py.adapters.kafka_python.stored_group import GroupNotStoredError, StoredGroup
 from streams_py.errors import BrokerUnavailableError, ConfigError
 from streams_py.rights import GROUP, missing_right
 
@@ -31,6 +32,8 @@ _NEVER: Final = (
 )
 _CLIENT_SETTINGS: Final = ("group_instance_id", "exclude_internal_topics", "client_rack", "default_api_timeout_ms")
 _CLOSE_MS: Final = 5_000
+_ANSWER_BYTES_MAX: Final = 100_000_000
+"""Limit of one answer. A leader's JoinGroup answer has the metadata of all members, also of a large one."""
 
 
 class _Handler(Protocol):
@@ -70,7 +73,10 @@ class ConnectCoordinator:
         self._servers = bootstrap_servers
         self._group = group_id
         settings = {key: value for key, value in self._settings.items() if key not in _CLIENT_SETTINGS}
-        self._client = KafkaNetClient(**{key: value for key, value in settings.items() if key in _known_settings()})
+        self._client = KafkaNetClient(
+            **{key: value for key, value in settings.items() if key in _known_settings()},
+            receive_message_max_bytes=_ANSWER_BYTES_MAX,
+        )
         self._client.cluster.config["allow_auto_create_topics"] = False
         close_with_dead_tasks(self._client)
         self._client._net.start()
@@ -180,6 +186,7 @@ class _Base(Leaving, BaseCoordinator):  # type: ignore[misc]  # kafka-python has
             api_version=client._manager.broker_version,
             metrics=None,
         )
+        self._stored_group = StoredGroup(settings["group_id"], settings["retry_backoff_ms"])
 
     def leave(self, reason: str) -> None:
         self._net.run(self.leave_async, reason, _CLOSE_MS)
@@ -188,9 +195,12 @@ class _Base(Leaving, BaseCoordinator):  # type: ignore[misc]  # kafka-python has
         return "connect"
 
     def group_protocols(self) -> list[tuple[str, bytes]]:
-        return self._handler.protocols()
+        protocols = self._handler.protocols()
+        self._stored_group.joining(sum(len(metadata) for _, metadata in protocols))
+        return protocols
 
     def _perform_assignment(self, leader_id: str, protocol: str, members: Any) -> dict[str, bytes]:
+        self._stored_group.lead(members)
         metadata = {member.member_id: bytes(member.metadata) for member in members}
         return self._handler.perform(leader_id, protocol, metadata, self._generation.generation_id)
 
@@ -200,7 +210,14 @@ class _Base(Leaving, BaseCoordinator):  # type: ignore[misc]  # kafka-python has
             return finished[1]
         if self.is_closing:
             raise kafka_errors.Cancelled("this worker is leaving")
-        answer = bytes(await super()._do_join_and_sync_async())
+        try:
+            answer = bytes(await super()._do_join_and_sync_async())
+        except kafka_errors.UnknownError as raised:
+            error = self._stored_group.judge(raised)
+            if isinstance(error, GroupNotStoredError):
+                await self._net.sleep(self._stored_group.pause_s())
+            raise error from raised
+        self._stored_group.joined()
         self._finished = (self._generation, answer)
         return answer
 

@@ -57,6 +57,7 @@ from streams_py.adapters.kafka_python.payloads import (
     readable_members,
     subscription_to_send,
 )
+from streams_py.adapters.kafka_python.stored_group import GroupNotStoredError, StoredGroup
 from streams_py.adapters.kafka_python.subscribed_topics import SubscribedTopics
 from streams_py.errors import BrokerUnavailableError, StreamsError, TaskAssignmentError, TaskMigratedError
 from streams_py.ports import CommittedOffsets, GroupMetadata, MembershipListener, OffsetAndMetadata
@@ -110,6 +111,7 @@ class StreamsCoordinator(SubscribedTopics):
         self._completing = False
         self._in_doubt = False  # as the listener was told
         super().__init__(client, subscription, inbox, with_racks=bool(options.rack), **settings)
+        self._stored_group = StoredGroup(self.group_id, self.config["retry_backoff_ms"])
 
     # -- asked by other threads ------------------------------------------------------------------------------------
 
@@ -240,11 +242,15 @@ class StreamsCoordinator(SubscribedTopics):
         if finished is None or finished.generation is not self._generation:
             try:
                 assignment = await self._attempt_join()
-            except Exception as error:
+            except Exception as raised:
+                error = self._stored_group.judge(raised)
                 self._judge(error)
                 await self._pause_after(error)
-                raise
+                if error is raised:
+                    raise
+                raise error from raised
             self._times_forgotten = 0
+            self._stored_group.joined()
             finished = _FinishedJoin(self._generation, assignment)
         self._finished_join = finished
         return finished.assignment
@@ -260,10 +266,17 @@ class StreamsCoordinator(SubscribedTopics):
         if not (is_retriable(error) or isinstance(error, (*_TO_BE_JOINED_AGAIN, TaskMigratedError))):
             self.fail(error)
 
+    async def _pause_after(self, error: Exception) -> None:
+        if isinstance(error, GroupNotStoredError):
+            await self._net.sleep(self._stored_group.pause_s())
+        else:
+            await super()._pause_after(error)
+
     async def _attempt_join(self) -> bytes:
         reason, self._rejoin_reason = self._rejoin_reason, None
         self._joined_subscription = set(self._subscription.subscription)
         metadata = await self._subscription_bytes(frozenset(self._joined_subscription))
+        self._stored_group.joining(len(metadata))
         with self._lock:
             self.state = MemberState.REBALANCING
         _log.info("joining group %s%s", self.group_id, f": {reason}" if reason else "")
@@ -285,7 +298,10 @@ class StreamsCoordinator(SubscribedTopics):
         self._process_join_group_response(response, sent_at)
         generation = self._generation
         assignments: Mapping[str, bytes] = {}
-        if response.leader == response.member_id:
+        if response.leader != response.member_id:
+            self._stored_group.follow(response.leader)
+        else:
+            self._stored_group.lead(response.members)
             self._ghosts.note_members(response.members)
             leading = self._lead(response.members, keep=response.skip_assignment)
             assignments = await self._with_heartbeats(leading, self._heartbeat_once)

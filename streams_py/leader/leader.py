@@ -62,7 +62,7 @@ from streams_py.leader.phases import Phase
 from streams_py.leader.settings import FOLLOW_UP_FLOOR_MS, LeaderSettings
 from streams_py.leader.steps.application_state import application_state, undescribed_topics
 from streams_py.leader.steps.custom import read_assignment
-from streams_py.leader.steps.decode import Group, decode_group, unread_topics
+from streams_py.leader.steps.decode import Group, decode_group, doubtful_end_points, unread_topics
 from streams_py.leader.steps.encode import encode_assignments, error_assignments, spread_over_threads
 from streams_py.leader.steps.internal import ReplayedAssignor, internal_assignor, uses_custom_assignor
 from streams_py.leader.steps.internal_topics import TopicSetup
@@ -152,6 +152,7 @@ class GroupLeader:
             return self._fail(error)
         self._log_group(group)
         self._warn(unread_topics(request))
+        self._warn(doubtful_end_points(group))
         try:
             if group.shutdown_requested:
                 return self._publish_error(

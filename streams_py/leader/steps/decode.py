@@ -10,6 +10,10 @@ processing them until it learns of the error.
 A member that does not subscribe to what the leader's topology reads runs another topology under the same
 ``application.id``. It could not process what it is given: it would reject the assignment and rejoin, for ever. It is
 refused in the same way, and both sides say why. (Kafka Streams rebalances for ever.)
+
+All members of one client have the same end point. If two members with one process id name different end points, one of
+them may want the queries of the other, and nothing shows which one. So that client gets no end point: no query goes to
+a wrong address. (Kafka Streams takes the end point of the first member.)
 """
 
 from __future__ import annotations
@@ -30,8 +34,9 @@ from streams_py.endpoint import parse_endpoint
 from streams_py.errors import ConfigError
 from streams_py.leader.events import AssignRequested
 from streams_py.ports import MemberSubscription
+from streams_py.printable import printable
 
-__all__ = ["Client", "Group", "consumer_order", "decode_group", "unread_topics"]
+__all__ = ["Client", "Group", "consumer_order", "decode_group", "doubtful_end_points", "unread_topics"]
 
 
 def consumer_order(member: str) -> bytes:
@@ -56,6 +61,8 @@ class Client:
     reported: dict[str, frozenset[TaskId]] = field(default_factory=dict)
     """Tasks that each consumer has an offset sum for."""
     racks: dict[str, str | None] = field(default_factory=dict)
+    end_points: dict[str, HostInfo | None] = field(default_factory=dict)
+    """End point that each consumer names. Without ``refuse_garbage`` only that of the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +115,11 @@ def decode_group(
         try:
             info = decode_subscription_info(subscription.user_data)
             process_id = future_process_id if info.is_future else info.process_id
-            client = clients.get(process_id) or _new_client(process_id, info, subscription)
+            known = clients.get(process_id)
+            client = known or _new_client(process_id, info, subscription)
+            host = client.host
+            if known is not None and refuse_garbage and not info.is_future:
+                host = parse_endpoint(info.endpoint)
         except (DecodeError, ConfigError) as error:
             if not refuse_garbage:
                 raise
@@ -128,6 +139,10 @@ def decode_group(
         client.owner.update(dict.fromkeys(owned, member))
         client.sums.update(info.task_offset_sums)
         client.reported[member] = frozenset(info.task_offset_sums)
+        client.end_points[member] = host
+    for client in clients.values():
+        if len(set(client.end_points.values())) > 1:
+            client.host = None
     return Group(
         clients={process_id: clients[process_id] for process_id in in_hash_order(clients, process_hash)},
         claimed=frozenset(claimed),
@@ -152,6 +167,33 @@ def unread_topics(request: AssignRequested) -> list[str]:
         if request.named_topics.issubset(request.members[member].topics)
         and (unread := frozenset(request.members[member].topics) - read)
     ]
+
+
+def doubtful_end_points(group: Group) -> list[str]:
+    """Warnings: members with one process id and different end points, and end points of several process ids."""
+    warnings = []
+    owners: dict[HostInfo, list[ProcessId]] = {}
+    for process_id, client in group.clients.items():
+        if len(set(client.end_points.values())) > 1:
+            named = ", ".join(f"{printable(member)} names {_shown(host)}" for member, host in client.end_points.items())
+            warnings.append(
+                f"members with process id {process_id} name different end points ({named}): none is used, so queries "
+                "of that client's stores find no host. One of the members may claim a process id that is not its own; "
+                "stop it, or give all members of the client the same application.server"
+            )
+        elif client.host is not None:
+            owners.setdefault(client.host, []).append(process_id)
+    warnings += [
+        f"process ids {', '.join(map(str, same))} name the same end point {_shown(host)}, so queries find the stores "
+        "of the last one only; give every instance its own application.server"
+        for host, same in owners.items()
+        if len(same) > 1
+    ]
+    return warnings
+
+
+def _shown(host: HostInfo | None) -> str:
+    return "no end point" if host is None else printable(f"{host.host}:{host.port}", 200)
 
 
 def _other_topology(topics: Collection[str], missing: frozenset[str], named: frozenset[str]) -> str:

@@ -212,8 +212,9 @@ def test_changelog_has_a_partition_for_the_highest_task() -> None:
     assert (spec.partitions, spec.replication_factor, dict(spec.config)) == (5, 3, {"cleanup.policy": "compact"})
 
 
-def test_client_end_point_is_that_of_its_first_member_when_they_disagree() -> None:
-    outcome = assign({"b": member(1, endpoint="h:2"), "a": member(1, endpoint="h:1")})
+def test_end_point_of_the_first_member_counts_when_we_do_as_kafka_does() -> None:
+    members = {"b": member(1, endpoint="h:2"), "a": member(1, endpoint="h:1")}
+    outcome = assign(members, reference_behaviour=True)
     assert {host.port for host in outcome.infos["a"].partitions_by_host} == {1}
 
 

@@ -73,7 +73,10 @@ def key_text_bytes(text: str, named: str | None) -> bytes:
 def json_text(body: Mapping[str, Any]) -> str:
     """An answer, or a part of one, as it is sent. QueryError when something in it cannot be written."""
     try:
-        return json.dumps(body, default=_to_json, allow_nan=True)
+        try:
+            return json.dumps(body, default=_to_json, allow_nan=False)
+        except ValueError:  # JSON has no NaN and Infinity: they are text, as Java's libraries write them
+            return json.dumps(json.loads(json.dumps(body, default=_to_json), parse_constant=str))
     except Exception as error:  # also what a model of the application raises
         raise QueryError(f"what is stored cannot be written as JSON: {told(error)}") from error
 

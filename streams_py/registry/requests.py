@@ -11,21 +11,54 @@ user and password, and repeat nothing of what was sent.
 from __future__ import annotations
 
 import base64
+import importlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from streams_py.errors import RegistryError, RegistryUnavailableError
 from streams_py.foreign_json import loads as loads_foreign
 from streams_py.redact import redact
 
-__all__ = ["GuardedRequests"]
+__all__ = ["GuardedRequests", "bound_answers"]
 
 _PAUSE_S = 0.5
 _PAUSE_MAX_S = 5.0
 _REFUSED = {401: "it does not know these credentials", 403: "these credentials do not allow it"}
 _PASSING = {408, 425, 429}
+_ANSWER_BYTES_MAX = 16 << 20
+
+
+def bound_answers(session: Any) -> None:
+    """Make a client of httpx (or httpx2) stop reading an answer that is too long, with a transport error.
+
+    A compressed answer has no known size, so none is requested, and none is accepted.
+    """
+    httpx: Any = importlib.import_module(type(session).__module__.partition(".")[0])
+
+    class Bounded(httpx.SyncByteStream):  # type: ignore[misc]  # of whichever library
+        def __init__(self, inner: Any) -> None:
+            self._inner = inner
+
+        def __iter__(self) -> Iterator[bytes]:
+            size = 0
+            for piece in self._inner:
+                size += len(piece)
+                if size > _ANSWER_BYTES_MAX:
+                    raise httpx.ReadError(f"an answer is longer than {_ANSWER_BYTES_MAX:,} bytes")
+                yield piece
+
+        def close(self) -> None:
+            self._inner.close()
+
+    def check(answer: Any) -> None:
+        if answer.headers.get("content-encoding", "identity") != "identity":
+            raise httpx.ReadError("an answer is compressed, although the request did not allow it")
+        answer.stream = Bounded(answer.stream)
+
+    session.headers["accept-encoding"] = "identity"
+    session.event_hooks["response"].append(check)
 
 
 class GuardedRequests:

@@ -20,7 +20,7 @@ from streams_py.errors import ConfigError, StreamsError
 from streams_py.printable import printable
 from streams_py.redact import redact
 from streams_py.registry.formats import Format, avro_format, json_schema_format, protobuf_format
-from streams_py.registry.requests import GuardedRequests
+from streams_py.registry.requests import GuardedRequests, bound_answers
 from streams_py.serdes import Serde
 from streams_py.serdes.round_trips import UnfitError
 
@@ -233,6 +233,7 @@ def _client(settings: dict[str, Any], timeout_ms: int, hide: Callable[[str], str
         client: Any = SchemaRegistryClient({**ours, **settings})
     except (ValueError, TypeError, OSError) as error:
         raise ConfigError(f"the schema registry at {settings['url']}: {hide(str(error))}") from None
+    bound_answers(client._rest_client.session)
     client._rest_client = GuardedRequests(client._rest_client, settings["url"], hide=hide)
     return client
 

@@ -20,11 +20,23 @@ from typing import Any, NoReturn
 
 from streams_py.serdes.round_trips import UnfitError
 
-__all__ = ["certain_encoder", "decoder", "encoder", "exact_text", "has_msgspec", "has_orjson", "parse"]
+__all__ = [
+    "certain_encoder",
+    "decoder",
+    "encoder",
+    "exact",
+    "exact_text",
+    "has_msgspec",
+    "has_orjson",
+    "parse",
+    "refuse_non_finite",
+]
 
 _NOT_FINITE = "NaN and Infinity have no JSON form"
 # Strings are matched first, so that only exponents of numbers are left.
 _SMALL_EXPONENT = re.compile(rb'"(?:[^"\\]|\\.)*"|(-?)(\d)(?:\.(\d+))?e-0(\d)')
+_LARGE_EXPONENT = re.compile(rb"\d[eE]\+?\d\d\d")
+_FLOAT_DIGITS = 300
 _PARSER_DEPTH = "recursion limit"
 _NULL = b"null"
 
@@ -56,7 +68,7 @@ def encoder(*, sort_keys: bool, use_orjson: bool) -> Callable[[Any], bytes]:
             return exact(value)  # an integer beyond 64 bits, or the error in our words
         # Orjson writes NaN and Infinity as null. Of bytes, find() is much faster than "in".
         if data.find(_NULL) >= 0 and loads(data) != value:
-            _refuse_non_finite(value)
+            refuse_non_finite(value)
         return data
 
     return encode
@@ -89,10 +101,14 @@ def parse(data: bytes) -> Any:
     from pydantic_core import from_json
 
     try:
-        return from_json(data, allow_inf_nan=False)
+        value = from_json(data, allow_inf_nan=False)
     except ValueError as error:
         if _PARSER_DEPTH not in str(error):
             raise
+    else:
+        if len(data) > _FLOAT_DIGITS or _LARGE_EXPONENT.search(data):
+            refuse_non_finite(value)  # 1e999 becomes Infinity
+        return value
     try:
         return json.loads(str(data, "utf-8"), parse_constant=_no_constant)
     except RecursionError:
@@ -101,8 +117,8 @@ def parse(data: bytes) -> Any:
         raise UnfitError(f"{error.msg} at position {error.pos}") from None
 
 
-def _refuse_non_finite(value: object) -> None:
-    """ValueError for a NaN or Infinity anywhere in ``value``."""
+def refuse_non_finite(value: object) -> None:
+    """UnfitError for a NaN or Infinity anywhere in ``value``."""
     kind = value.__class__
     if kind is str or value is None:
         return
@@ -111,27 +127,28 @@ def _refuse_non_finite(value: object) -> None:
             raise UnfitError(_NOT_FINITE)
     elif isinstance(value, dict):
         for item in value.values():
-            _refuse_non_finite(item)
+            refuse_non_finite(item)
     elif isinstance(value, list | tuple):
         for item in value:
-            _refuse_non_finite(item)
+            refuse_non_finite(item)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        _refuse_non_finite(_members_of(value))
+        refuse_non_finite(_members_of(value))
     elif isinstance(value, enum.Enum):
-        _refuse_non_finite(value.value)
+        refuse_non_finite(value.value)
 
 
 def exact_text(value: Any) -> str:
     """Compact JSON text by the standard library alone."""
-    return _exact(value, _COMPACT).decode()
+    return exact(value, _COMPACT).decode()
 
 
 def _exact_encoder(sort_keys: bool) -> Callable[[Any], bytes]:
     encode = _COMPACT_SORTED if sort_keys else _COMPACT
-    return lambda value: _exact(value, encode)
+    return lambda value: exact(value, encode)
 
 
-def _exact(value: Any, encode: Callable[[Any], str]) -> bytes:
+def exact(value: Any, encode: Callable[[Any], str]) -> bytes:
+    """UTF-8 of what ``encode``, a function of the standard library, writes. UnfitError or TypeError, without values."""
     try:
         _check_names(value)
         data = encode(value).encode()

@@ -12,6 +12,7 @@ import orjson
 from streams_py.connect.api import Connector, SinkTask, SourceTask
 from streams_py.connect.policy.paths import AllowedPaths
 from streams_py.errors import ConfigError, SerializationError
+from streams_py.serdes.json_text import decoder, exact, has_msgspec, refuse_non_finite
 from streams_py.user_objects import user_object
 
 __all__ = ["Converter", "MissingClassError", "Plugins", "class_name", "converter_of"]
@@ -27,24 +28,31 @@ class Converter(Protocol):
     def decode(self, topic: str, data: bytes | None) -> Any: ...
 
 
-_encode_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode  # json.dumps makes one each time
+_encode_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+_NULL: Final = b"null"
 # Only what JSON has, as the standard library sees it.
 _STRICT = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 
 class _Json:
-    """Written by orjson, many times faster; read by the standard library, since orjson rounds large integers."""
+    """Written by orjson, many times faster. Not read by it, because it rounds large integers."""
+
+    def __init__(self) -> None:
+        self._decode = decoder(use_msgspec=has_msgspec())
 
     def encode(self, topic: str, value: Any) -> bytes | None:
         if value is None:
             return None
         try:
-            return orjson.dumps(value, None, _STRICT)
-        except TypeError:  # integers beyond 64 bits, subclasses, keys that are no text; or nothing that JSON has
-            return _encode_json(value).encode()
+            data = orjson.dumps(value, None, _STRICT)
+        except TypeError:  # integers beyond 64 bits, subclasses; or nothing that JSON has
+            return exact(value, _encode_json)
+        if data.find(_NULL) >= 0:  # orjson writes NaN and Infinity as null
+            refuse_non_finite(value)
+        return data
 
     def decode(self, topic: str, data: bytes | None) -> Any:
-        return None if data is None else json.loads(data)
+        return None if data is None else self._decode(data)
 
 
 class _String:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -24,20 +25,26 @@ __all__ = ["ConfigProviders", "has_placeholder", "is_placeholder"]
 _Provider: TypeAlias = Callable[[str, str], str]
 """(path, key) -> value. Raises ConfigError."""
 
-_PLACEHOLDER: Final = re.compile(r"\$\{([^}:]*):(?:([^}]*):)?([^}:]*)\}")
-_ONLY_PLACEHOLDERS: Final = re.compile(rf"(?:{_PLACEHOLDER.pattern})+")
+# Matches at each "${", so that hostile values take linear time. Placeholders also have a colon and an end (_is_one).
+_BRACES: Final = re.compile(r"\$\{([^}]*)(\}?)")
 _PREFIX: Final = "config.providers"
 _BYTES_MAX: Final = 1 << 20
+_RESOLVED_CHARS_MAX: Final = 4 << 20
+"""Of all values of a configuration together: a short one may name a large file many times."""
 
 
 def has_placeholder(value: str) -> bool:
     """Whether a value refers to a provider."""
-    return _PLACEHOLDER.search(value) is not None
+    return any(map(_is_one, _BRACES.finditer(value)))
 
 
 def is_placeholder(value: str) -> bool:
     """Whether a value consists of placeholders alone."""
-    return _ONLY_PLACEHOLDERS.fullmatch(value) is not None
+    return has_placeholder(value) and not _BRACES.sub(lambda found: "" if _is_one(found) else "x", value)
+
+
+def _is_one(found: re.Match[str]) -> bool:
+    return bool(found[2]) and ":" in found[1]
 
 
 class ConfigProviders:
@@ -60,21 +67,36 @@ class ConfigProviders:
         """The configuration with the values of its placeholders. Those of unknown providers stay, as in Kafka.
 
         Raises:
-            ConfigError: A provider has no such key, or may not read there. The text names the key of the configuration.
+            ConfigError: A provider has no such key, or may not read there, or the values are too long. The text
+                names the key of the configuration.
         """
-        return {key: self._resolved(key, value) for key, value in config.items()}
+        found, left = {}, _RESOLVED_CHARS_MAX
+        for key, value in config.items():
+            found[key] = self._resolved(key, value, left)
+            if has_placeholder(value):
+                left -= len(found[key])
+        return found
 
-    def _resolved(self, key: str, value: str) -> str:
+    def _resolved(self, key: str, value: str, chars_max: int) -> str:
+        chars = 0
+
         def replace(found: re.Match[str]) -> str:
-            provider = self._providers.get(found[1])
+            nonlocal chars
+            name, _, rest = found[1].partition(":")
+            provider = self._providers.get(name) if _is_one(found) else None
             if provider is None:
                 return found[0]
+            path, _, path_key = rest.rpartition(":")
             try:
-                return provider(found[2] or "", found[3])
+                text = provider(path, path_key)
+                chars += len(text)
+                if chars > chars_max:
+                    raise ConfigError(f"the values of placeholders are longer than {_RESOLVED_CHARS_MAX} characters")
+                return text
             except ConfigError as error:
                 raise ConfigError(f"{key} = {found[0]}: {error}", key=key) from None
 
-        return _PLACEHOLDER.sub(replace, value)
+        return _BRACES.sub(replace, value)
 
     @staticmethod
     def restore(config: Mapping[str, str], resolved: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
@@ -170,7 +192,11 @@ def _allowed(path: str, folders: list[str]) -> str:
 
 def _text(path: str) -> str:
     try:
-        with open(path, "rb") as file:
+        # A named pipe would block the worker. The path has no links, unless one was planted since it was resolved.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise ConfigError(f"{path} is not a file")
             content = file.read(_BYTES_MAX + 1)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None

@@ -6,6 +6,7 @@ a configuration with a hidden value is refused.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from typing import Final
 
@@ -45,6 +46,8 @@ def scrubbed(text: str, given: Mapping[str, str], resolved: Mapping[str, str]) -
         for key, value in resolved.items()
         if len(value) >= _CHARS_MIN and (is_secret(key) or has_placeholder(given.get(key, "")))
     }
+    # Errors quote values with repr(), which writes quotes, backslashes and line breaks in another way.
+    secrets |= {repr(secret)[1:-1] for secret in secrets} | {json.dumps(secret)[1:-1] for secret in secrets}
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return text

@@ -9,7 +9,7 @@ from typing import Any
 
 from streams_py.connect.api import JsonMap
 from streams_py.connect.stores.log import LoggedStore, TopicLog
-from streams_py.errors import TimeoutExceededError
+from streams_py.errors import SerializationError, TimeoutExceededError
 from streams_py.foreign_json import loads as loads_foreign
 from streams_py.ports import RawRecord
 
@@ -22,7 +22,16 @@ _READ_S = 30.0
 
 def offset_key(connector: str, partition: JsonMap) -> bytes:
     """``["connector",{source partition}]``, the same bytes for equal partitions."""
-    return json.dumps([connector, dict(partition)], sort_keys=True, separators=(",", ":")).encode()
+    return _text([connector, dict(partition)], connector)
+
+
+def _text(value: Any, whose: str) -> bytes:
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+    except ValueError:
+        raise SerializationError(
+            f"a source partition or offset of {whose} cannot be written as JSON: it contains NaN or Infinity, or itself"
+        ) from None
 
 
 class OffsetStore(LoggedStore):
@@ -36,8 +45,7 @@ class OffsetStore(LoggedStore):
         """Write offsets by :func:`offset_key`, and wait; None removes one. Raises TimeoutExceededError, or why it
         failed."""
         records = [
-            (key, None if offset is None else json.dumps(dict(offset), sort_keys=True, separators=(",", ":")).encode())
-            for key, offset in offsets.items()
+            (key, None if offset is None else _text(dict(offset), key.decode())) for key, offset in offsets.items()
         ]
         self._log.write_all(records, timeout_s)
 
@@ -67,7 +75,7 @@ class OffsetStore(LoggedStore):
             offset = None if value is None else loads_foreign(value)
             if offset is not None and not isinstance(offset, dict):
                 raise ValueError("the offset is no JSON object")
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, SerializationError) as error:
             _log.warning("the offset record at %d-%d is ignored: %s", record.partition(), record.offset(), error)
             return
         with self._lock:

@@ -39,8 +39,29 @@ def test_integers_beyond_64_bits_are_not_rounded() -> None:
     assert decoded == 2**64 + 1
 
 
-def test_number_that_json_does_not_have_becomes_null() -> None:
-    assert JSON.encode("t", {"n": math.nan}) == b'{"n":null}'
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("more", [None, 2**70])
+def test_numbers_that_json_does_not_have_are_refused(number: float, more: int | None) -> None:
+    with pytest.raises(ValueError, match="NaN and Infinity have no JSON form"):
+        JSON.encode("t", {"n": [number], "more": more})
+
+
+@pytest.mark.parametrize("data", [b"NaN", b'{"n":-Infinity}', b"1e999", b"[" * 100_000, b"\xff", b"1" * 5000, b""])
+def test_text_that_is_not_json_is_refused_with_one_error(data: bytes) -> None:
+    with pytest.raises((ValueError, RecursionError)):
+        JSON.decode("t", data)
+
+
+@pytest.mark.parametrize("value", [{"t": "\ud800"}, {"\ud800": 2**70}])
+def test_half_a_character_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match="lone surrogate"):
+        JSON.encode("t", value)
+
+
+@pytest.mark.parametrize("value", [{1: "a"}, [{None: 1}], {"a": {1, 2}}, {"a": frozenset("ab")}])
+def test_names_that_are_not_text_and_sets_are_refused(value: Any) -> None:
+    with pytest.raises(TypeError):
+        JSON.encode("t", value)
 
 
 @pytest.mark.parametrize("value", [{"day": dt.date(2026, 1, 1)}, {"x": object()}, {"x": b"bytes"}])

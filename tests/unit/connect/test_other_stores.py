@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streams_protocol.connect import TaskId
 from streams_py.connect.stores.offsets import OffsetStore, offset_key
 from streams_py.connect.stores.statuses import JobState, JobStatus, StatusStore
-from streams_py.errors import BrokerUnavailableError
+from streams_py.errors import BrokerUnavailableError, SerializationError
 from tests.unit.connect.memory_log import MemoryLog
 from tests.waiting import until
 
@@ -106,3 +108,15 @@ def test_no_record_of_the_offset_and_status_topics_ends_their_reader(key: bytes,
 def test_a_status_of_a_task_whose_number_has_thousands_of_digits_is_ignored() -> None:
     _, store = _statuses((b"status-task-a-" + b"1" * 5000, b'{"state":"RUNNING","worker_id":"w","generation":1}'))
     assert store.jobs() == set()
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_offsets_that_could_not_be_read_again_are_not_written(number: float) -> None:
+    log = MemoryLog([])
+    store = OffsetStore(log, 1)  # type: ignore[arg-type]  # a log without a topic
+    store.start()
+    with pytest.raises(SerializationError, match="of a cannot be written"):
+        offset_key("a", {"at": number})
+    with pytest.raises(SerializationError, match="NaN or Infinity"):
+        store.write({offset_key("a", {}): {"at": number}}, 1.0)
+    assert log.records == []

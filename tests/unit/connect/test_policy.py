@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +17,7 @@ from streams_py.connect.policy import classes
 from streams_py.connect.policy.classes import MissingClassError, Plugins
 from streams_py.connect.policy.overrides import OverridePolicy
 from streams_py.connect.policy.paths import AllowedPaths
-from streams_py.connect.policy.providers import ConfigProviders
+from streams_py.connect.policy.providers import ConfigProviders, has_placeholder, is_placeholder
 from streams_py.connect.policy.secrets import HIDDEN, scrubbed, shown_config
 from streams_py.connect.rest.app import rest_app
 from streams_py.connect.settings import WorkerSettings
@@ -418,3 +420,64 @@ def test_configuration_that_came_past_the_rest_interface_fails_its_tasks(
         bench.until(lambda: JobState.FAILED in bench.states(task), "the task fails")
     finally:
         bench.herder.jobs.stop_all()
+
+
+@pytest.mark.parametrize("value", ["${" * 300_000, "${:" + "a:" * 300_000, "${a:" * 200_000, "${a}" * 100_000 + "${"])
+def test_hostile_placeholders_take_no_time(value: str) -> None:
+    assert ConfigProviders.of({}).resolve({"x": value}) == {"x": value}
+    assert not is_placeholder(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "one", "only"),
+    [
+        ("${f:/a:k}", True, True),
+        ("${f:k}", True, True),
+        ("${f:/a:k}${f:b}", True, True),
+        ("x${f:k}", True, False),
+        ("${f:k}${f}", True, False),
+        ("${f}", False, False),
+        ("${f:k", False, False),
+        ("", False, False),
+        ("${a ${f:k}", True, True),
+    ],
+)
+def test_what_is_a_placeholder(value: str, one: bool, only: bool) -> None:
+    assert (has_placeholder(value), is_placeholder(value)) == (one, only)
+
+
+def _files_below(folder: Path) -> ConfigProviders:
+    return ConfigProviders.of(
+        {
+            "config.providers": "d,f",
+            "config.providers.d.class": "DirectoryConfigProvider",
+            "config.providers.d.param.allowed.paths": str(folder),
+            "config.providers.f.class": "FileConfigProvider",
+            "config.providers.f.param.allowed.paths": str(folder),
+        }
+    )
+
+
+def test_a_short_value_cannot_name_a_large_file_many_times(tmp_path: Path) -> None:
+    (tmp_path / "large").write_text("x" * 1_000_000)
+    placeholder = f"${{d:{tmp_path}:large}}"
+    for config in ({"x": placeholder * 100}, {str(n): placeholder for n in range(100)}):
+        with pytest.raises(ConfigError, match="longer than"):
+            _files_below(tmp_path).resolve(config)
+    assert len(_files_below(tmp_path).resolve({"x": placeholder})["x"]) == 1_000_000
+
+
+def test_named_pipes_and_folders_are_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "folder", "a\0b"):
+        for value in (f"${{d:{tmp_path}:{name}}}", f"${{f:{tmp_path}/{name}:k}}"):
+            with pytest.raises(ConfigError):
+                _files_below(tmp_path).resolve({"x": value})
+
+
+def test_secrets_that_errors_quote_are_hidden_as_well() -> None:
+    secret = 'line 1\nit\'s "2"'
+    text = f"{secret!r} and {json.dumps(secret)} and {secret}"
+    shown = scrubbed(text, {"password": secret}, {"password": secret})
+    assert "line 1" not in shown

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import time
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -11,6 +13,7 @@ import pytest
 
 from streams_py import State, Windowed
 from streams_py.query.errors import BadQueryError, OwnerTimeoutError
+from streams_py.query.keys import json_text
 from streams_py.query.reading import Query, answer_here
 from streams_py.state.queryable import QueryableStoreType
 
@@ -52,3 +55,21 @@ def test_entries_are_no_larger_together_than_an_answer_may_be(monkeypatch: pytes
     with pytest.raises(BadQueryError, match="more than 10000 bytes; ask for less with limit="):
         read(Sessions(unwanted=0), 60, limit="1000")
     assert len(read(Sessions(unwanted=0), 60, limit="100")["entries"]) == 100
+
+
+def test_answers_are_json_whatever_is_stored() -> None:
+    stored = {"nan": math.nan, "more": [math.inf, -math.inf, 1.5], "big": 2**200, "half": "\ud800", "set": {"b", "a"}}
+
+    def refuse(name: str) -> None:
+        raise AssertionError(name)
+
+    body = json.loads(json_text({"value": stored}), parse_constant=refuse)
+    assert body == {
+        "value": {
+            "nan": "NaN",
+            "more": ["Infinity", "-Infinity", 1.5],
+            "big": 2**200,
+            "half": "\ud800",
+            "set": ["a", "b"],
+        }
+    }

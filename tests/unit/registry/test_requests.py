@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 import socket
@@ -10,8 +11,8 @@ from typing import Any
 import pytest
 
 from streams_py.errors import BrokerUnavailableError, RegistryError, RegistryUnavailableError
-from streams_py.registry import SchemaRegistry
-from streams_py.registry.requests import GuardedRequests
+from streams_py.registry import SchemaRegistry, requests
+from streams_py.registry.requests import GuardedRequests, bound_answers
 
 pytest.importorskip("fastavro")
 
@@ -20,6 +21,12 @@ from tests.unit.registry.stub import RegistryStub, running
 
 def write(registry: SchemaRegistry, value: str = "a") -> bytes:
     return registry.avro('"string"').serializer("t", is_key=False)(value)
+
+
+def httpx_of_the_client() -> Any:
+    from confluent_kafka.schema_registry._sync import schema_registry_client
+
+    return schema_registry_client.httpx
 
 
 def free_port() -> int:
@@ -217,3 +224,28 @@ def test_registry_that_repeats_credentials_does_not_put_them_into_errors(echo: s
             write(registry)
     for secret in ("s3cret", "dXNlcjpzM2NyZXQ", "\x1b"):
         assert secret not in str(caught.value)
+
+
+@pytest.mark.parametrize("status", [200, 404, 500])
+def test_an_answer_that_is_too_long_is_not_read(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "_ANSWER_BYTES_MAX", 1000)
+    with running(RegistryStub()) as stub:
+        stub.answer = (status, b'{"id": 1' + b" " * 1000 + b"}")
+        with pytest.raises(RegistryUnavailableError, match="an answer is longer than 1,000 bytes"):
+            write(SchemaRegistry(stub.url))
+
+
+def test_a_compressed_answer_is_not_unpacked() -> None:
+    session = httpx_of_the_client().Client(
+        transport=httpx_of_the_client().MockTransport(
+            lambda request: httpx_of_the_client().Response(
+                200,
+                headers={"content-encoding": "gzip", "x-accepted": request.headers["accept-encoding"]},
+                content=gzip.compress(b" " * 100_000_000),
+            )
+        )
+    )
+    bound_answers(session)
+    with pytest.raises(httpx_of_the_client().ReadError, match="compressed"):
+        session.get("http://registry/")
+    assert session.headers["accept-encoding"] == "identity"

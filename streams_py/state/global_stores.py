@@ -221,11 +221,11 @@ class GlobalStores:
             name for name, (declared, _) in self._declared.items() if is_persistent(declared.builder, self._defaults)
         ]
         if on_disk and self._directory.is_persistent:
-            from streams_py.state.disk.database import TaskDatabase  # not loaded without persistent stores
+            from streams_py.state.disk.beginning import undamaged_database  # not loaded without persistent stores
             from streams_py.state.disk.layouts import set_changed_aside
 
             path = self._directory.prepare_global()
-            self._database = database = TaskDatabase(path, on_disk)
+            self._database = database = undamaged_database("global stores: their", path, on_disk, "their topics")
             topic_of = {name: topic for name, (_, topic) in self._declared.items()}
             set_changed_aside(
                 database,

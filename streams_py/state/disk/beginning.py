@@ -1,11 +1,12 @@
-"""The database of a task: what is in its directory, what a snapshot brings, or an empty one."""
+"""The database of a task or of the global stores: what is in its directory, what a snapshot brings, or an empty one."""
 
 from __future__ import annotations
 
 import logging
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from glob import escape, glob
 from typing import TYPE_CHECKING, Final
 
 from streams_protocol.types import TaskId
@@ -19,7 +20,7 @@ from streams_py.state.disk.sorted_files import sorted_folder
 if TYPE_CHECKING:
     from streams_py.state.snapshots.snapshots import Snapshots
 
-__all__ = ["database_of"]
+__all__ = ["database_of", "undamaged_database"]
 
 _log = logging.getLogger("streams_py")
 
@@ -37,39 +38,60 @@ def database_of(
     directory, as that error tells, would only get it once more."""
     is_fetched = snapshots is not None and snapshots.before_open(task, task_directory, layout)
     shutil.rmtree(sorted_folder(task_directory), ignore_errors=True)  # of a former owner
-    try:
-        return TaskDatabase(task_directory, layout)
-    except StateError as error:
-        if remedy_for(error) is not None:  # the machine is to blame
-            raise
-        if is_fetched:
+    if is_fetched:
+        try:
+            return TaskDatabase(task_directory, layout)
+        except StateError as error:
+            if remedy_for(error) is not None:  # the machine is to blame
+                raise
             _log.warning("task %s: its snapshot cannot be used, and its changelogs are replayed: %s", task, error)
             delete(os.path.join(task_directory, DATABASE_DIRECTORY))
-        elif _is_damaged(error):
-            _set_aside(task, task_directory, error)
-        else:
+    return undamaged_database(f"task {task}: its", task_directory, layout, "their changelogs")
+
+
+def undamaged_database(whose: str, directory: str, stores: Iterable[str], source: str) -> TaskDatabase:
+    """Open the database in ``directory``, or set a damaged one aside and open an empty one.
+
+    Args:
+        whose: Start of the warning about a damaged database.
+        directory: The directory of a task, or of the global stores.
+        stores: Names of the stores.
+        source: The topics that the stores are restored from, for the warning.
+
+    Raises:
+        StateError: The database cannot be opened, and it is not damaged. Or it cannot be moved away.
+    """
+    names = list(stores)
+    path = os.path.join(directory, DATABASE_DIRECTORY)
+    if not os.path.lexists(os.path.join(path, "CURRENT")) and glob(os.path.join(escape(path), "*.sst")):
+        reason = StateError("the file CURRENT is missing")  # RocksDB would delete the other files without a word
+        _set_aside(whose, directory, source, reason, cause=reason)
+    try:
+        return TaskDatabase(directory, names)
+    except StateError as error:
+        if remedy_for(error) is not None or not _is_damaged(error):
             raise
-    return TaskDatabase(task_directory, layout)
+        _set_aside(whose, directory, source, error, cause=error.__cause__)
+    return TaskDatabase(directory, names)
 
 
 def _is_damaged(error: StateError) -> bool:
     return any(sign in str(error.__cause__) for sign in _DAMAGE)
 
 
-def _set_aside(task: TaskId, task_directory: str, error: StateError) -> None:
+def _set_aside(whose: str, directory: str, source: str, error: StateError, *, cause: BaseException | None) -> None:
     """Move a damaged database away, in the place of one that was set aside before. StateError when that fails."""
-    database = os.path.join(task_directory, DATABASE_DIRECTORY)
-    kept = os.path.join(task_directory, _DAMAGED_DIRECTORY)
+    kept = os.path.join(directory, _DAMAGED_DIRECTORY)
     try:
         if os.path.lexists(kept):
             delete(kept)
-        os.rename(database, kept)
+        os.rename(os.path.join(directory, DATABASE_DIRECTORY), kept)
     except OSError:
         raise error from None
     _log.warning(
-        "task %s: its store files are damaged (%s). They are kept in %s, and the stores are restored from their "
-        "changelogs",
-        task,
-        error.__cause__,
+        "%s store files are damaged (%s). They are kept in %s, and the stores are restored from %s",
+        whose,
+        cause,
         kept,
+        source,
     )

@@ -8,8 +8,10 @@ import pytest
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import StateError
+from streams_py.ports import BEGINNING
 from streams_py.state.disk.beginning import database_of
 from streams_py.state.disk.database import TaskDatabase
+from tests.unit.state.test_global_restoring import PARTITIONS, opened, restore
 
 TASK, AT = TaskId(0, 3), TopicPartition("app-s-changelog", 3)
 
@@ -37,6 +39,71 @@ def test_damaged_database_is_set_aside_with_one_warning(
         assert len(warned) == 1
         assert "task 0_3: its store files are damaged" in warned[0]
         assert sorted(path.name for path in tmp_path.iterdir()) == ["rocksdb", "rocksdb-damaged"]
+
+
+def with_files(folder: Path) -> Path:
+    """A database with a store file."""
+    database = TaskDatabase(str(folder), ["s"])
+    store = database.store("s")
+    store.write(b"k", b"v")
+    database.commit({AT: 7})
+    database.close()
+    database = TaskDatabase(str(folder), ["s"])  # which writes out what was in the log
+    database.close()
+    assert list((folder / "rocksdb").glob("*.sst"))
+    return folder / "rocksdb"
+
+
+@pytest.mark.parametrize("deleted", ["CURRENT", "MANIFEST-*", "*.sst"])
+def test_database_that_misses_a_file_is_set_aside_with_one_warning(
+    tmp_path: Path, deleted: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for path in list(with_files(tmp_path).glob(deleted)):
+        path.unlink()
+    database = database_of(TASK, str(tmp_path), {"s": ""}, None)
+    assert database.positions() == {}
+    assert database.store("s").read(b"k") is None
+    database.close()
+    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warned) == 1
+    assert "task 0_3: its store files are damaged" in warned[0]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rocksdb", "rocksdb-damaged"]
+
+
+def test_first_start_that_was_killed_leaves_no_damaged_database(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "rocksdb"
+    folder.mkdir(mode=0o700)
+    (folder / "LOG").write_text("")
+    (folder / "LOCK").write_text("")
+    database_of(TASK, str(tmp_path), {"s": ""}, None).close()
+    assert [record for record in caplog.records if record.levelname == "WARNING"] == []
+    assert [path.name for path in tmp_path.iterdir()] == ["rocksdb"]
+
+
+@pytest.mark.parametrize("name", ["CURRENT", "MANIFEST-*", "*.sst"])
+@pytest.mark.parametrize("content", [None, b"", b"\0" * 40], ids=["deleted", "empty", "zeros"])
+def test_damaged_database_of_global_stores_is_set_aside_and_filled_again(
+    tmp_path: Path, name: str, content: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    stores, directory = opened(tmp_path)
+    restore(stores, PARTITIONS[0], 5)
+    stores.checkpoint(enforce=True)
+    stores.close()
+    directory.close()
+    for path in list(tmp_path.glob(f"app/global/rocksdb/{name}")):
+        path.unlink() if content is None else path.write_bytes(content)
+    caplog.clear()
+    stores, directory = opened(tmp_path)
+    assert stores.restore_position(PARTITIONS[0]) == BEGINNING
+    restore(stores, PARTITIONS[0], 5)
+    stores.close()
+    directory.close()
+    warned = [record.getMessage() for record in caplog.records if "damaged" in record.getMessage()]
+    assert len(warned) == 1
+    assert "global stores: their store files are damaged" in warned[0]
+    assert (tmp_path / "app" / "global" / "rocksdb-damaged").is_dir()
 
 
 def test_database_that_is_in_use_is_not_taken_for_a_damaged_one(tmp_path: Path) -> None:

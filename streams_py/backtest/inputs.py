@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -135,6 +136,7 @@ def read_input(text: str) -> ReplayInput:
     return ReplayInput(read.configs, read.lag_ok, read.subs, read.clients, read.decision, text)
 
 
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _REMEDY: Final = "take inputs from telemetry's table rebalance_input, an events topic or `backtest generate`"
 
 
@@ -149,7 +151,7 @@ def check_input(read: ReplayInput) -> None:
         if len(client.sums.tasks) != len(client.sums.v):
             raise _refused(f"input.clients.{client.client}.sums", len(client.sums.v), "one sum for each task")
     for piece in read.subs:
-        if "__" in piece.sub or not piece.sub.isdigit():
+        if not _NUMBER.fullmatch(piece.sub):
             raise _refused("input.subs.sub", piece.sub, "a number: named topologies cannot be decided again")
         if piece.end is not None and len(piece.end) != piece.count:
             raise _refused("input.subs.end", len(piece.end), "one end for each task")

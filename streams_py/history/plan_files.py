@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 
 from streams_py.errors import ConfigError
 from streams_py.file_locks import FileLock, alone
+from streams_py.foreign_json import loads as loads_foreign
 from streams_py.private_files import open_file, replace_file
 
 __all__ = ["held", "read_plan", "save_plan"]
@@ -40,19 +41,20 @@ def read_plan(path: Path, version: int) -> dict[str, Any] | None:
     """What was saved, with ``format`` as the ``version`` of its layout; None when it is no plan at all. OSError when
     there is no such file, ConfigError when it is one of another version, or was changed by others."""
     try:
-        with open(path, encoding="utf-8", opener=open_file) as file:
-            found = json.load(file)
-    except ValueError:
-        return None
-    if not isinstance(found, dict) or "format" not in found:
+        with open(path, "rb", opener=open_file) as file:
+            found = loads_foreign(file.read())
+        if not isinstance(found, dict) or type(found.get("format")) is not int:
+            return None
+        told = found.pop(_HASH, None)
+        hashed = _hash_of(found)
+    except (ValueError, RecursionError):
         return None
     if found["format"] != version:
         raise ConfigError(
             f"{path} has format {found['format']}, not {version}: go on with the version of this library that made it, "
             "or name another file with --plan"
         )
-    told = found.pop(_HASH, None)
-    if told != _hash_of(found):
+    if told != hashed:
         raise ConfigError(
             f"the plan {path} was changed since it was written: put it back as it was, or name another file with --plan"
         )

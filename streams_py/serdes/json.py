@@ -22,6 +22,7 @@ from streams_py.serdes.members import (
     accepted_names,
     certain,
     has_floats,
+    has_sets,
     member_names,
     needs_round_trip_mode,
     without_extras,
@@ -194,6 +195,11 @@ class _JsonModel(Serde[T]):
 
     def serializer(self, topic: str, *, is_key: bool) -> Callable[[T], bytes]:
         form, cls = self._known_form(), self._cls
+        if is_key and has_sets(form.schema):
+            raise TypeError(
+                f"{cls.__qualname__} cannot be a key, because it has a set. Sets are written in another order in each "
+                "process, so equal keys would have different bytes. Use a sorted tuple, or a msgspec.Struct"
+            )
         encode, members, is_certain = self._inner.serializer(topic, is_key=is_key), form.members, form.is_certain
         encode_certain, certain_members = self._inner.certain_serializer(is_key=is_key), form.writer()
         read = self._reader(form)

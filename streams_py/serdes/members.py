@@ -50,6 +50,11 @@ def member_names(schema: Any) -> frozenset[str]:
     return frozenset(found)
 
 
+def has_sets(schema: Any) -> bool:
+    """Whether a member is declared as a set, whose order differs between processes."""
+    return any(node.get("type") in ("set", "frozenset") for node in _nodes(schema))
+
+
 def needs_round_trip_mode(
     schema: Any, *, refuses_unknown: bool = False, computed: Container[str] | None = None
 ) -> bool:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from examples.custom_assignor import HeavyOnLarge
 from streams_protocol import DecodeError
 from streams_py.assignment import ApplicationState, TaskAssignment
 from streams_py.assignment.assignors.sticky import StickyTaskAssignor
 from streams_py.backtest.deciding import ask, recorded_answer
-from streams_py.backtest.inputs import ReplayInput, read_input
+from streams_py.backtest.inputs import ReplayInput, read_input, tasks_of
 from streams_py.backtest.situation import Situation
+from streams_py.backtest.sources import Skipped, inputs_in_file
 from streams_py.ports import MemberSubscription
 from streams_py.telemetry.replay import canonical_input
 from streams_py.topology.physical.metadata import TopologyMetadata
@@ -187,3 +192,50 @@ def test_decision_is_the_fallback_when_the_lags_were_not_known() -> None:
     situation = replace(replay(client(A, "0:0-3"), client(B)), lag_ok=False, subs=[sub(ends=[-3] * 4)])
     assert [len(of.active) for of in decided_again(situation, "builtin:high_availability").values()] == [4, 0]
     assert [len(of.active) for of in decided_again(situation, "builtin:legacy_sticky").values()] == [2, 2]
+
+
+_ANY = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.sampled_from(["\ud800", "\u00b2", "1" * 5000]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.data())
+def test_any_text_is_a_situation_or_refused_with_one_error(data: st.DataObject) -> None:
+    value: Any = json.loads(golden_texts()[0])
+    place, key = value, data.draw(st.sampled_from(sorted(value)))
+    while data.draw(st.booleans()) and isinstance(place[key], dict | list) and place[key]:
+        place = place[key]
+        key = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
+    place[key] = data.draw(_ANY)
+    text = json.dumps(value)
+    try:
+        read = read_input(text)
+    except DecodeError as error:
+        str(error).encode(errors="surrogatepass")
+    else:
+        list(itertools.islice(tasks_of(read.subs), 100))
+
+
+@given(st.binary() | st.text(st.sampled_from('{}[]":,0123456789.eE+-NaInfity \\vsubclient')).map(str.encode))
+def test_any_file_gives_situations_or_counts_what_it_skips(data: bytes) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "inputs.jsonl"
+        path.write_bytes(data)
+        skipped = Skipped()
+        found = list(inputs_in_file(path, skipped))
+        assert skipped.lines or found or not data.strip() or b"{" in data
+
+
+@pytest.mark.parametrize("name", ["\u00b2", "1" * 5000, "-1", "+1", "1__2", "\u0663", ""])
+def test_a_subtopology_that_is_not_a_number_is_refused(name: str) -> None:
+    value = json.loads(golden_texts()[0])
+    value["subs"][0]["sub"] = name
+    with pytest.raises(DecodeError, match="a number"):
+        read_input(json.dumps(value))

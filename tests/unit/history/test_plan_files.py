@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import typer
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from streams_py.cli.spark.history import add_to
 from streams_py.errors import ConfigError
 from streams_py.history.backfill import BackfillPlan
 from streams_py.history.bootstrap import BootstrapPlan
-from streams_py.history.plan_files import held, save_plan
+from streams_py.history.plan_files import held, read_plan, save_plan
 from tests.unit.history.test_bootstrap import Cluster, planned
 
 _PROGRAM = """
@@ -204,3 +208,31 @@ def test_plan_of_a_backfill_to_a_folder_is_refused(tmp_path: Path) -> None:
     refused = do("backfill", f"{tmp_path / 'program.py'}:topology", "--out", tmp_path / "made", "--plan", "plan.json")
     assert refused.exit_code == 2
     assert "--plan plan.json: a plan is for outputs that go to their topics (--sinks)" in refused.output
+
+
+@given(st.binary() | st.text(st.sampled_from('{}[]":,0123456789.eE+-NaInfity \\format')).map(str.encode))
+def test_any_file_is_a_plan_or_none(data: bytes) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "plan.json"
+        path.write_bytes(data)
+        assert read_plan(path, 1) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[" * 100_000,
+        b'{"format":1,"a":' + b"[" * 700 + b"]" * 700 + b"}",
+        b'{"format":1,"a":' + b"1" * 5000 + b"}",
+        b'{"format":1,"a":NaN}',
+        b'{"format":1,"a":"\\ud800"}',
+        b'{"format":{"a":1}}',
+        b'{"format":true}',
+        b"\xff",
+    ],
+)
+def test_files_that_cannot_be_plans_are_refused_with_one_error(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_bytes(data)
+    with contextlib.suppress(ConfigError):
+        assert read_plan(path, 1) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import enum
+import re
 import uuid
 from collections import Counter
 from dataclasses import dataclass, field
@@ -441,3 +442,30 @@ def test_other_values_come_back(name: str) -> None:
 def test_computed_members_are_written_where_they_can_be_read_again() -> None:
     assert json(LooseTotal).serializer("t", is_key=False)(LooseTotal(n=2)) == b'{"n":2,"double":4}'
     assert json(Total).serializer("t", is_key=False)(Total(n=2)) == b'{"n":2}'
+
+
+class _WithSet(BaseModel):
+    names: frozenset[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class _WithNestedSet:
+    inner: tuple[_WithSet | None, ...]
+
+
+@pytest.mark.parametrize("cls", [_WithSet, _WithNestedSet])
+def test_a_class_with_a_set_is_a_value_but_not_a_key(cls: type[Any]) -> None:
+    serde = json(cls)
+    serde.serializer("t", is_key=False)
+    with pytest.raises(TypeError, match="cannot be a key, because it has a set"):
+        serde.serializer("t", is_key=True)
+
+
+def test_sets_in_keys_of_msgspec_are_written_in_one_order() -> None:
+    class Names(msgspec.Struct):
+        names: set[str]
+
+    names = [f"n{number}" for number in range(100)]
+    for form in (json, msgpack):
+        encode = form(Names).serializer("t", is_key=True)
+        assert b"".join(re.findall(rb"n\d+", encode(Names(set(names))))) == "".join(sorted(names)).encode()

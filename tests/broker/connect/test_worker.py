@@ -188,9 +188,9 @@ def test_a_connector_is_paused_stopped_resumed_changed_and_deleted(cluster: Clus
 def test_a_class_that_cannot_be_imported_fails_its_connector_and_nothing_else(cluster: Cluster) -> None:
     worker = cluster.start()
     topic, broken, good = _topic(worker, cluster), f"{cluster.name}-broken", f"{cluster.name}-good"
-    cluster.ask(lambda worker: worker.create_connector(broken, {"connector.class": "no.such.module:Thing"}))
+    cluster.ask(lambda worker: worker.create_connector(broken, {"connector.class": "tests.no.such.module:Thing"}))
     until(lambda: (s := worker.status(broken).connector) and s.state is JobState.FAILED, "it has failed")
-    assert "no.such.module:Thing" in worker.status(broken).connector.trace
+    assert "tests.no.such.module:Thing" in worker.status(broken).connector.trace
     cluster.ask(lambda worker: worker.create_connector(good, {"connector.class": _SOURCE, "topic": topic}))
     until(cluster.running(good, 1), "another connector runs")
     assert worker.kind(broken) == "unknown"

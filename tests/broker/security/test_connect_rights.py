@@ -34,6 +34,7 @@ def settings_of(made: Site, but: Callable[[Line], bool] = lambda line: False) ->
             "listeners": "http://127.0.0.1:0",
             "key.converter": "string",
             "value.converter": "json",
+            "plugin.modules": "tests",
             "session.timeout.ms": "6000",
             "heartbeat.interval.ms": "300",
             "offset.storage.partitions": "1",

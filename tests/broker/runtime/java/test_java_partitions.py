@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from kafka import KafkaConsumer
@@ -112,13 +113,16 @@ class Run:
         return self.seen(self.internal(f"{name}-changelog"), BETWEEN)
 
     def committed(self) -> dict[tuple[str, int], Any]:
-        """Offset, and what is decoded of the text beside it."""
+        """Offset, and what is decoded of the text beside it, without the stream times that only we commit there."""
         consumer: Any = KafkaConsumer(bootstrap_servers=self.app.broker.bootstrap.split(","), group_id=self.app.id)
         try:
             found = {}
             for topic, number in self.partitions():
                 entry = consumer.committed(KafkaPartition(topic, number), metadata=True)
                 beside = None if entry is None else decode_offset_metadata(entry.metadata)
+                if beside is not None:
+                    javas = {name: number for name, number in beside.processors.items() if not name.startswith("~")}
+                    beside = replace(beside, processors=javas)
                 named = topic.removeprefix(f"{self.app.id}-").replace(self.app.input, "in")
                 found[named, number] = None if entry is None else (entry.offset, beside)
             return found

@@ -40,6 +40,10 @@ def run(
         str | None,
         typer.Option("--health", metavar="PORT|HOST:PORT", help="Answer HTTP probes: /live, /ready. A port: loopback."),
     ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option("--metrics", metavar="PORT|HOST:PORT", help="Serve Prometheus metrics of all processes."),
+    ] = None,
 ) -> None:
     """Run a topology until Ctrl-C or SIGTERM, in [bold]as many processes as there are cores[/bold] if you like.
 
@@ -52,13 +56,19 @@ def run(
 
       streams-py run app.py --set application.id=word-count --set bootstrap.servers=localhost:9092
 
-      streams-py run my_app.main:build_topology --config app.toml --processes 4 --health 8080
+      streams-py run my_app.main:build_topology --config app.toml --processes 4 --health 8080 --metrics 9404
     """
-    raise typer.Exit(_run(what, config, settings or (), drain, processes, health))
+    raise typer.Exit(_run(what, config, settings or (), drain, processes, health, metrics))
 
 
 def _run(
-    what: str, file: Path | None, settings: Sequence[str], drain: float | None, processes: int, health: str | None
+    what: str,
+    file: Path | None,
+    settings: Sequence[str],
+    drain: float | None,
+    processes: int,
+    health: str | None,
+    metrics: str | None,
 ) -> int:
     from streams_py.history.loading import load_topology
     from streams_py.runtime.kafka_streams import KafkaStreams
@@ -72,7 +82,7 @@ def _run(
     except (ConfigError, TopologyError) as error:
         return refuse(error)
     try:
-        streams.run(drain=drain, processes=processes, health=health)
+        streams.run(drain=drain, processes=processes, health=health, metrics=metrics)
     except ConfigError as error:
         return refuse(error)
     except StreamsError as error:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from streams_py.state.store_figures import OPERATIONS, PROPERTIES
 
-__all__ = ["FAMILIES", "Family", "family_name", "family_of", "label"]
+__all__ = ["FAMILIES", "PROCESS", "Family", "family_name", "family_of", "label"]
 
 
 _GO_DOWN: Final = ("restore-remaining-records-total", "cache-size-bytes-total")
@@ -49,6 +49,8 @@ _TASK: Final = "stream-task-metrics"
 _TOPIC: Final = "stream-topic-metrics"
 _NODE: Final = "stream-processor-node-metrics"
 _CACHE: Final = "stream-record-cache-metrics"
+PROCESS: Final = "process-metrics"
+_CONSUMER: Final = "consumer-fetch-manager-metrics"
 
 
 def _used(operation: str) -> tuple[Family, ...]:
@@ -121,6 +123,7 @@ _ALL: Final = (
     Family(_CACHE, "hit-ratio-avg", "Share of the reads of a store that its record cache answered (level DEBUG)."),
     Family(_CACHE, "hit-ratio-min", "That share after each read lately, at least (level DEBUG)."),
     Family(_CACHE, "hit-ratio-max", "That share after each read lately, at most (level DEBUG)."),
+    Family(_CONSUMER, "records-lag", "Records of an input partition that the consumer has not delivered yet."),
     Family(_TOPIC, "records-consumed-total", "Records that came from a topic."),
     Family(_TOPIC, "bytes-consumed-total", "Bytes that came from a topic (level DEBUG)."),
     Family(_TOPIC, "records-produced-total", "Records that a sink sent to a topic (level DEBUG)."),
@@ -156,11 +159,19 @@ FAMILIES: Final[Mapping[tuple[str, str], Family]] = {(family.group, family.name)
 """By group and name."""
 
 
+_OF_PROCESSES: Final = {
+    "up": "1 when the process sent its metrics to its supervisor, else 0.",
+    "restarts-total": "Restarts of the process by its supervisor.",
+}
+"""Metrics that a supervisor adds; no client measures them."""
+
 _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_]")
 
 
 def family_of(group: str, name: str) -> Family:
     """That of a figure; one of a processor's own (``context.metrics``) has no sentence yet."""
+    if group == PROCESS and name in _OF_PROCESSES:
+        return Family(group, name, _OF_PROCESSES[name])
     return FAMILIES.get((group, name)) or Family(group, name, "Of the application's own.")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -12,10 +12,13 @@ from prometheus_client.exposition import choose_encoder
 
 from streams_py.errors import ConfigError
 from streams_py.http.probe import Answer, ProbeServer
-from streams_py.metrics.families import family_name, family_of, label
+from streams_py.metrics.families import PROCESS, family_name, family_of, label
 from streams_py.runtime.kafka_streams import KafkaStreams
+from streams_py.runtime.metrics import Measured
+from streams_py.runtime.processes.child import this_process
+from streams_py.runtime.processes.metrics import ProcessMetrics
 
-__all__ = ["MetricsServer", "StreamsCollector"]
+__all__ = ["MetricsServer", "ProcessMetricsServer", "StreamsCollector"]
 
 LOOPBACK: Final = "127.0.0.1"
 
@@ -31,45 +34,63 @@ class StreamsCollector:
 
     def collect(self) -> Iterator[Any]:
         """The figures of now."""
-        found: dict[str, Any] = {}
-        samples: set[tuple[str, frozenset[tuple[str, str]]]] = set()
-        for client in self._streams:
-            application = client.config.application_id
-            for group, tags, name, value in client.measure():
-                known = family_of(group, name)
-                labels = {"application_id": application, **{label(tag): of for tag, of in tags}}
-                if isinstance(value, str):
-                    labels[label(name)] = value
-                called = family_name(group, name)
-                family = found.get(called)
-                if family is None:
-                    kind = CounterMetricFamily if known.is_total else GaugeMetricFamily
-                    family = found[called] = kind(called, known.help, labels=())
-                # Not add_metric: that knows one set of labels, and a store's label says which kind of store it is.
-                sample = family.name + "_total" * known.is_total
-                once = (sample, frozenset(labels.items()))
-                if once not in samples:  # names of the application's own may become equal; twice, and nothing is read
-                    samples.add(once)
-                    family.add_sample(sample, labels, 1.0 if isinstance(value, str) else value)
-        yield from found.values()
+        return _families(({"application_id": one.config.application_id}, one.measure()) for one in self._streams)
 
 
-class MetricsServer:
-    """Answers Prometheus at ``http://host:port/metrics``. Only this machine can reach it unless ``host`` says
-    otherwise; there is no authentication. Port 0 is any free one. ``names``: further names by which it may be called,
-    beside its address and the machine's name. ConfigError when the port is in use."""
+class _ProcessesCollector:
+    """Metrics of several processes, each with the label ``process``."""
 
-    def __init__(
-        self, *streams: KafkaStreams, host: str = LOOPBACK, port: int = 9464, names: Iterable[str] = ()
-    ) -> None:
+    def __init__(self, read: Callable[[], Iterable[ProcessMetrics]]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterator[Any]:
+        """Request the current metrics from each process."""
+        return _families(map(_of_process, self._read()))
+
+
+def _of_process(one: ProcessMetrics) -> tuple[dict[str, str], Iterable[Measured]]:
+    own = (
+        Measured(PROCESS, (), "up", float(one.measured is not None)),
+        Measured(PROCESS, (), "restarts-total", one.restarts),
+    )
+    return {"application_id": one.application_id, "process": str(one.process)}, (*own, *(one.measured or ()))
+
+
+def _families(sources: Iterable[tuple[dict[str, str], Iterable[Measured]]]) -> Iterator[Any]:
+    """Yield the families of all sources. A source is labels, and the metrics that get them."""
+    found: dict[str, Any] = {}
+    samples: set[tuple[str, frozenset[tuple[str, str]]]] = set()
+    for of_source, measured in sources:
+        for group, tags, name, value in measured:
+            known = family_of(group, name)
+            labels = {**{label(tag): of for tag, of in tags}, **of_source}
+            if isinstance(value, str):
+                labels[label(name)] = value
+            called = family_name(group, name)
+            family = found.get(called)
+            if family is None:
+                kind = CounterMetricFamily if known.is_total else GaugeMetricFamily
+                family = found[called] = kind(called, known.help, labels=())
+            # Not add_metric: that knows one set of labels, and a store's label says which kind of store it is.
+            sample = family.name + "_total" * known.is_total
+            once = (sample, frozenset(labels.items()))
+            if once not in samples:  # names of the application's own may become equal; twice, and nothing is read
+                samples.add(once)
+                family.add_sample(sample, labels, 1.0 if isinstance(value, str) else value)
+    yield from found.values()
+
+
+class _Server:
+    """Serves what a collector collects at ``http://host:port/metrics``."""
+
+    def __init__(self, collector: Any, host: str, port: int, names: Iterable[str], advice: str) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(StreamsCollector(*streams))
+        self._registry.register(collector)
         try:
             self._server = ProbeServer(host, port, self._answer, thread_name="metrics", names=names)
         except OSError as error:
             raise ConfigError(
-                f"metrics cannot be served at {host}:{port} ({error.strerror or error}); choose another port",
-                key="port",
+                f"metrics cannot be served at {host}:{port} ({error.strerror or error}); {advice}", key="port"
             ) from None
         self.host = host
         self.port = self._server.port
@@ -91,3 +112,28 @@ class MetricsServer:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.stop()
+
+
+class MetricsServer(_Server):
+    """Answers Prometheus at ``http://host:port/metrics``. Only this machine can reach it unless ``host`` says
+    otherwise; there is no authentication. Port 0 is any free one. ``names``: further names by which it may be called,
+    beside its address and the machine's name. ConfigError when the port is in use."""
+
+    def __init__(
+        self, *streams: KafkaStreams, host: str = LOOPBACK, port: int = 9464, names: Iterable[str] = ()
+    ) -> None:
+        child = this_process()
+        advice = (
+            "choose another port"
+            if child is None or port == 0
+            else f"this is process {child.number} of several, which all run this line: remove it, and use "
+            f"run(processes=..., metrics={port}), which serves all processes"
+        )
+        super().__init__(StreamsCollector(*streams), host, port, names, advice)
+
+
+class ProcessMetricsServer(_Server):
+    """Serves the metrics of an application's processes. Each scrape calls ``read``."""
+
+    def __init__(self, read: Callable[[], Iterable[ProcessMetrics]], *, host: str, port: int) -> None:
+        super().__init__(_ProcessesCollector(read), host, port, (), "choose another port")

@@ -249,7 +249,14 @@ class KafkaStreams(ClientFigures):
             raise self._error
         return ended
 
-    def run(self, *, drain: float | None = None, processes: int = 1, health: int | str | None = None) -> None:
+    def run(
+        self,
+        *,
+        drain: float | None = None,
+        processes: int = 1,
+        health: int | str | None = None,
+        metrics: int | str | None = None,
+    ) -> None:
         """Start, work until SIGINT (Ctrl-C) or SIGTERM, then close. For programs that do nothing else.
 
         ``drain``: after the signal, give other instances so many seconds to take the tasks over (:meth:`drain`), and
@@ -261,12 +268,13 @@ class KafkaStreams(ClientFigures):
         With ``processes`` this program is run so many times, as members of one group, a core each. This process only
         looks after them: one that dies is started again, a signal closes all. Each has its own state directory, and its
         number at the end of ``group.instance.id`` and ``client.id``. ``health``, a port on loopback or ``host:port``,
-        answers HTTP probes: ``/live``, ``/ready``, and ``/`` with a line per process.
+        answers HTTP probes: ``/live``, ``/ready``, and ``/`` with a line per process. ``metrics``, such an address,
+        serves the metrics of all processes to Prometheus, with the label ``process``; it needs the extra ``metrics``.
         """
         from streams_py.runtime.processes.watched import watched
 
         asked_by = stop_signals(at_first=self._instance.stop_filling)
-        with asked_by as asked, watched(self, self._child, processes, health, drain) as supervisor:
+        with asked_by as asked, watched(self, self._child, processes, health, drain, metrics) as supervisor:
             if supervisor is not None:
                 self._instance.check_connection()  # what is refused for good would only be started again, for ever
                 supervisor.run(asked)

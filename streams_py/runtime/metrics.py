@@ -104,6 +104,7 @@ def measure(figures: ThreadFigures) -> Iterator[Measured]:
             continue
         updater = thread.loop.parts.updater
         yield from _each("stream-state-updater-metrics", {"thread-id": updater.name}, _of_updater(thread))
+        yield from _of_input(thread)
         remaining = updater.remaining_records()
         active_ms = sum(task.process_latency.total_ms for task in thread.shown_tasks)
         for task in thread.shown_tasks:
@@ -154,6 +155,15 @@ def _of_thread(thread: StreamThread, seconds: float) -> Mapping[str, float | str
         "thread-start-time": thread.started_ms,
         "task-assignor-error-total": thread.reported_errors,
     }
+
+
+def _of_input(thread: StreamThread) -> Iterator[Measured]:
+    """Yield the lag of each input partition of the thread's active tasks."""
+    lags = thread.control.input_lags
+    owned = {partition for task in thread.shown_tasks if task.is_active for partition in task.input_partitions}
+    for partition in sorted(owned & lags.keys()):
+        tags = {"client-id": f"{thread.name}-consumer", "topic": partition.topic, "partition": str(partition.partition)}
+        yield from _each("consumer-fetch-manager-metrics", tags, {"records-lag": lags[partition]})
 
 
 def _of_updater(thread: StreamThread) -> Mapping[str, float]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,9 +32,10 @@ class Run:
     """The command, with its probes."""
 
     def __init__(self, broker: EmbeddedBroker, folder: Path, *more: str) -> None:
-        with socket.socket() as found:
+        with socket.socket() as found, socket.socket() as another:
             found.bind(("127.0.0.1", 0))
-            self._port = found.getsockname()[1]
+            another.bind(("127.0.0.1", 0))
+            self._port, self._metrics_port = found.getsockname()[1], another.getsockname()[1]
         self.log = folder / "log"
         settings = {
             "application.id": "shout", "bootstrap.servers": broker.url, "state.dir": folder / "state",
@@ -43,7 +46,7 @@ class Run:
             self.process = subprocess.Popen(
                 [
                     sys.executable, "-m", "streams_py", "run", str(folder / "app.py"), *sets,
-                    "-p", "2", "--health", str(self._port), *more,
+                    "-p", "2", "--health", str(self._port), "--metrics", str(self._metrics_port), *more,
                 ],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0,
             )  # fmt: skip
@@ -57,6 +60,11 @@ class Run:
             return {"ready": False, "processes": []}
         finally:
             connection.close()
+
+    def metrics(self, name: str) -> list[str]:
+        """Lines of one metric."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._metrics_port}/metrics", timeout=60) as answer:
+            return [line for line in answer.read().decode().splitlines() if line.startswith(name + "{")]
 
     def await_ready(self) -> list[int]:
         """The processes' ids."""
@@ -102,6 +110,16 @@ def test_processes_share_the_tasks_come_back_when_killed_and_close_at_ctrl_c(sta
     again = run.await_ready()
     assert again[0] == first
     assert again[1] != second
+
+    def lags() -> list[tuple[str, ...]]:
+        lines = run.metrics("kafka_streams_consumer_fetch_manager_metrics_records_lag")
+        found = (re.search(r'partition="(\d+)".*process="(\d)".*topic="lines".* ([\d.]+)$', line) for line in lines)
+        return sorted(one.groups() for one in found if one)
+
+    until(lambda: [(partition, lag) for partition, _, lag in lags()] == [(str(n), "0.0") for n in range(4)], "4 lags")
+    assert {process for _, process, _ in lags()} == {"1", "2"}
+    restarts = run.metrics("kafka_streams_process_metrics_restarts_total")
+    assert [line.rpartition(" ")[2] for line in restarts] == ["0.0", "1.0"]
     assert run.end(signal.SIGINT) == 0, run.log.read_text()
     assert not any(_is_alive(pid) for pid in again)
     log = run.log.read_text()

@@ -11,7 +11,7 @@ from typing import Final, Self
 from streams_py.errors import ConfigError
 from streams_py.http.probe import Answer, ProbeServer
 
-__all__ = ["Health", "HealthServer", "ProcessHealth"]
+__all__ = ["Health", "HealthServer", "ProcessHealth", "parsed_address"]
 
 _LOOPBACK: Final = "127.0.0.1"
 
@@ -46,7 +46,7 @@ class HealthServer:
     """
 
     def __init__(self, address: int | str, health: Callable[[], Health]) -> None:
-        host, port = _parsed(address)
+        host, port = parsed_address("health", address)
         self._health = health
         try:
             self._server = ProbeServer(host, port, self._answer, thread_name="health")
@@ -78,8 +78,9 @@ class HealthServer:
         self._server.stop()
 
 
-def _parsed(address: int | str) -> tuple[str, int]:
+def parsed_address(name: str, address: int | str) -> tuple[str, int]:
+    """Host and port of ``address``: a port on loopback, or ``host:port``. ConfigError names the argument, ``name``."""
     host, colon, port = (_LOOPBACK, ":", str(address)) if str(address).isdecimal() else str(address).rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) > 65_535:
-        raise ConfigError(f"health = {address!r} is neither a port nor host:port")
+        raise ConfigError(f"{name} = {address!r} is neither a port nor host:port")
     return host.strip("[]"), int(port)

@@ -7,18 +7,23 @@ import logging
 import os
 import selectors
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from streams_py.errors import IllegalStateError, StreamsError
 from streams_py.runtime.processes.child import PROCESS_VARIABLE, ChildProcess
 from streams_py.runtime.processes.health import Health, ProcessHealth
+from streams_py.runtime.processes.metrics import ANSWER_S, ProcessMetrics, read_answer, request_metrics
 from streams_py.runtime.states import State
+
+if TYPE_CHECKING:
+    from streams_py.runtime.metrics import Measured
 
 __all__ = ["Supervisor", "same_program"]
 
@@ -50,6 +55,8 @@ class _Slot:
     process: subprocess.Popen[bytes] | None = None
     lives: int = -1
     states: int = -1
+    requests: socket.socket | None = None
+    """Where the process takes requests for metrics."""
     state: str = State.CREATED.value
     live: bool = True
     ready: bool = False
@@ -79,6 +86,8 @@ class Supervisor:
         self._silence_max_s = silence_max_s
         self._slots = [_Slot(number) for number in range(1, processes + 1)]
         self._selector = selectors.DefaultSelector()
+        self._requesting = threading.Lock()
+        """Held while a slot's ``requests`` is used or replaced: the metrics' thread uses it."""
 
     def run(self, asked: threading.Event) -> None:
         """Until ``asked`` is set and all have closed. Raises StreamsError when one did not close well."""
@@ -114,6 +123,23 @@ class Supervisor:
             ready=bool(processes) and all(one.ready for one in processes),
             processes=processes,
         )
+
+    def metrics(self, application_id: str) -> list[ProcessMetrics]:
+        """Metrics of all processes, on any thread. Waits 5 s at most, for all of them together."""
+        slots = [slot for slot in self._slots if not slot.has_ended]
+        answers = [self._request(slot) for slot in slots]
+        until_s = time.monotonic() + ANSWER_S
+        return [
+            ProcessMetrics(application_id, slot.number, slot.restarts, _read(slot.number, answer, until_s))
+            for slot, answer in zip(slots, answers, strict=True)
+        ]
+
+    def _request(self, slot: _Slot) -> socket.socket | None:
+        """None when the process cannot answer: it is restarting, frozen, or takes no further request."""
+        with self._requesting, contextlib.suppress(OSError):
+            if slot.requests is not None and not self._is_silent(slot):
+                return request_metrics(slot.requests)
+        return None
 
     def _is_silent(self, slot: _Slot) -> bool:
         return slot.silent_s > self._silence_max_s
@@ -152,15 +178,21 @@ class Supervisor:
             theirs.callback(os.close, their_states)
             ours.callback(os.close, slot.states)
             os.set_blocking(slot.states, False)
-            child = ChildProcess(slot.number, their_lives, their_states)
+            requests, their_requests = socket.socketpair()
+            theirs.callback(their_requests.close)
+            ours.callback(requests.close)
+            requests.setblocking(False)
+            child = ChildProcess(slot.number, their_lives, their_states, their_requests.fileno())
             slot.process = subprocess.Popen(
                 self._command,
                 env={**os.environ, PROCESS_VARIABLE: child.to_variable()},
                 stdin=subprocess.DEVNULL,
-                pass_fds=(their_lives, their_states),
+                pass_fds=(their_lives, their_states, their_requests.fileno()),
                 process_group=0,
             )
             ours.pop_all()
+        with self._requesting:
+            slot.requests = requests
         slot.state, slot.ready, slot.started_s = State.CREATED.value, False, time.monotonic()
         self._selector.register(slot.states, selectors.EVENT_READ, slot)
         _log.info("process %d of %d is %d", slot.number, len(self._slots), slot.process.pid)
@@ -170,6 +202,10 @@ class Supervisor:
         self._selector.unregister(slot.states)
         os.close(slot.states)
         os.close(slot.lives)
+        with self._requesting:
+            if slot.requests is not None:
+                slot.requests.close()
+            slot.requests = None
         slot.process, slot.lives, slot.states = None, -1, -1
         slot.told, slot.silent_s = None, 0.0
 
@@ -244,6 +280,16 @@ def same_program() -> list[str]:
             "interpreter): put it into a file, or use: streams-py run FILE.PY --processes N"
         )
     return [sys.executable, *sys.orig_argv[1:]]
+
+
+def _read(number: int, answer: socket.socket | None, until_s: float) -> tuple[Measured, ...] | None:
+    if answer is None:
+        return None
+    try:
+        return read_answer(answer, until_s)
+    except (OSError, ValueError) as error:
+        _log.warning("process %d sent no metrics (%s); this scrape has none of it", number, error)
+        return None
 
 
 def _ended(status: int) -> str:

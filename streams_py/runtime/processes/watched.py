@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
 from collections.abc import Iterator
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError
 from streams_py.runtime.processes.child import ChildProcess
 from streams_py.runtime.processes.health import Health, HealthServer, ProcessHealth
+from streams_py.runtime.processes.metrics import ProcessMetrics, serve_metrics
 from streams_py.runtime.processes.supervisor import Supervisor, same_program
 from streams_py.runtime.states import State
+
+if TYPE_CHECKING:
+    from streams_py.runtime.metrics import Measured
 
 __all__ = ["Client", "watched"]
 
@@ -34,21 +39,30 @@ class Client(Protocol):
     def state(self) -> State: ...
     def is_alive(self) -> bool: ...
     def is_ready(self) -> bool: ...
+    def measure(self) -> list[Measured]: ...
     def close(self) -> bool: ...
 
 
 @contextlib.contextmanager
 def watched(
-    client: Client, child: ChildProcess | None, processes: int, health: int | str | None, drain: float | None = None
+    client: Client,
+    child: ChildProcess | None,
+    processes: int,
+    health: int | str | None,
+    drain: float | None = None,
+    metrics: int | str | None = None,
 ) -> Iterator[Supervisor | None]:
-    """Probes are answered inside, and a supervisor is told how the client is. Yields the supervisor to run instead of
-    the client, when there are to be several processes and this is none of them. ``drain``, what a signal will ask for,
-    is looked at now."""
+    """Probes are answered and metrics are served inside, and a supervisor is told how the client is.
+
+    Yields the supervisor to run instead of the client, when there are to be several processes and this is none of them.
+    ``drain``, what a signal will ask for, is looked at now.
+    """
     _check(client.config, processes, drain)
     with contextlib.ExitStack() as stack:
         if child is not None:
             child.end_with_supervisor()
             stack.enter_context(_telling(client, child))
+            stack.enter_context(child.answering(client.measure))
             yield None
             return
         supervisor = None
@@ -59,6 +73,14 @@ def watched(
         if health is not None:
             look = supervisor.health if supervisor is not None else lambda: _health_of(client)
             stack.enter_context(HealthServer(health, look))
+        if metrics is not None:
+            application_id = client.config.application_id
+            read = (
+                functools.partial(supervisor.metrics, application_id)
+                if supervisor is not None
+                else lambda: [ProcessMetrics(application_id, 1, 0, tuple(client.measure()))]
+            )
+            stack.enter_context(serve_metrics(metrics, read))
         yield supervisor
 
 

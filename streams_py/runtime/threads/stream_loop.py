@@ -11,7 +11,7 @@ except what is being revoked, and transactions that the broker would abort befor
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from streams_protocol.types import TopicPartition
@@ -49,6 +49,8 @@ _LAST_CALLS_MS = 2_000
 _UPDATER_CLOSE_MS = 5_000
 _SAMPLE_MS = 100
 """How often it is looked how old the records are that tasks take."""
+_LAGS_MS = 1_000
+"""Sampling interval for the lag of input partitions, in ms."""
 _COMMIT_BACKOFF_MS = 100
 """Pause after a commit that was not taken: each try flushes the caches and the producer."""
 
@@ -99,7 +101,7 @@ class StreamLoop:
         self._turned_ms = clock.monotonic_ms()
         self._idle = True  # nothing was processed in the last turn
         self._first_to_work = 0  # when tasks take turns
-        self._next_sample_ms = 0
+        self._next_sample_ms = self._next_lags_ms = 0
 
     def run(self) -> None:
         """Join the group, and work until a shutdown is asked for or something fails."""
@@ -238,11 +240,20 @@ class StreamLoop:
             resumed = [partition for task in tasks for partition in task.partitions_to_resume()]
             if resumed:
                 parts.consumer.resume(resumed)
+        if tasks and began_ms >= self._next_lags_ms:
+            self._next_lags_ms = began_ms + _LAGS_MS
+            control.input_lags = self._input_lags(tasks)
         parts.events.sample_if_due(tasks, parts.consumer.lag, self._clock.monotonic_ms() - self._last_commit_ms)
         control.processed_records += processed
         if processed:
             control.process_records.add(processed)
         return _Turn(processed, punctuated, took_ms, more)
+
+    def _input_lags(self, tasks: Collection[ActiveTask]) -> dict[TopicPartition, int]:
+        """Return the lag of each input partition whose end offset the consumer knows. Sends no request."""
+        lag_of = self.parts.consumer.lag
+        partitions = (partition for task in tasks for partition in task.input_partitions)
+        return {partition: lag for partition in partitions if (lag := lag_of(partition)) is not None}
 
     def _process(self, task: ActiveTask, records_max: int, until_ms: int) -> tuple[int, bool]:
         """How many records were taken, and whether time was over before there were no more."""

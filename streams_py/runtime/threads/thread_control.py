@@ -7,8 +7,9 @@ figures.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from streams_protocol.types import TopicPartition
 from streams_py.ports import Clock
 from streams_py.runtime.blocked_time import BlockedTime
 from streams_py.runtime.latency import Latency
@@ -42,6 +43,8 @@ class ThreadControl:
         self.punctuate_latency = Latency()
         self.poll_records = Latency()  # not a time: records of the polls that brought some
         self.process_records = Latency()  # not a time either: records of the turns that processed some
+        self.input_lags: Mapping[TopicPartition, int] = {}
+        """Lag of each input partition, sampled every second. The thread replaces the mapping and never changes it."""
 
     @property
     def state(self) -> ThreadState:

@@ -24,7 +24,10 @@ from prometheus_client.parser import text_string_to_metric_families  # noqa: E40
 from streams_py.errors import ConfigError  # noqa: E402
 from streams_py.metrics import MetricsServer, StreamsCollector, dashboard, observe_metrics, trace_rebalances  # noqa: E402
 from streams_py.metrics.families import FAMILIES, family_name  # noqa: E402
+from streams_py.metrics.prometheus import ProcessMetricsServer  # noqa: E402
 from streams_py.runtime.metrics import Measured, client_metrics  # noqa: E402
+from streams_py.runtime.processes.child import ChildProcess  # noqa: E402
+from streams_py.runtime.processes.metrics import ProcessMetrics  # noqa: E402
 from streams_py.runtime.threads.rebalance_timeline import RebalanceTimeline  # noqa: E402
 from streams_py.serdes import INT64, STRING  # noqa: E402
 from streams_py.state.codec import StoreCodec  # noqa: E402
@@ -297,6 +300,54 @@ def test_server_listens_on_loopback_and_says_when_its_port_is_taken(client: Clie
             MetricsServer(client, port=server.port)  # type: ignore[arg-type]
 
 
+def test_each_process_has_its_label_and_a_silent_one_is_down(client: Client) -> None:
+    found = [ProcessMetrics("app", 1, 0, tuple(client.measure())), ProcessMetrics("app", 2, 7, None)]
+    with (
+        ProcessMetricsServer(lambda: found, host="127.0.0.1", port=0) as server,
+        urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics") as answer,
+    ):
+        families = {one.name: one.samples for one in text_string_to_metric_families(answer.read().decode())}
+    up = {sample.labels["process"]: sample.value for sample in families["kafka_streams_process_metrics_up"]}
+    restarts = families["kafka_streams_process_metrics_restarts"]
+    assert (up, [sample.value for sample in restarts]) == ({"1": 1, "2": 0}, [0, 7])
+    assert {sample.labels["process"] for sample in families["kafka_streams_stream_thread_metrics_process"]} == {"1"}
+
+
+def test_server_in_a_process_of_several_says_what_serves_all(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streams_py.metrics.prometheus.this_process", lambda: ChildProcess(2, -1, -1, -1))
+    with (
+        MetricsServer(client, port=0) as server,  # type: ignore[arg-type]
+        pytest.raises(ConfigError, match=rf"process 2 of several.*run\(processes=..., metrics={server.port}\)"),
+    ):
+        MetricsServer(client, port=server.port)  # type: ignore[arg-type]
+
+
+def test_lag_of_each_input_partition_is_measured_every_second(tmp_path: Path) -> None:
+    def lags() -> dict[tuple[str, str], float | str]:
+        return {
+            (dict(m.tags)["topic"], dict(m.tags)["partition"]): m.value
+            for m in client.measure()
+            if (m.group, m.name) == ("consumer-fetch-manager-metrics", "records-lag")
+        }
+
+    client = Client(tmp_path, max_poll_records=2)
+    client.steps.run({task("0_0"): [tp("in-0")], task("0_1"): [tp("in-1")]})
+    client.steps.turn()
+    assert lags() == {("in", "0"): 0, ("in", "1"): 0}
+    client.world.write("in", b"v", b"w", b"x", b"y", b"z")
+    client.world.clock.advance(1000)
+    client.steps.turn()
+    assert lags() == {("in", "0"): 3, ("in", "1"): 0}
+    client.world.clock.advance(999)
+    client.steps.turn()
+    assert lags() == {("in", "0"): 3, ("in", "1"): 0}
+    client.world.clock.advance(1)
+    client.steps.turn()
+    assert lags() == {("in", "0"): 0, ("in", "1"): 0}
+    client.steps.run({task("0_0"): [tp("in-0")]})
+    assert lags() == {("in", "0"): 0}
+
+
 def test_open_telemetry_reads_them(client: Client) -> None:
     use_every_operation(client)
     reader = InMemoryMetricReader()
@@ -367,7 +418,7 @@ def test_dashboard_asks_for_figures_that_exist() -> None:
     asked = {
         name for panel in panels for target in panel["targets"] for name in re.findall(r"kafka_\w+", target["expr"])
     }
-    assert len(panels) == 18
+    assert len(panels) == 19
     assert asked <= {family_name(*known) for known in FAMILIES}
     assert len(asked) > 15
 
@@ -382,7 +433,7 @@ def test_page_about_metrics_does_what_it_says(client: Client, tmp_path: Path, mo
     names["server"].stop()
     assert json.loads((tmp_path / "kafka-streams.json").read_text())["title"] == "Kafka Streams for Python"
     named = {(m.group, m.name) for m in client.measure()}
-    assert {group for group, _ in named} == set(re.findall(r"^\| `(stream-[\w-]+)`", PAGE, re.MULTILINE))
+    assert {group for group, _ in named} == set(re.findall(r"^\| `((?:stream|consumer)-[\w-]+)`", PAGE, re.MULTILINE))
 
 
 def test_page_calls_missing_only_what_there_is_not(client: Client) -> None:

@@ -11,7 +11,7 @@ BASE = {"application.id": "app", "bootstrap.servers": "b:1"}
 
 
 def test_names_that_only_one_process_may_have_get_its_number() -> None:
-    child = ChildProcess(2, -1, -1)
+    child = ChildProcess(2, -1, -1, -1)
     config = child.config(
         StreamsConfig.of(BASE, **{"client.id": "c", "group.instance.id": "g", "main.consumer.group.instance.id": "m"})
     )
@@ -22,14 +22,14 @@ def test_names_that_only_one_process_may_have_get_its_number() -> None:
 
 def test_a_configuration_without_such_names_stays_as_it_is() -> None:
     config = StreamsConfig.of(BASE)
-    assert ChildProcess(2, -1, -1).config(config) is config
+    assert ChildProcess(2, -1, -1, -1).config(config) is config
 
 
 def test_a_process_learns_who_it_is_once_and_its_own_children_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    (lives, other), (states, write) = os.pipe(), os.pipe()
+    (lives, other), (states, write), (requests, last) = os.pipe(), os.pipe(), os.pipe()
     this_process.cache_clear()
     try:
-        monkeypatch.setenv(PROCESS_VARIABLE, ChildProcess(3, lives, write).to_variable())
+        monkeypatch.setenv(PROCESS_VARIABLE, ChildProcess(3, lives, write, requests).to_variable())
         child = this_process()
         assert child is not None
         assert child.number == 3
@@ -39,7 +39,7 @@ def test_a_process_learns_who_it_is_once_and_its_own_children_do_not(monkeypatch
         assert this_process() is child
     finally:
         this_process.cache_clear()
-        for descriptor in (lives, other, states, write):
+        for descriptor in (lives, other, states, write, requests, last):
             os.close(descriptor)
 
 

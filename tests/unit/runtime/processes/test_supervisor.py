@@ -6,9 +6,11 @@ import errno
 import os
 import selectors
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,9 @@ from typing import Any
 import pytest
 
 from streams_py.errors import IllegalStateError, StreamsError
+from streams_py.runtime.metrics import Measured
 from streams_py.runtime.processes import supervisor as module
+from streams_py.runtime.processes.metrics import read_answer
 from streams_py.runtime.processes.supervisor import Supervisor, same_program
 from tests.waiting import until
 
@@ -28,13 +32,16 @@ folder, kind = sys.argv[1:]
 open(f"{folder}/{child.number}-{os.getpid()}", "w").close()
 if kind == "dies" and child.number == 2:
     sys.exit(3)
-ended = threading.Event()
-signal.signal(signal.SIGTERM, lambda *_: ended.set())
+asked = []  # no Event: its lock may be held where the handler interrupts
+signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
 child.end_with_supervisor()
 child.tell("REBALANCING", True, False)
 child.tell("RUNNING", True, True)
-while kind != "ends" and not ended.wait(0.1):
-    child.tell("RUNNING", True, True)
+measured = [("of-processes", [("own-tag", "ü")], "number", child.number)]
+with child.answering(lambda: (1 / 0 if kind == "unmeasured" else measured)):
+    while kind != "ends" and not asked:
+        time.sleep(0.1)
+        child.tell("RUNNING", True, True)
 sys.exit(5 if kind == "fails" else 0)
 """
 
@@ -244,3 +251,68 @@ def test_an_interactive_interpreter_has_no_program_to_run_again(monkeypatch: pyt
     monkeypatch.setattr(sys, "orig_argv", ["python", "-X", "dev", "app.py", "one"])
     monkeypatch.setattr(sys, "argv", ["app.py", "one"])
     assert same_program() == [sys.executable, "-X", "dev", "app.py", "one"]
+
+
+def _numbers(running: Run) -> list[float | str | None]:
+    found = running.supervisor.metrics("app")
+    assert [(one.application_id, one.process) for one in found] == [("app", 1), ("app", 2)]
+    return [None if one.measured is None else one.measured[0].value for one in found]
+
+
+def test_metrics_of_all_processes_are_collected_also_of_a_restarted_one(run: Callable[[str], Run]) -> None:
+    running = run("works")
+    until(lambda: running.supervisor.health().ready, "both say that they run")
+    assert _numbers(running) == [1, 2]
+    first, _ = running.supervisor.metrics("app")
+    assert first.measured == (Measured("of-processes", (("own-tag", "ü"),), "number", 1),)
+    os.kill(running.starts(2)[0], signal.SIGKILL)
+    until(lambda: _numbers(running) == [1, None], "the death of the second process is noticed")
+    until(lambda: _numbers(running) == [1, 2], "the second process answers again")
+    assert [one.restarts for one in running.supervisor.metrics("app")] == [0, 1]
+    running.end()
+    assert running.supervisor.metrics("app") == []
+
+
+def test_frozen_process_costs_a_scrape_its_own_metrics_only(
+    run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "ANSWER_S", 1.0)
+    running = run("works")
+    until(lambda: running.supervisor.health().ready, "both say that they run")
+    (second,) = running.starts(2)
+    os.kill(second, signal.SIGSTOP)
+    try:
+        for _ in range(3):
+            assert _numbers(running) == [1, None]
+    finally:
+        os.kill(second, signal.SIGCONT)
+    until(lambda: _numbers(running) == [1, 2], "it answers again, and no late answer is taken for a new one")
+
+
+def test_process_that_fails_to_measure_is_named(run: Callable[[str], Run], caplog: pytest.LogCaptureFixture) -> None:
+    running = run("unmeasured")
+    until(lambda: running.supervisor.health().ready, "both say that they run")
+    assert _numbers(running) == [None, None]
+    assert "process 2 sent no metrics" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"null", b"[1]", b'[["g", [], "n", null]]', b'[["g", [["t"]], "n", 1]]', b'[["g", [], "n", 1]', b"[" * 9999],
+)
+def test_answer_that_is_not_metrics_is_refused(sent: bytes) -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        theirs.sendall(sent)
+    with pytest.raises(ValueError, match=r"."):
+        read_answer(ours, time.monotonic() + 60)
+    assert ours.fileno() == -1
+
+
+def test_answer_has_a_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streams_py.runtime.processes.metrics._BYTES_MAX", 100)
+    ours, theirs = socket.socketpair()
+    with theirs:
+        theirs.sendall(bytes(101))
+        with pytest.raises(ValueError, match="more than"):
+            read_answer(ours, time.monotonic() + 60)

@@ -4,13 +4,18 @@ import http.client
 import json
 import os
 import socket
+import sys
+import time
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
 
 from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError
+from streams_py.runtime.metrics import Measured
 from streams_py.runtime.processes.child import ChildProcess
+from streams_py.runtime.processes.metrics import read_answer, request_metrics
 from streams_py.runtime.processes.watched import watched
 from streams_py.runtime.states import State
 from tests.waiting import until
@@ -29,6 +34,9 @@ class Client:
 
     def is_ready(self) -> bool:
         return self.ready
+
+    def measure(self) -> list[Measured]:
+        return [Measured("stream-metrics", (("client-id", "me"),), "state", self.state.value)]
 
     def close(self) -> bool:
         self.closed = True
@@ -105,7 +113,9 @@ def test_a_process_of_several_tells_what_changes(pipes: tuple[int, int], monkeyp
             return False
         return line in lines
 
-    with watched(client, ChildProcess(1, -1, states), 4, 0) as supervisor:
+    requests, theirs = socket.socketpair()
+    with requests, theirs, watched(client, ChildProcess(1, -1, states, theirs.fileno()), 4, 0, None, 0) as supervisor:
+        assert read_answer(request_metrics(requests), time.monotonic() + 60) == tuple(client.measure())
         assert supervisor is None
         until(lambda: has_told(b"RUNNING 1 1"), "it says that it is ready")
         client.ready = False
@@ -127,3 +137,32 @@ def test_who_is_silent_for_a_session_counts_as_frozen(settings: dict[str, str], 
     with watched(Client(**settings), None, 2, None) as supervisor:
         assert supervisor is not None
         assert supervisor._silence_max_s == seconds
+
+
+def test_metrics_of_a_single_client_are_served_without_a_supervisor() -> None:
+    pytest.importorskip("prometheus_client")
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    with watched(Client(), None, 1, None, None, port):
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+            text = answer.read().decode()
+        with (
+            pytest.raises(ConfigError, match=f"metrics cannot be served at 127.0.0.1:{port}"),
+            watched(Client(), None, 1, None, None, port),
+        ):
+            pass
+    tags = 'application_id="app",client_id="me",process="1",state="RUNNING"'
+    [line] = [line for line in text.splitlines() if line.startswith("kafka_streams_stream_metrics_state{")]
+    assert sorted(line.partition("{")[2].partition("}")[0].split(",")) == tags.split(",")
+
+
+def test_metrics_without_their_extra_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "streams_py.metrics.prometheus", None)
+    with pytest.raises(ConfigError, match=r"kafka-streams-py\[metrics\]"), watched(Client(), None, 1, None, None, 0):
+        pass
+    with (
+        pytest.raises(ConfigError, match="metrics = 'x' is neither a port"),
+        watched(Client(), None, 1, None, None, "x"),
+    ):
+        pass

@@ -1,7 +1,8 @@
 """A small bounded HTTP server without libraries, for probes and metrics: one GET per connection.
 
 One thread, so that connections cost no threads. Each has a few seconds for its request and for reading the answer. When
-all places are taken, the oldest connection without a complete request makes room.
+all places are taken, the connection makes room that has waited longest for its caller: for a request, or for reading
+the answer.
 """
 
 from __future__ import annotations
@@ -104,6 +105,7 @@ class ProbeServer:
         self._waiting.pop(task, None)
         async with asyncio.timeout(_ANSWER_S):
             method, answer = await self._answer(header)
+            self._waiting[task] = None  # from now on the caller alone decides how long this takes
             head = (
                 f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}\r\n"
                 f"Content-Type: {answer.content_type}\r\n"

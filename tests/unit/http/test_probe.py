@@ -85,3 +85,13 @@ def test_silent_connections_cost_no_threads_and_lock_nobody_out(server: ProbeSer
 def test_silent_connection_is_closed_after_a_while(server: ProbeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "_REQUEST_S", 0.3)
     assert said(server, b"GET /rea") == b""
+
+
+def test_callers_that_keep_their_answers_lock_nobody_out(server: ProbeServer) -> None:
+    with contextlib.ExitStack() as stack:
+        for _ in range(80):
+            kept = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))
+            kept.sendall(b"GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            with contextlib.suppress(ConnectionError):
+                assert kept.recv(12) == b"HTTP/1.1 200"
+        assert get(server, "/ready").status_code == 200

@@ -162,7 +162,8 @@ class ConnectProducer:
         def report(error: KafkaError | None, message: Message) -> None:
             number = message.partition()
             where = TopicPartition(topic, -1 if number is None else number)
-            on_delivery(None if error is None else send_error(error, topic, partition), where)
+            known = where.partition if where.partition >= 0 else partition
+            on_delivery(None if error is None else send_error(error, topic, known), where)
 
         if self._closed:
             raise IllegalStateError(f"the producer for {topic} is closed")

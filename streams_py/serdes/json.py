@@ -72,7 +72,7 @@ class _Json(Serde[Any]):
         return certain_encoder(sort_keys=self._sort_keys or is_key, use_orjson=self._use_orjson)
 
 
-class _UndefinedError(Exception):
+class _UndefinedError(TypeError):
     """A class names another one that is not defined yet."""
 
 
@@ -97,10 +97,11 @@ class ClassForm(Generic[T]):
             self.adapter: TypeAdapter[T] = TypeAdapter(cls)
             self.schema: Any = dict(self.adapter.core_schema)
         except PydanticUndefinedAnnotation as error:
-            raise _UndefinedError(error.name) from None
+            raise _UndefinedError(f"{cls.__qualname__} cannot be written: {error.name} is not defined") from None
         except (PydanticSchemaGenerationError, PydanticUserError) as error:
             if error.code == "class-not-fully-defined":
-                raise _UndefinedError(cls.__qualname__) from None
+                text = f"{cls.__qualname__} cannot be written: a class that it names is not defined"
+                raise _UndefinedError(text) from None
             raise TypeError(f"{cls.__qualname__} cannot be written: {error.message.splitlines()[0]}") from None
         self.is_certain: Callable[[Any], bool] = certain(self.schema)
         self.has_floats = has_floats(self.schema)

@@ -97,7 +97,10 @@ def test_what_runs_an_application_raises_errors_of_that_page_and_no_private_ones
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.ClassDef) and node.name.endswith("Error")
     }
-    assert classes <= {"InboxClosedError", "_OverrunError", "_RefusedError"}, "which end where they are waited for"
+    ending_where_they_are_waited_for = {"GroupNotStoredError", "InboxClosedError", "_OverrunError", "_RefusedError"}
+    assert classes - ending_where_they_are_waited_for <= {"UnfitError", "_UndefinedError"}, (
+        "a ValueError and a TypeError to users"
+    )
 
 
 def test_names_of_the_assignment_package_are_those_of_its_modules() -> None:

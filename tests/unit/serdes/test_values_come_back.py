@@ -469,3 +469,10 @@ def test_sets_in_keys_of_msgspec_are_written_in_one_order() -> None:
     for form in (json, msgpack):
         encode = form(Names).serializer("t", is_key=True)
         assert b"".join(re.findall(rb"n\d+", encode(Names(set(names))))) == "".join(sorted(names)).encode()
+
+
+def test_a_class_that_names_one_that_is_never_defined_is_refused_when_a_task_starts() -> None:
+    serde = json(create_model("Holder", inner=("Nowhere", ...)))
+    for make in (serde.serializer, serde.deserializer):
+        with pytest.raises(TypeError, match=r"Holder cannot be written: .* is not defined"):
+            make("t", is_key=False)

@@ -207,6 +207,10 @@ class GlobalStores:
     def update_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Nothing is produced."""
 
+    def note_damage(self, error: StateError) -> bool:
+        """False: a global store is set aside when it is opened."""
+        return False
+
     # -- life --------------------------------------------------------------------------------------------------
 
     @property

@@ -103,6 +103,7 @@ class TaskState:
         self.inputs = CommittedInputs()
         """What the group had committed when what is on disk was; nothing without such stores."""
         self._checkpoint = CheckpointFile()
+        self._damage: StateError | None = None
 
     # -- what others ask ---------------------------------------------------------------------------------------
 
@@ -284,13 +285,28 @@ class TaskState:
             return
         self._is_open = False
         errors = self._close_stores()
+        damage, self._damage = self._damage, None
         try:
+            if damage is not None:
+                from streams_py.state.disk.beginning import set_damaged_aside
+
+                set_damaged_aside(self.task_id, self._directory.task_path(self.task_id), damage)
             if wipe and self._directory.is_persistent:
                 self._directory.wipe_task(self.task_id)
         finally:
             self._directory.unlock(self.task_id, self._owner)
         if errors:
             raise errors[0]
+
+    def note_damage(self, error: StateError) -> bool:
+        """Whether this error is about damaged files of this task. Then :meth:`close` sets its database aside."""
+        if self._database is None or self._database.place.is_gone:
+            return False
+        from streams_py.state.disk.beginning import is_damage_in
+
+        if is_damage_in(self._database.path, error):
+            self._damage = error
+        return self._damage is error
 
     def close_files_aside(self) -> bool:
         """Begin :meth:`close` with what takes time, while others go on. To be asked again until it is True, which

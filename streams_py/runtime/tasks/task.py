@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any, ClassVar, Final, Protocol
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import IllegalStateError
+from streams_py.errors import IllegalStateError, StateError
 from streams_py.ports import RawRecord, SortedPart
 from streams_py.runtime.latency import Latency
 from streams_py.runtime.restore.source_replay import task_replays
@@ -143,6 +143,9 @@ class TaskStores(Protocol):
 
     def roll_back(self) -> None:
         """Drop what was written since the last commit."""
+
+    def note_damage(self, error: StateError) -> bool:
+        """Whether this error is about damaged files of these stores. Then :meth:`close` sets the files aside."""
 
     def forget(self, changelogs: Collection[TopicPartition]) -> None:
         """Restore these from the beginning when the task opens next."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from streams_protocol.types import TopicPartition
-from streams_py.errors import OffsetOutOfRangeError, TaskCorruptedError, TaskMigratedError
+from streams_py.errors import OffsetOutOfRangeError, StateError, TaskCorruptedError, TaskMigratedError
 from streams_py.ports import RawRecord
 from streams_py.runtime.batches import runs_of
 from streams_py.runtime.states import ThreadState
@@ -142,9 +142,14 @@ class StreamLoop:
         polled_ms = self._clock.monotonic_ms()
         while True:
             self.moves.advance()
-            turn = _NOTHING_DONE if control.paused or self._is_full() else self._work()
-            self._idle = turn.processed == 0
-            committed = self._commit_if_due()
+            try:
+                turn = _NOTHING_DONE if control.paused or self._is_full() else self._work()
+                self._idle = turn.processed == 0
+                committed = self._commit_if_due()
+            except StateError as error:
+                if (corrupted := parts.table.damage.in_stores(parts.table.running(), error)) is None:
+                    raise
+                raise corrupted from error
             now_ms = self._clock.monotonic_ms()
             since_poll_ms = now_ms - polled_ms
             self._summary.add(processed=turn.processed, punctuated=turn.punctuated, committed=committed)

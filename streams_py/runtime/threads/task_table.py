@@ -29,6 +29,7 @@ from streams_py.events.observers import UNOBSERVED, TaskObserver
 from streams_py.ports import Clock, OffsetAndMetadata
 from streams_py.runtime.restore.updater import StateUpdater
 from streams_py.runtime.tasks.active_task import ActiveTask
+from streams_py.runtime.tasks.error_handling.damage import DamagedFiles
 from streams_py.runtime.tasks.error_handling.deferred_errors import raise_worst
 from streams_py.runtime.tasks.standby_task import StandbyTask
 from streams_py.runtime.tasks.task import TaskPhase
@@ -83,6 +84,7 @@ class TaskTable:
         self._active: dict[TaskId, ActiveTask] = {}
         self._growing: dict[TaskId, Partitions] = {}
         self._leaving: dict[StreamTask, int] = {}  # and when it began, in us
+        self.damage = DamagedFiles()
         self.created_tasks = self.closed_tasks = 0
         self.shown: tuple[StreamTask, ...] = ()
         """Every task, for threads that read stores: another object whenever one came or went, so that they need no
@@ -320,6 +322,7 @@ class TaskTable:
             if isinstance(task, ActiveTask | StandbyTask):
                 with self._lock:
                     self._pending[task.id] = _Pending(task, not_before_ms=1 << 62)
+                error = self.damage.in_stores([task], error) or error
             errors.append(error)
         raise_worst(errors)
 

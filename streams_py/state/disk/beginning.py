@@ -20,7 +20,7 @@ from streams_py.state.disk.sorted_files import sorted_folder
 if TYPE_CHECKING:
     from streams_py.state.snapshots.snapshots import Snapshots
 
-__all__ = ["database_of", "undamaged_database"]
+__all__ = ["database_of", "is_damage_in", "set_damaged_aside", "undamaged_database"]
 
 _log = logging.getLogger("streams_py")
 
@@ -73,6 +73,16 @@ def undamaged_database(whose: str, directory: str, stores: Iterable[str], source
             raise
         _set_aside(whose, directory, source, error, cause=error.__cause__)
     return TaskDatabase(directory, names)
+
+
+def is_damage_in(path: str, error: StateError) -> bool:
+    """Whether a read, a write or a flush failed because files of the database at ``path`` are damaged or missing."""
+    return remedy_for(error) is None and _is_damaged(error) and path in str(error.__cause__)
+
+
+def set_damaged_aside(task: TaskId, task_directory: str, error: StateError) -> None:
+    """Move the closed database of a task away, so that the task starts with an empty one."""
+    _set_aside(f"task {task}: its", task_directory, "their changelogs", error, cause=error.__cause__)
 
 
 def _is_damaged(error: StateError) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py import serdes
+from streams_py.errors import StateError
 from streams_py.ports import BEGINNING, RawRecord
 from streams_py.runtime.event_loop import Background, EventLoop
 from streams_py.runtime.tasks.active_task import ActiveTask
@@ -118,6 +119,9 @@ class FakeStores:
     def commit(self, inputs: Mapping[TopicPartition, int]) -> None:
         self.inputs.note(self.inputs.news(inputs))
         self.calls.append("commit")
+
+    def note_damage(self, error: StateError) -> bool:
+        return False
 
     def roll_back(self) -> None:
         self.calls.append("roll back")

@@ -1,0 +1,42 @@
+"""Damaged store files that a running task meets: the task starts over, with its stores restored from their changelogs.
+
+RocksDB checks a block of a file when it reads the block, so damage can show long after the database was opened: in a
+read, in a flush, or in a write after a failed compaction.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from streams_protocol.types import TaskId
+from streams_py.errors import StateError, TaskCorruptedError
+from streams_py.runtime.tasks.task import Task
+
+__all__ = ["DamagedFiles"]
+
+_TIMES_MAX: Final = 3
+"""Restorations of a task after damage, per thread. After these the error ends the thread: the disk is failing."""
+
+
+class DamagedFiles:
+    """Counts the damage that the tasks of one thread have met."""
+
+    def __init__(self) -> None:
+        self._times = Counter[TaskId]()
+
+    def in_stores(self, tasks: Iterable[Task], error: Exception) -> TaskCorruptedError | None:
+        """What to raise instead of ``error``, when it is about damaged files of one of these tasks.
+
+        The stores of this task are noted as damaged: closing them sets their files aside.
+        """
+        if not isinstance(error, StateError):
+            return None
+        for task in tasks:
+            if self._times[task.id] < _TIMES_MAX and task.stores.note_damage(error):
+                self._times[task.id] += 1
+                corrupted = TaskCorruptedError(f"task {task.id}: {error}", {task.id: ()})
+                corrupted.__cause__ = error
+                return corrupted
+        return None

@@ -8,7 +8,7 @@ from streams_protocol.types import ProcessId
 from streams_py.inspection.view import GroupView
 from streams_py.printable import printable
 
-__all__ = ["letters", "member_labels", "named", "process_labels"]
+__all__ = ["last_rebalance", "letters", "member_labels", "named", "process_labels"]
 
 
 def named(text: str, names: Mapping[ProcessId, str]) -> str:
@@ -43,3 +43,15 @@ def letters(number: int) -> str:
         number, rest = divmod(number - 1, 26)
         text = chr(ord("A") + rest) + text
     return text
+
+
+def last_rebalance(view: GroupView, now_ms: int) -> str:
+    """``the last rebalance (3 h ago)``; without the age when the end of that rebalance is not known."""
+    ended_ms = None if view.election is None else view.election.ended_ms
+    if ended_ms is None:
+        return "the last rebalance"
+    seconds = max(0, now_ms - ended_ms) // 1000
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            return f"the last rebalance ({seconds // length} {unit} ago)"
+    return f"the last rebalance ({seconds} s ago)"

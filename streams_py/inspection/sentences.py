@@ -39,8 +39,9 @@ def _present(reason: TaskReason, assignor: str, labels: Mapping[str, str]) -> It
         yield f"{task.id} is active on {labels[task.owner]}"
         if explained:
             yield (
-                f"  {assignor} with these settings would have put it elsewhere: the group's leader has other "
-                "settings, another assignor, or saw other offsets"
+                f"  {assignor} decides otherwise with these settings, the offsets that members reported at the last "
+                "rebalance and the end offsets of now; the leader had the end offsets of then, and perhaps other "
+                "settings or another assignor"
             )
             yield from (f"  {line}" for line in explained)
         else:

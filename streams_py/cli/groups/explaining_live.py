@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from streams_py.cli.groups.explaining import plain
 from streams_py.cli.groups.settings import settings_told
 from streams_py.cli.usage import refuse
 from streams_py.errors import StreamsError
-from streams_py.inspection.labels import member_labels, named, process_labels
+from streams_py.inspection.labels import last_rebalance, member_labels, named, process_labels
 from streams_py.inspection.reasons import Reasons, TaskReason, explain_group
 from streams_py.inspection.sentences import reason_text
 from streams_py.inspection.view import GroupView
@@ -60,6 +61,7 @@ def _head(reasons: Reasons) -> Iterator[str]:
     view = reasons.view
     generation = "unknown" if view.generation is None else view.generation
     yield f"{view.group}: generation {generation}, decided again by {reasons.assignor}"
+    yield f"  offsets of copies are those reported at {last_rebalance(view, time.time_ns() // 1_000_000)}"
     letters = process_labels(view)
     for process, letter in letters.items():
         member = next(member for member in view.members if member.process == process)

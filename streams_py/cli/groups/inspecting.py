@@ -24,7 +24,7 @@ from streams_py.cli.connecting import Connection, connected
 from streams_py.cli.usage import refuse
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 from streams_py.inspection.gather import inspect_group
-from streams_py.inspection.labels import member_labels
+from streams_py.inspection.labels import last_rebalance, member_labels
 from streams_py.inspection.members import Member
 from streams_py.inspection.view import STREAMS, CopyKind, GroupView, Task
 from streams_py.ports import GroupAdmin
@@ -248,6 +248,11 @@ def _remarks(view: GroupView, labels: dict[str, str]) -> Iterator[str]:
             yield f"{len(moving) - _PROBLEMS_SHOWN_MAX} more tasks are on their way: see --json"
     elif view.state not in ("Stable", "Empty"):
         yield f"the group is rebalancing ({view.state}): what is shown is as of the last finished rebalance"
+    elif any(copy.lag for task in view.tasks for copy in task.copies):
+        yield (
+            "lags of standbys and warm-ups are upper bounds: the end offsets of now minus the offsets reported at "
+            f"{last_rebalance(view, time.time_ns() // 1_000_000)}"
+        )
     withheld = [task for task in view.tasks if task.owner is None and task.coming_from]
     for holder, tasks in groupby(sorted(withheld, key=lambda task: labels[task.coming_from or ""]), _holder):
         names = short_tasks(task.id for task in tasks)

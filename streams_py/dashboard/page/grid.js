@@ -109,7 +109,7 @@ export class Grid {
       if (mark) {
         const progress = restored.get(`${id} ${member.label}`);
         const part = progress && progress.total ? Math.min(99, Math.floor((100 * progress.done) / progress.total)) : null;
-        const text = part !== null ? `${mark[1]} ${part} %` : mark[2] ? `${mark[1]} ${count(mark[2])}` : mark[1];
+        const text = part !== null ? `${mark[1]} ${part} %` : mark[2] ? `${mark[1]} \u2264 ${count(mark[2])}` : mark[1];
         const says = { active: "runs", standby: "has a standby of", warmup: "warms up", leaving: "has to give up", coming: "is to run" }[kind];
         const behind = mark[2] === null ? "" : `, at most ${count(mark[2])} records behind`;
         const label = `${member.label} ${says} ${id}${part !== null ? `, ${part} % restored` : behind}`;

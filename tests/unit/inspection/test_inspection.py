@@ -33,6 +33,7 @@ from streams_py.described_groups import DescribedMember
 from streams_py.inspection.changelogs import changelogs_of
 from streams_py.inspection.election import Election, decode_election, offsets_partition
 from streams_py.inspection.gather import inspect_group
+from streams_py.inspection.labels import last_rebalance
 from streams_py.inspection.lags import with_copy_lags, with_input_lags
 from streams_py.inspection.members import decode_member
 from streams_py.inspection.view import CopyKind, GroupView, view_group
@@ -118,6 +119,10 @@ def test_lags_are_given_where_the_changelogs_are_certain() -> None:
     seen = with_copy_lags(seen, changelogs, ends)
     assert [task.input_lag for task in seen.tasks] == [10, 600]
     assert [copy.lag for task in seen.tasks for copy in task.copies] == [10, 100]
+    screen = io.StringIO()
+    Console(file=screen, width=300).print(render(seen, all_tasks=True))
+    assert "B1 (<= 10)" in screen.getvalue()
+    assert "upper bounds: the end offsets of now minus the offsets reported at the last rebalance" in screen.getvalue()
 
 
 def test_damaged_members_are_shown_with_what_is_wrong() -> None:
@@ -259,3 +264,21 @@ def test_groups_there_are_can_be_had_as_data(
     assert inspect_command(None, None, None, as_json=True, watch_s=None, all_tasks=False) == 0
     listed = [{"group": "a", "type": "classic"}, {"group": "b", "type": "classic"}]
     assert json.loads(capsys.readouterr().out) == listed
+
+
+@pytest.mark.parametrize(
+    ("ended_ms", "text"),
+    [
+        (None, "the last rebalance"),
+        (20_000_000, "the last rebalance (0 s ago)"),
+        (19_941_000, "the last rebalance (59 s ago)"),
+        (19_940_000, "the last rebalance (1 min ago)"),
+        (9_200_000, "the last rebalance (3 h ago)"),
+        (20_000_000 - 3 * 86_400_000, "the last rebalance (3 d ago)"),
+        (20_000_001, "the last rebalance (0 s ago)"),
+    ],
+)
+def test_age_of_reported_offsets_is_that_of_the_last_rebalance(ended_ms: int | None, text: str) -> None:
+    view = view_group("app", "Stable", [], {}, Election(3, None, ended_ms))
+    assert last_rebalance(view, 20_000_000) == text
+    assert last_rebalance(replace(view, election=None), 20_000_000) == "the last rebalance"

@@ -12,7 +12,7 @@ from streams_protocol import LATEST_OFFSET
 from streams_protocol.types import TaskId
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.explanation import Rule
-from streams_py.cli.groups.explaining_live import reasons_json
+from streams_py.cli.groups.explaining_live import _head, reasons_json
 from streams_py.errors import StreamsError
 from streams_py.inspection.reasons import Outlook, Reasons, TaskReason, explain_group
 from streams_py.ports import MemberSubscription
@@ -96,7 +96,9 @@ def test_a_rebalance_that_would_move_a_task_is_foretold() -> None:
     assert (moving.task.owner, moving.destination, moving.outlook) == ("m0", "m1", Outlook.MOVES)
     assert not moving.is_as_decided
     text = told(reasons, moving)
-    assert "with these settings would have put it elsewhere" in text
+    assert "decides otherwise with these settings, the offsets that members reported at the last rebalance" in text
+    assert "would have put it elsewhere" not in text, "the leader saw other end offsets"
+    assert "  offsets of copies are those reported at the last rebalance" in "\n".join(_head(reasons))
     assert "a rebalance now would move it to B1, because" in text
 
 

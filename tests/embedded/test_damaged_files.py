@@ -52,7 +52,7 @@ def has_last(streams: KafkaStreams, rows: dict[str, str]) -> bool:
 
 
 def test_task_that_reads_a_damaged_file_is_restored(
-    short_tmp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, guarantee: str
+    short_tmp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_tmp))
     config = {

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from streams_protocol.types import TopicPartition
 from streams_py.connect.api import JsonMap, OffsetReader, RetriableError, SourceRecord, SourceTask
-from streams_py.connect.ports import Producer
+from streams_py.connect.ports import Delivered, Producer
 from streams_py.connect.stores.configs import TargetState
 from streams_py.connect.stores.offsets import OffsetStore, offset_key
 from streams_py.connect.tasks.task import TaskStart, TaskThread
@@ -68,6 +68,8 @@ class SourceTaskThread(TaskThread):
         self._offsets = offsets
         self._acknowledged = Acknowledgements()
         self._failure: Exception | None = None
+        self._refused: deque[Callable[[], None]] = deque()
+        """Records to be sent again, each alone."""
         self._stop_once = threading.Lock()
         self._started = False
         self._told_to_stop = False
@@ -102,6 +104,7 @@ class SourceTaskThread(TaskThread):
         try:
             if self._producer.flush(int(self._settings.flush_timeout_s * 1000)):
                 _log.warning("%s: not every record has arrived in time; some will be sent again", self.job)
+            self._send_alone()
         finally:
             self._commit()
 
@@ -116,6 +119,7 @@ class SourceTaskThread(TaskThread):
             else:
                 self._poll_once()
             self._producer.poll(0)
+            self._send_alone()
             if self._failure is not None:
                 raise self._failure
             if time.monotonic() >= self._next_flush_s:
@@ -135,14 +139,34 @@ class SourceTaskThread(TaskThread):
         settings, key = self._settings, self._key_of(record)
         entry = self._acknowledged.add(key, record.source_offset)
 
+        def send(on_delivery: Delivered) -> None:
+            self._producer.send(
+                record.topic,
+                encoded_key,
+                value,
+                on_delivery,
+                partition=record.partition,
+                timestamp_ms=record.timestamp,
+                headers=record.headers,
+            )
+
+        def arrived(where: TopicPartition) -> None:
+            self._acknowledged.done(key, entry)
+            self._tell(lambda: self._task.commit_record(record, where))
+
         def delivered(error: Exception | None, where: TopicPartition) -> None:
             if error is None:
-                self._acknowledged.done(key, entry)
-                self._tell(lambda: self._task.commit_record(record, where))
+                arrived(where)
             elif settings.tolerates_errors:
-                self._skip(record, key, entry, error)
+                self._refused.append(lambda: send(delivered_alone))
             elif self._failure is None:
                 self._failure = error
+
+        def delivered_alone(error: Exception | None, where: TopicPartition) -> None:
+            if error is None:
+                arrived(where)
+            else:
+                self._skip(record, key, entry, error)
 
         try:
             encoded_key = settings.key_converter.encode(record.topic, record.key)
@@ -153,19 +177,20 @@ class SourceTaskThread(TaskThread):
             self._skip(record, key, entry, error)
             return
         try:
-            self._producer.send(
-                record.topic,
-                encoded_key,
-                value,
-                delivered,
-                partition=record.partition,
-                timestamp_ms=record.timestamp,
-                headers=record.headers,
-            )
+            send(delivered)
         except StreamsError as error:
             if not settings.tolerates_errors or self._stopping.is_set():
                 raise
             self._skip(record, key, entry, error)
+
+    def _send_alone(self) -> None:
+        """Send refused records again, each in a batch of its own, and skip those that are refused then. A broker refuses
+        a batch whole, and mostly only one of its records is to blame."""
+        while self._refused:
+            if self._producer.flush(int(self._settings.flush_timeout_s * 1000)):
+                return  # the cluster does not answer: later
+            self._refused.popleft()()
+            self._producer.flush(int(self._settings.flush_timeout_s * 1000))
 
     def _key_of(self, record: SourceRecord) -> bytes:
         """Mostly that of the record before."""

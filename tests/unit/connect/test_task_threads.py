@@ -360,6 +360,41 @@ def test_records_are_put_again_when_a_sink_cannot_flush_them_for_now(bench: Benc
     assert JobState.FAILED not in bench.states
 
 
+class Batches(Sent):
+    """A broker behind it refuses every batch that has a bad record in it, whole."""
+
+    def __init__(self, bad: bytes) -> None:
+        super().__init__()
+        self._bad = bad
+        self._batch: list[tuple[bytes | None, Delivered]] = []
+
+    def send(self, topic: str, key: bytes | None, value: bytes | None, on_delivery: Delivered, **more: Any) -> None:
+        self._batch.append((value, on_delivery))
+
+    def flush(self, timeout_ms: int) -> int:
+        batch, self._batch = self._batch, []
+        refused = any(value == self._bad for value, _ in batch)
+        for value, on_delivery in batch:
+            if refused:
+                on_delivery(ProductionError("refused", topic="t", partition=0), T0)
+            else:
+                self.values.append(value)
+                on_delivery(None, T0)
+        return 0
+
+
+def test_neighbours_of_a_refused_record_are_not_skipped_with_it(bench: Bench) -> None:
+    producer = Batches(b"7")
+    producer.holding = True  # until the end all are in one batch
+    thread = bench.source(producer, tolerates=True, end="20")
+    until(lambda: len(producer._batch) == 20, "all records are in one batch")
+    bench.end(thread)
+    assert sorted(producer.values, key=lambda value: int(value or b"-1")) == [
+        str(number).encode() for number in range(20) if number != 7
+    ]
+    assert bench.committed == {"count": 20}
+
+
 def test_source_task_that_cannot_note_what_is_committed_goes_on(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(*_: object) -> None:
         raise RetriableError("the source is away")

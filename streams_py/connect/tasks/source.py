@@ -184,8 +184,8 @@ class SourceTaskThread(TaskThread):
             self._skip(record, key, entry, error)
 
     def _send_alone(self) -> None:
-        """Send refused records again, each in a batch of its own, and skip those that are refused then. A broker refuses
-        a batch whole, and mostly only one of its records is to blame."""
+        """Send refused records again, each in a batch of its own, and skip those that are refused then. A broker
+        refuses a batch whole, and mostly only one of its records is to blame."""
         while self._refused:
             if self._producer.flush(int(self._settings.flush_timeout_s * 1000)):
                 return  # the cluster does not answer: later

@@ -151,7 +151,12 @@ class KafkaStreams(ClientFigures):
             raise
 
     def _run_without_threads(self) -> None:
-        """There are only global stores, and those are filled."""
+        """There are only global stores, and those are filled. Or ``num.stream.threads`` is 0."""
+        if self._instance.has_tasks:
+            _log.warning(
+                "num.stream.threads is 0: this instance processes no records until add_stream_thread() is called; set "
+                "it to 1 or more if that is not intended"
+            )
         with self._state.changing():
             if self._state.now is State.REBALANCING:
                 self._state.go(State.RUNNING)

@@ -12,6 +12,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pytest
+
+from streams_py import KafkaStreams, State, StreamsBuilder
+from streams_py.adapters.confluent.embedded.cluster import EmbeddedCluster
+from streams_py.serdes import STRING
+from tests.waiting import PATIENCE_S
+
 _README = (Path(__file__).resolve().parents[2] / "README.md").read_text("utf-8")
 _BLOCKS = re.findall(r"^```\w*\n(.*?)^```$", _README, re.DOTALL | re.M)
 _APPLICATION = next(block for block in _BLOCKS if "KafkaStreams(" in block)
@@ -46,3 +53,24 @@ def test_three_commands_put_lines_in_and_show_the_counts(short_tmp: Path) -> Non
             counts[word] = count
         shown = subprocess.run([sys.executable, *topics], env=env, check=True, capture_output=True, text=True).stdout
     assert {"text-lines", "word-counts"} <= {line.split()[0] for line in shown.splitlines()}
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+def test_start_without_stream_threads_is_a_warning(
+    short_tmp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, threads: int
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_tmp))
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    builder.stream("no-threads-in").to("no-threads-out")
+    with EmbeddedCluster.join() as cluster:
+        cluster.create_topic("no-threads-in", 1)
+        config = {
+            "application.id": "no-threads",
+            "bootstrap.servers": "embedded",
+            "state.dir": str(tmp_path / "state"),
+            "num.stream.threads": threads,
+        }
+        with KafkaStreams(builder.build(), config) as streams:
+            assert streams.wait_until(State.RUNNING, PATIENCE_S)
+    warned = [record for record in caplog.records if "num.stream.threads is 0" in record.getMessage()]
+    assert len(warned) == (threads == 0)

@@ -17,8 +17,9 @@ from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner, Result
 
 from streams_py.adapters.confluent.bulk import once_writer
-from streams_py.cli.spark import history, history_inputs, history_options
+from streams_py.cli.spark import history_inputs, history_options
 from streams_py.cli.spark.history import add_to
+from streams_py.cli.spark.output_folder import write_new
 from streams_py.errors import ConfigError, StreamsError
 from streams_py.history.backfill import BackfillPlan
 from streams_py.spark.history.run import run
@@ -393,11 +394,11 @@ def test_outputs_are_all_there_or_none(spark: SparkSession, tmp_path: Path) -> N
     out = tmp_path / "made"
     sinks = {"whole": spark.range(3).toDF("n"), "half": spark.range(3).mapInArrow(fails, "n bigint")}
     with pytest.raises(Exception, match="no more room"):
-        history._write_new(spark, str(out), sinks)
+        write_new(spark, str(out), sinks)
     assert not out.exists()
     (out / "half").mkdir(parents=True)
     with pytest.raises(ConfigError, match="half exists; name another folder"):
-        history._write_new(spark, str(out), sinks)
+        write_new(spark, str(out), sinks)
     assert [place.name for place in out.iterdir()] == ["half"], "somebody else's stays"
 
 
@@ -411,7 +412,7 @@ def test_outputs_that_cannot_be_taken_back_are_said_to_be_there(
     out = tmp_path / "made"
     half = spark.range(3).selectExpr("raise_error('no more room') AS n")
     with pytest.raises(StreamsError, match=f"no more room.*; what is in {out} is not complete: delete it"):
-        history._write_new(spark, str(out), {"whole": spark.range(3).toDF("n"), "half": half})
+        write_new(spark, str(out), {"whole": spark.range(3).toDF("n"), "half": half})
     assert (out / "whole").exists()
 
 

@@ -46,6 +46,7 @@ _GRACE_S: Final = 5.0
 
 _CLUSTER_ID_TIMEOUT_S: Final = 3.0
 _CREATING: Final = "creating topics"
+_LISTING_OFFSETS: Final = "listing offsets"
 _READING_CONFIGS: Final = "reading topics' configurations"
 _RIGHTS: Final = {_CREATING: "CREATE", _READING_CONFIGS: "DESCRIBE_CONFIGS"}
 """What a request needs; the others: DESCRIBE."""
@@ -212,7 +213,7 @@ class ConfluentAdmin:
         read: Callable[[Any], _Answer | AdminError],
     ) -> dict[TopicPartition, _Answer | AdminError]:
         answers = self._ask(
-            "listing offsets",
+            _LISTING_OFFSETS,
             lambda client: client.list_offsets(asked, isolation_level=level, request_timeout=self._timeout_s),  # type: ignore[arg-type]  # stubs want a dict
             read,
             asked,
@@ -222,7 +223,9 @@ class ConfluentAdmin:
         unled = {at for at, answer in found.items() if isinstance(answer, AdminError) and _names_no_leaders(answer)}
         try:
             topics = self.describe_topics({at.topic for at in unled})
-        except BrokerUnavailableError:
+        except BrokerUnavailableError as away:
+            if len(unled) == len(found):  # "No leaders found" comes from the library: no broker has answered anything
+                raise broker_away(self._bootstrap, _LISTING_OFFSETS, self._timeout_ms, "no leaders found") from away
             topics = {}
         for at in unled:
             described = topics.get(at.topic)

@@ -22,6 +22,7 @@ from streams_py.adapters.confluent.bulk.bulk_settings import (
 from streams_py.adapters.confluent.consumer import ConfluentConsumer
 from streams_py.adapters.confluent.failures import error_of, send_error
 from streams_py.adapters.confluent.producer import EpochRecordSender
+from streams_py.adapters.confluent.send_queue import waiting_records
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
 from streams_py.adapters.security import parse_security
 from streams_py.errors import BrokerUnavailableError, IllegalStateError, ProductionError, StreamsError
@@ -223,7 +224,8 @@ class ConnectProducer:
         self._broker_log.check()
 
     def flush(self, timeout_ms: int) -> int:
-        return self._producer.flush(timeout_ms / 1000)
+        self._producer.flush(timeout_ms / 1000)
+        return waiting_records(self._producer)
 
     def close(self) -> None:
         self._closed = True

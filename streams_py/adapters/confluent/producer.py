@@ -43,7 +43,7 @@ from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.delivery_reports import Report, Reports
 from streams_py.adapters.confluent.failures import FATAL, broker_away, error_of, send_error
 from streams_py.adapters.confluent.refusals import Failure, Known, Refusals
-from streams_py.adapters.confluent.send_queue import SendQueue
+from streams_py.adapters.confluent.send_queue import SendQueue, waiting_records
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
 from streams_py.errors import (
     BatchRefusedError,
@@ -222,7 +222,7 @@ class ConfluentProducer:
                 self._client_of(topic).produce(topic, *rest)
             except BufferError:
                 if time.monotonic() >= deadline_s:
-                    doing = f"{len(self._client_of(topic))} records wait to be sent"
+                    doing = f"{waiting_records(self._client_of(topic))} records wait to be sent"
                     raise broker_away(self._bootstrap, doing, self._max_block_ms) from None
             except KafkaException as refused:
                 value, key, partition, _, _, timestamp_ms, headers = rest
@@ -289,7 +289,7 @@ class ConfluentProducer:
     def flush(self, timeout_ms: int) -> int:
         """Wait until everything is acknowledged or failed; how many records still wait after ``timeout_ms``."""
         deadline_s = time.monotonic() + timeout_ms / 1000
-        had_some = self._queue is not None and any(map(len, self._clients.values()))
+        had_some = self._queue is not None and self._flush(0.0) > 0
         left = self._flush(deadline_s)
         if self._reported:
             self._sort_out()
@@ -307,7 +307,8 @@ class ConfluentProducer:
         left = 0
         for client in tuple(self._clients.values()):
             try:
-                left += client.flush(max(0.0, deadline_s - time.monotonic()))
+                if client.flush(max(0.0, deadline_s - time.monotonic())):
+                    left += waiting_records(client)
             except FATAL as lost:
                 raise self._out_of_step(f"{self._client_id}: the producer failed and cannot go on") from lost
         return left

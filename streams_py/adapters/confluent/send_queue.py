@@ -9,13 +9,31 @@ from __future__ import annotations
 
 from typing import Final
 
+from confluent_kafka import Producer
+
 from streams_py.adapters.confluent.settings import Settings
 
-__all__ = ["SendQueue"]
+__all__ = ["SendQueue", "waiting_records"]
 
 _MIN: Final = {"queue.buffering.max.messages": 20_000, "queue.buffering.max.kbytes": 4_096}
 """Enough for 200,000 small records, or 40 MB, per second, with Kafka's lingering."""
 _GOES_WELL: Final = 3
+_LOOKS_MAX: Final = 100
+
+
+def waiting_records(client: Producer) -> int:
+    """Count the client's records that are neither written nor failed; serves its delivery reports and other events.
+
+    librdkafka's queue length also counts the events that no poll has served: delivery reports, errors, log lines and
+    statistics. An event leaves the queue only through a poll. So if a poll finds no event, the queue held no event when
+    the length was taken before that poll, and the length is the number of records.
+    """
+    fewest = len(client)
+    for _ in range(_LOOKS_MAX):  # a client with `debug` may log without a pause
+        if not fewest or not client.poll(0):
+            break
+        fewest = min(fewest, len(client))
+    return fewest
 
 
 class SendQueue:

@@ -16,9 +16,10 @@ from confluent_kafka import Consumer, TopicPartition
 from streams_py.adapters.confluent import ConfluentClients
 from streams_py.adapters.confluent.embedded.mock_library import MockCluster
 from streams_py.adapters.confluent.producer import ConfluentProducer
+from streams_py.adapters.confluent.send_queue import waiting_records
 from streams_py.config import StreamsConfig
 from streams_py.errors import ProductionError, RecordsExpiredError
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 _SESSION_MS = 3_000
 _FREEZES = 2
@@ -111,11 +112,12 @@ def test_queue_is_made_shorter_when_records_expire_again_before_anything_went_we
             producer.reset()
             queues.append(queue_of(producer))
         assert queues == [(100_000, 65_536), (50_000, 32_768), (25_000, 16_384)]
-        producer._settings = {**producer._settings, "bootstrap.servers": cluster.bootstrap}
+        patiently = {"linger.ms": 600_000, "delivery.timeout.ms": 900_000}  # only a flush sends a record
+        producer._settings = {**producer._settings, **patiently, "bootstrap.servers": cluster.bootstrap}
         producer.reset()
         for _ in range(3):
             producer.produce(topic, b"v", b"k", 0, None, -1, None)
-            until(lambda: producer.flush(1_000) == 0, "the record to be written")
+            assert producer.flush(int(1_000 * PATIENCE_S)) == 0
         producer.reset()
         assert queue_of(producer) == (100_000, 65_536)
     finally:
@@ -140,18 +142,81 @@ def test_handler_is_asked_when_nobody_else_has_the_task_or_the_time_is_the_users
     assert clients_of(mock).global_producer("global")._queue is None
 
 
+def wait_for_events(producer: ConfluentProducer) -> None:
+    """Wait until librdkafka's queue holds events. The cluster of the producer is down; no record is queued."""
+    until(lambda: len(producer._client(None)) > 0, "librdkafka to report the lost connection")
+
+
 def test_records_are_overdue_that_wait_while_others_may_have_their_task() -> None:
     mock = MockCluster(brokers=1)
     assert mock.create_topic("out", 1) == 0
-    producer = clients_of(mock, **{"session.timeout.ms": 60_000}).producer("thread-1")
+    producer = clients_of(mock, **{"session.timeout.ms": 600_000}).producer("thread-1")
     try:
         producer.partitions_for("out")
         mock.close()
-        until(lambda: producer.overdue(0) == 0, "nothing to wait")
         producer.produce("out", b"v", b"k", 0, None, -1, None)
-        # librdkafka counts its own lines about the lost connection, too, until a flush has delivered them
-        until(lambda: producer.overdue(1) == 1, "the record alone to wait")
+        assert producer.overdue(1) == 1
         producer.reset()
-        until(lambda: producer.overdue(1) == 0, "nothing to wait")
+        assert producer.overdue(1) == 0
+    finally:
+        producer.close()
+
+
+class TalkativeClient:
+    """A client of librdkafka that reports an event whenever it has served one in a flush."""
+
+    def __init__(self, records: int) -> None:
+        self.records, self.events = records, 1
+
+    def __len__(self) -> int:
+        return self.records + self.events
+
+    def poll(self, _timeout_s: float) -> int:
+        served, self.events = self.events, 0
+        return served
+
+    def flush(self, timeout_s: float) -> int:
+        self.poll(timeout_s)
+        self.events = 3
+        return len(self)
+
+    def close(self) -> None: ...
+
+    def purge(self) -> None: ...
+
+
+@pytest.mark.parametrize("records", [0, 1, 2])
+def test_errors_and_log_lines_of_the_library_are_not_counted_as_records(
+    producer: ConfluentProducer, records: int
+) -> None:
+    client: Any = TalkativeClient(records)
+    used, producer._clients = producer._clients, {None: client}
+    assert producer.flush(0) == records
+    assert producer.overdue(0) == records
+    producer._clients = used
+
+
+def test_client_that_always_has_events_is_not_counted_forever() -> None:
+    client: Any = TalkativeClient(records=2)
+    client.poll = lambda _timeout_s: 1
+    assert waiting_records(client) == 3
+
+
+def test_flush_that_finds_only_events_does_not_show_that_writing_goes_well() -> None:
+    mock = MockCluster(brokers=1)
+    assert mock.create_topic("out", 1) == 0
+    producer = clients_of(mock).producer("thread-1")
+    try:
+        producer.partitions_for("out")
+        mock.close()
+        for _ in range(2):
+            assert isinstance(failure_of(producer, "out"), RecordsExpiredError)
+            producer.reset()
+        assert queue_of(producer) == (50_000, 32_768)
+        for _ in range(3):
+            wait_for_events(producer)
+            assert producer.flush(0) == 0
+        producer.reset()
+        assert queue_of(producer) == (50_000, 32_768)
     finally:
         producer.close()

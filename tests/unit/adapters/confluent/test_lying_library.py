@@ -163,6 +163,13 @@ def test_topic_whose_brokers_are_away_is_not_taken_for_one_that_does_not_exist()
         lied_to(library, LogAdmin, timeout_ms=1).log_ends(PARTITIONS, read_committed=False)
 
 
+def test_broker_unavailable_when_the_library_alone_says_that_there_are_no_leaders() -> None:
+    """A client that has lost its only broker says so of every partition. No broker has answered anything then."""
+    library = Leaderless({"t": KafkaException(KafkaError(KafkaError._TIMED_OUT))})
+    with pytest.raises(BrokerUnavailableError, match="while listing offsets \\(no leaders found\\)"):
+        lied_to(library).list_offsets(PARTITIONS)
+
+
 def test_topic_that_does_not_exist_is_told_from_one_without_leaders() -> None:
     library = Leaderless({"t": KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))})
     assert {answer.kind for answer in lied_to(library).list_offsets(PARTITIONS).values()} == {

@@ -141,6 +141,7 @@ def test_nothing_is_pickled() -> None:
 
 
 _LONG = {
+    "streams_py/adapters/confluent/producer.py": "one class around librdkafka's producer; to be cut with adapters/",
     "streams_py/adapters/kafka_python/coordinator.py": "one class of kafka-python; to be cut with adapters/",
     "streams_py/runtime/client_resources.py": "the wiring of a client; to be cut with the layout of runtime/",
     "streams_py/runtime/kafka_streams.py": "the public client; to be cut with the layout of runtime/",

@@ -289,7 +289,7 @@ class ConfluentProducer:
     def flush(self, timeout_ms: int) -> int:
         """Wait until everything is acknowledged or failed; how many records still wait after ``timeout_ms``."""
         deadline_s = time.monotonic() + timeout_ms / 1000
-        had_some = self._queue is not None and self._flush(0.0) > 0
+        had_some = self._queue is not None and self._waiting() > 0
         left = self._flush(deadline_s)
         if self._reported:
             self._sort_out()
@@ -310,8 +310,18 @@ class ConfluentProducer:
                 if client.flush(max(0.0, deadline_s - time.monotonic())):
                     left += waiting_records(client)
             except FATAL as lost:
-                raise self._out_of_step(f"{self._client_id}: the producer failed and cannot go on") from lost
+                raise self._client_failed() from lost
         return left
+
+    def _waiting(self) -> int:
+        """Count the records that are neither written nor failed, without sending them at once as a flush does."""
+        try:
+            return sum(map(waiting_records, tuple(self._clients.values())))
+        except FATAL as lost:
+            raise self._client_failed() from lost
+
+    def _client_failed(self) -> StreamsError:
+        return self._out_of_step(f"{self._client_id}: the producer failed and cannot go on")
 
     def check(self) -> None:
         """Raise the first failure that was not raised before, in the order of its partition; then it is forgotten."""

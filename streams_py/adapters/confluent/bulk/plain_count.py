@@ -16,6 +16,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.settings import Settings
 from streams_py.errors import BrokerUnavailableError, StreamsError
+from streams_py.rights import TOPIC, missing_right
 
 __all__ = ["PlainCount", "count_records"]
 
@@ -29,6 +30,7 @@ _PASSING: Final = frozenset(
         KafkaError._TIMED_OUT,
         KafkaError._MAX_POLL_EXCEEDED,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,  # the library asks for a coordinator, but nothing joins the group
     }
 )
 _INVALID_POSITION: Final = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
@@ -62,6 +64,7 @@ def count_records(
     consumer = Consumer({**settings, "error_cb": log.on_error}, logger=log)
     count, position = 0, start
     try:
+        _check_right(consumer, partition.topic)
         consumer.assign([confluent_kafka.TopicPartition(*partition, start)])
         heard_s = time.monotonic()
         while position < end:
@@ -81,6 +84,8 @@ def count_records(
                 start = position = _log_start(consumer, partition, position)
                 count = 0
                 consumer.assign([confluent_kafka.TopicPartition(*partition, start)])
+            elif error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise _no_right(partition.topic)
             elif error is not None and error.code() != KafkaError._PARTITION_EOF:
                 raise StreamsError(f"the records of {partition} cannot be counted at offset {position}: {error.str()}")
             elif at >= end:  # a record behind the range, or the end of the partition
@@ -91,6 +96,20 @@ def count_records(
     finally:
         consumer.close()
     return PlainCount(count, start)
+
+
+def _check_right(consumer: Consumer, topic: str) -> None:
+    """The library says nothing of a topic that this user may not see: it waits for it."""
+    try:
+        found = consumer.list_topics(topic, timeout=_LOOK_UP_S).topics.get(topic)
+    except KafkaException:
+        return  # the loop waits for the brokers
+    if found is not None and found.error is not None and found.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        raise _no_right(topic)
+
+
+def _no_right(topic: str) -> StreamsError:
+    return StreamsError(f"the records of {topic} cannot be counted: {missing_right('READ', TOPIC, [topic])}")
 
 
 def _log_start(consumer: Consumer, partition: TopicPartition, position: int) -> int:

@@ -243,7 +243,7 @@ def test_store_equals_its_changelog_when_the_process_was_killed_in_the_middle_of
 def test_state_of_a_changelog_that_was_created_anew_meanwhile_is_not_gone_on_with(
     application: Callable[..., Application],
 ) -> None:
-    app = application(partitions=1, statestore_cache_max_bytes=0)
+    app = application(partitions=1, statestore_cache_max_bytes=0, recreated_internal_topics="continue")
     changelog = f"{app.id}-counts-changelog"
     lines = text(1_000)
     assert counted(app, lines[:10]).close() == 0

@@ -23,6 +23,7 @@ BLOCKS_NOT_RUN = {
     "docs/compatibility.md": 1,
     "docs/connect.md": 4,
     "docs/dashboard.md": 1,
+    "docs/metrics.md": 1,
     "docs/features.md": 4,
     "docs/guides/from-faust.md": 1,
     "docs/guides/kubernetes.md": 1,

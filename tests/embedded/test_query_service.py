@@ -157,7 +157,7 @@ def test_standby_answers_when_stale_values_will_do(pair: tuple[Instance, Instanc
 
 def test_names_of_others_and_bodies_are_refused(pair: tuple[Instance, Instance]) -> None:
     first, _ = pair
-    assert first.get("/stores", Host="evil.example")[0] == 400
+    assert first.get("/stores", Host="evil.example")[0] == 403
     assert first.http.request("GET", "/stores", content=b"x").status_code == 400
     assert first.http.post("/stores").status_code == 405
     assert first.get("/stores") == (200, {"stores": {"counts": "timestamped key-value", "views": "timestamped window"}})

@@ -72,11 +72,11 @@ def test_flush_of_a_cache_emits_no_earlier_than_the_last_record() -> None:
         tasks.write(topic, key, topic.encode(), timestamp_ms, None, 0)
         tasks.drain(commit=False)
 
-    write("r", b"a", 0)  # the operator looks for results: the next look is at 2000
-    write("r", b"b", 20)
+    write("r", b"a", 0)
+    write("r", b"b", 20)  # closes the window of `a`: the operator sends the result, and looks again at 2000
     write("l", b"d", 100)  # waits in the cache
     clock.advance(5000)
     tasks.commit()
-    assert [value for topic, value in sent if topic == "out"] == []
+    assert [value for topic, value in sent if topic == "out"] == [b"None+r"]
     write("r", b"e", 200)
     assert [value for topic, value in sent if topic == "out"] == [b"None+r", b"None+r", b"l+None"]

@@ -1,4 +1,8 @@
-"""Records that waited for so long that others may have their task: given up, and never sent."""
+"""Records that waited for so long that others may have their task: given up, and never sent.
+
+No broker listens where these records go. A mock cluster that stops may still answer that it has no brokers. librdkafka
+then ends the thread of the broker that has the records, and never gives these records up.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,7 @@ from streams_py.config import StreamsConfig
 from streams_py.errors import ProductionError, RecordsExpiredError
 from tests.waiting import until
 
+AWAY = "127.0.0.1:1"
 _SESSION_MS = 3_000
 _FREEZES = 2
 _FREEZES_MAX = 20
@@ -77,8 +82,8 @@ def test_what_a_frozen_process_had_on_its_way_is_not_sent_when_it_goes_on(cluste
         reader.close()
 
 
-def clients_of(mock: MockCluster, **keys: object) -> ConfluentClients:
-    given = {"application.id": "app", "bootstrap.servers": mock.bootstrap, "session.timeout.ms": 1_500, **keys}
+def clients_of(**keys: object) -> ConfluentClients:
+    given = {"application.id": "app", "bootstrap.servers": AWAY, "session.timeout.ms": 1_500, **keys}
     return ConfluentClients(StreamsConfig.of(given))
 
 
@@ -122,12 +127,8 @@ class TalkativeClient:
 
 
 def test_queue_is_made_shorter_when_records_expire_again_before_anything_went_well() -> None:
-    mock = MockCluster(brokers=1)
-    assert mock.create_topic("out", 1) == 0
-    producer = clients_of(mock).producer("thread-1")
+    producer = clients_of().producer("thread-1")
     try:
-        producer.partitions_for("out")
-        mock.close()
         queues = []
         for _ in range(3):
             assert isinstance(failure_of(producer, "out"), RecordsExpiredError)
@@ -148,34 +149,26 @@ def test_queue_is_made_shorter_when_records_expire_again_before_anything_went_we
 
 @pytest.mark.parametrize("of_global_stores", [True, False])
 def test_handler_is_asked_when_nobody_else_has_the_task_or_the_time_is_the_users(of_global_stores: bool) -> None:
-    mock = MockCluster(brokers=1)
-    assert mock.create_topic("out", 1) == 0
-    clients = clients_of(mock, **{"producer.delivery.timeout.ms": 1_000})
+    clients = clients_of(**{"producer.delivery.timeout.ms": 1_000})
     producer = clients.global_producer("global") if of_global_stores else clients.producer("thread-1")
     try:
-        producer.partitions_for("out")
-        mock.close()
         error = failure_of(producer, "out")
         assert error.retriable
         assert not isinstance(error, RecordsExpiredError)
         assert producer.overdue(0) == 0
     finally:
         producer.close()
-    assert clients_of(mock).global_producer("global")._queue is None
+    assert clients_of().global_producer("global")._queue is None
 
 
 def wait_for_events(producer: ConfluentProducer) -> None:
-    """Wait until librdkafka's queue holds events. The cluster of the producer is down; no record is queued."""
+    """Wait until librdkafka's queue holds events. No record is queued."""
     until(lambda: len(producer._client(None)) > 0, "librdkafka to report the lost connection")
 
 
 def test_records_are_overdue_that_wait_while_others_may_have_their_task() -> None:
-    mock = MockCluster(brokers=1)
-    assert mock.create_topic("out", 1) == 0
-    producer = clients_of(mock, **{"session.timeout.ms": 600_000}).producer("thread-1")
+    producer = clients_of(**{"session.timeout.ms": 600_000}).producer("thread-1")
     try:
-        producer.partitions_for("out")
-        mock.close()
         producer.produce("out", b"v", b"k", 0, None, -1, None)
         assert producer.overdue(1) == 1
         producer.reset()
@@ -202,12 +195,8 @@ def test_client_that_always_has_events_is_not_counted_forever() -> None:
 
 
 def test_flush_that_finds_only_events_does_not_show_that_writing_goes_well() -> None:
-    mock = MockCluster(brokers=1)
-    assert mock.create_topic("out", 1) == 0
-    producer = clients_of(mock).producer("thread-1")
+    producer = clients_of().producer("thread-1")
     try:
-        producer.partitions_for("out")
-        mock.close()
         for _ in range(2):
             assert isinstance(failure_of(producer, "out"), RecordsExpiredError)
             producer.reset()

@@ -19,7 +19,10 @@ __all__ = ["OTHERS", "TABLE", "names_of_others", "used_names"]
 
 TABLE: Final = Path(__file__).with_name("kafka_private_names.json")
 _ADAPTERS: Final = Path(__file__).resolve().parents[1] / "streams_py" / "adapters"
-_FILES: Final = [*sorted((_ADAPTERS / "kafka_python").glob("*.py")), _ADAPTERS / "kafka_answers.py"]
+_FILES: Final = [
+    *sorted((_ADAPTERS / "kafka_python").glob("*.py")),
+    *(_ADAPTERS / f"{name}.py" for name in ("kafka_answers", "direct_requests", "transactional_records")),
+]
 _COORDINATORS: Final = ("coordinator:StreamsCoordinator", "connect_coordinator:_Base")
 _COORDINATOR: Final = "kafka.coordinator.base:BaseCoordinator"
 OTHERS: Final = {

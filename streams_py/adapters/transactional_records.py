@@ -13,27 +13,24 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from streams_py.adapters import kafka_answers  # noqa: F401  # isort: skip  # loads the library, before there are threads
-from kafka import KafkaAdminClient
 from kafka import errors as kafka_errors
 from kafka.partitioner import murmur2
 from kafka.protocol.admin.transactions import DescribeProducersRequest, DescribeTransactionsRequest
-from kafka.protocol.metadata import CoordinatorType
 from kafka.protocol.producer import ProduceRequest
 from kafka.protocol.producer.transaction import AddPartitionsToTxnRequest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.structs import TopicPartition as KafkaPartition
 
 from streams_protocol.types import TopicPartition
+from streams_py.adapters.direct_requests import DirectRequests
 from streams_py.errors import ProductionError, StreamsError, TaskCorruptedError, TaskMigratedError
 from streams_py.rights import TOPIC, TRANSACTIONAL_ID, missing_right
 
 __all__ = ["TransactionalRecords"]
-
-T = TypeVar("T")
 
 _PAUSE_S: Final = 0.05
 _COUNTS: Final = 1 << 31
@@ -60,10 +57,9 @@ class TransactionalRecords:
     """
 
     def __init__(self, connection: Mapping[str, Any], transactional_id: str, *, timeout_ms: int) -> None:
-        self._connection = connection
+        self._requests = DirectRequests(connection, timeout_ms=timeout_ms)
         self._transactional_id = transactional_id
         self._timeout_ms = timeout_ms
-        self._client: Any = None
         self._producer: tuple[int, int] | None = None
         self._added: set[TopicPartition] = set()
         self.partitions: dict[TopicPartition, int] = {}
@@ -110,14 +106,14 @@ class TransactionalRecords:
                     reason=str(getattr(refused, "message", "")),
                 ) from refused
             except kafka_errors.KafkaError as failed:
-                self._close()  # it remembers coordinators and leaders
+                self._requests.close()  # it remembers coordinators and leaders
                 if not getattr(failed, "retriable", False) or time.monotonic() > until_s:
                     raise self._failure(place, failed) from failed
             time.sleep(_PAUSE_S)
 
     def close(self) -> None:
         """Close the connection. Every send has waited for its answer."""
-        self._close()
+        self._requests.close()
 
     def _failure(self, place: TopicPartition, failed: kafka_errors.KafkaError) -> StreamsError:
         text = f"a record for {place} with timestamp 0 was not written to the transaction: {failed}"
@@ -196,44 +192,16 @@ class TransactionalRecords:
             for one in of.results_by_partition:
                 _check(one.partition_error_code)
 
-    def _admin(self) -> Any:
-        if self._client is None:
-            limits = {"bootstrap_timeout_ms": self._timeout_ms, "request_timeout_ms": self._timeout_ms}
-            self._client = KafkaAdminClient(**self._connection, **limits)
-        return self._client
-
-    def _close(self) -> None:
-        if self._client is not None:
-            self._client.close()
-            self._client = None
-
     def _ask_coordinator(self, request: Any) -> Any:
-        admin, name = self._admin(), self._transactional_id
-        found = self._run(lambda: admin._find_coordinator_ids([name], CoordinatorType.TRANSACTION))
-        return self._ask(request, found[name])
+        return self._requests.ask_coordinator(self._transactional_id, request)
 
     def _ask_leader(self, place: TopicPartition, request: Any) -> Any:
-        admin = self._admin()
-        found = self._run(lambda: admin._async_get_leader_for_partitions([KafkaPartition(*place)]))
+        admin = self._requests.admin
+        found = self._requests.run(lambda: admin._async_get_leader_for_partitions([KafkaPartition(*place)]))
         (leader,) = found
         if leader < 0:
             raise kafka_errors.LeaderNotAvailableError()
-        return self._ask(request, leader)
-
-    def _ask(self, request: Any, node_id: int) -> Any:
-        return self._run(lambda: self._admin()._manager.send(request, node_id=node_id))
-
-    def _run(self, step: Callable[[], Awaitable[T]]) -> T:
-        """On the network thread. A request to a broker that died may never be answered, nor refused."""
-        manager = self._admin()._manager
-
-        async def bounded() -> Any:
-            async def ask() -> T:
-                return await step()
-
-            return await manager.wait_for(manager.call_soon(ask), self._timeout_ms)
-
-        return cast("T", manager.run(bounded))
+        return self._requests.ask(request, leader)
 
 
 def _check(code: int) -> None:

@@ -17,7 +17,7 @@ from streams_py.config_keys import masked
 from streams_py.connect.assignment.lists import parse_static_connectors, parse_static_tasks
 from streams_py.connect.assignment.modes import Mode
 from streams_py.connect.policy.classes import Plugins
-from streams_py.connect.policy.overrides import OverridePolicy
+from streams_py.connect.policy.overrides import OverridePolicy, PolicyName
 from streams_py.connect.policy.paths import AllowedPaths
 from streams_py.connect.policy.providers import ConfigProviders
 from streams_py.connect.policy.worker_policy import WorkerPolicy
@@ -117,7 +117,7 @@ class WorkerSettings(BaseModel):
     """Modules and packages whose classes connectors may be, besides those of installed plug-ins."""
     file_connectors_allowed_paths: Names = ()
     """Folders of this host below which file connectors may read and write."""
-    connector_client_config_override_policy: Literal["None", "All", "Allowlist"] = "None"
+    connector_client_config_override_policy: PolicyName = "None"
     connector_client_config_override_allowlist: Names = ()
     config_providers: Mapping[str, str] = Field(default_factory=dict)
     """``config.providers`` and ``config.providers.*``, as they were given."""

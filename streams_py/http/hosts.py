@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable
 from typing import Final
 from urllib.parse import urlsplit
 
-__all__ = ["ANY_NAME", "accepted_names", "is_loopback", "listen", "refused_name"]
+__all__ = ["ANY_NAME", "accepted_names", "listen", "refused_name"]
 
 ANY_NAME: Final = "*"
 """In a list of names: any name is accepted. For a service behind a proxy that checks names itself."""
@@ -35,11 +35,6 @@ def listen(host: str, port: int) -> socket.socket:
         raise OSError(error.errno, os.strerror(error.errno)) from None  # Python's has the address in it once more
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted ones are as the one that listens
     return listening
-
-
-def is_loopback(listening: socket.socket) -> bool:
-    """Whether only this machine can reach a socket. Its bound address decides: hosts have many spellings."""
-    return ipaddress.ip_address(listening.getsockname()[0]).is_loopback
 
 
 def accepted_names(host: str, more: Iterable[str] = ()) -> frozenset[str]:

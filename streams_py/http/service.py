@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from streams_py.http.budget import Budget, Budgeted
-from streams_py.http.hosts import accepted_names, is_loopback, listen, refused_name
+from streams_py.http.hosts import accepted_names, listen, refused_name
 
 __all__ = ["HttpService"]
 
@@ -54,7 +54,6 @@ class HttpService:
         self._socket = listen(host, port)
         self.host = host
         self.port: int = self._socket.getsockname()[1]
-        self.is_loopback = is_loopback(self._socket)
         self._names = accepted_names(host, names)
         self._stop_s = stop_s
         self._tls = tls

@@ -22,6 +22,7 @@ MISSING: Final = (
 )
 _ELEMENT: Final = "element-6066-11e4-a52e-4f735466cecf"
 _PATIENCE_S: Final = 60.0
+_STARTS: Final = 20
 
 
 class Chromium:
@@ -30,8 +31,8 @@ class Chromium:
     def __init__(self, log: Path, *, size: tuple[int, int] = (1280, 900)) -> None:
         assert _DRIVER is not None
         self._log = log.open("a+")
-        self._driver = subprocess.Popen([_DRIVER, "--port=0"], stdout=subprocess.PIPE, stderr=self._log, text=True)
-        self._url = f"http://127.0.0.1:{self._port()}"
+        self._driver, port = self._started(_DRIVER)
+        self._url = f"http://127.0.0.1:{port}"
         arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]
         arguments += [f"--window-size={size[0]},{size[1]}"]
         wanted = {
@@ -41,11 +42,15 @@ class Chromium:
         made = self._ask("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
         self._session = f"/session/{made['sessionId']}"
 
-    def _port(self) -> int:
-        assert self._driver.stdout is not None
-        for line in self._driver.stdout:
-            if "on port" in line and "started" in line:
-                return int(line.rstrip(". \n").rpartition(" ")[2])
+    def _started(self, driver: str) -> tuple[subprocess.Popen[str], int]:
+        """The driver takes a free port of IPv4 and then the same of IPv6; it ends when another program has that one."""
+        for _ in range(_STARTS):
+            started = subprocess.Popen([driver, "--port=0"], stdout=subprocess.PIPE, stderr=self._log, text=True)
+            assert started.stdout is not None
+            for line in started.stdout:
+                if "on port" in line and "started" in line:
+                    return started, int(line.rstrip(". \n").rpartition(" ")[2])
+            started.wait()
         self._log.seek(0)
         raise AssertionError(f"chromedriver has ended: {self._log.read()}")
 

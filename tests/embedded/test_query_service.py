@@ -56,6 +56,13 @@ def free_port() -> int:
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Instance, Instance]]:
+    """Two running instances. Tests leave them as they are: they run in any order."""
+    with two_instances(tmp_path_factory) as made:
+        yield made
+
+
+@contextlib.contextmanager
+def two_instances(folders: pytest.TempPathFactory) -> Iterator[tuple[Instance, Instance]]:
     """Two instances that share four partitions and have counted three records of each key."""
     with contextlib.ExitStack() as opened:
         broker = opened.enter_context(contextlib.closing(EmbeddedBroker()))
@@ -77,7 +84,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Instance, I
             settings = {
                 **common,
                 "application.server": f"127.0.0.1:{free_port()}",
-                "state.dir": str(tmp_path_factory.mktemp(f"state-{number}")),
+                "state.dir": str(folders.mktemp(f"state-{number}")),
             }
             streams = opened.enter_context(KafkaStreams(topology(), settings))
             service = opened.enter_context(QueryService(streams))
@@ -176,15 +183,17 @@ def test_metadata_and_lags_are_told(pair: tuple[Instance, Instance]) -> None:
     )
 
 
-def test_owner_that_is_gone_means_to_ask_again(pair: tuple[Instance, Instance]) -> None:
-    first, second = pair
-    theirs = next(key for key in KEYS if second.owns(key))
-    mine = next(key for key in KEYS if first.owns(key))
-    second.service.stop()
-    answer = first.http.get(f"/stores/counts/keys/{theirs}")
-    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
-    assert first.get(f"/stores/counts/keys/{mine}")[0] == 200
-    assert first.get(f"/stores/counts/keys/{theirs}?stale=true")[0] == 200  # the standby has it
+def test_owner_that_is_gone_means_to_ask_again(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with two_instances(tmp_path_factory) as (first, second):
+        theirs = next(key for key in KEYS if second.owns(key))
+        mine = next(key for key in KEYS if first.owns(key))
+        standby = f"/stores/counts/keys/{theirs}?stale=true"
+        until(lambda: first.get(standby, **{HOP_HEADER: "queries"})[0] == 200, "the standby to have it")
+        second.service.stop()
+        answer = first.http.get(f"/stores/counts/keys/{theirs}")
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert first.get(f"/stores/counts/keys/{mine}")[0] == 200
+        assert first.get(standby)[0] == 200
 
 
 def test_page_about_queries_does_what_it_says(

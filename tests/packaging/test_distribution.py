@@ -132,9 +132,10 @@ def test_metadata_names_the_version_the_extras_and_the_pythons(wheel: Path) -> N
     assert {"3.11", "3.12", "3.13"} <= {line.rpartition(" ")[2] for line in metadata.get_all("Classifier", ())}
 
 
-def test_version_stands_in_one_place_and_the_changelog_begins_with_it() -> None:
-    first = re.findall(r"^## (\S+)", (_ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)[0]
-    assert first == _PROJECT["version"]
+def test_version_stands_in_one_place_and_is_the_newest_of_the_changelog() -> None:
+    headings = re.findall(r"^## (\S+)", (_ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    released = headings[1:] if headings[0] == "Unreleased" else headings
+    assert released[0] == _PROJECT["version"]
     written = re.compile(rf"""version[^\n]{{0,20}}["']{re.escape(_PROJECT["version"])}["']""", re.IGNORECASE)
     modules = [*(_ROOT / "streams_py").rglob("*.py"), *(_ROOT / "protocol" / "streams_protocol").rglob("*.py")]
     assert [module for module in modules if written.search(module.read_text(encoding="utf-8"))] == []

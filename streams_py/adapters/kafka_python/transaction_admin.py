@@ -12,17 +12,15 @@ stay with the older transaction protocol (KIP-890's first part), in which a prod
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import Any, Final, TypeVar, cast
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final, TypeVar
 
-from kafka import KafkaAdminClient
 from kafka import errors as kafka_errors
 from kafka.protocol.admin.transactions import (
     DescribeProducersRequest,
     DescribeTransactionsRequest,
     ListTransactionsRequest,
 )
-from kafka.protocol.metadata import CoordinatorType
 from kafka.protocol.producer.transaction import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -34,6 +32,7 @@ from kafka.structs import TopicPartition as KafkaPartition
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters import kafka_answers  # noqa: F401  # before there are threads
+from streams_py.adapters.direct_requests import DirectRequests
 from streams_py.adapters.kafka_python.failures import is_retriable, patiently, translated
 from streams_py.described_transactions import OpenTransaction, TransactionInfo
 from streams_py.errors import BrokerUnavailableError, TaskMigratedError, UnsupportedOperationError
@@ -51,17 +50,16 @@ class KafkaPythonTransactionAdmin:
     """``connection`` as from ``kafka_python_connection``; ``timeout_ms`` bounds one call. Not thread-safe."""
 
     def __init__(self, connection: Mapping[str, Any], *, timeout_ms: int) -> None:
-        self._connection = connection
+        self._requests = DirectRequests(connection, timeout_ms=timeout_ms)
         self._timeout_ms = timeout_ms
         self._where = ",".join(connection["bootstrap_servers"])
-        self._client: Any = None
 
     def check_brokers(self) -> None:
         """UnsupportedOperationError when they are older than 2.5 (KIP-447). librdkafka would not say so: it leaves out
         who commits the offsets, and everybody's are taken."""
 
         def ask() -> tuple[int, ...]:
-            known = self._admin()._manager.broker_version_data
+            known = self._requests.admin._manager.broker_version_data
             _, newest = known.api_versions.get(TxnOffsetCommitRequest.API_KEY, (0, -1))
             return () if newest >= _FENCED_COMMIT else known.broker_version
 
@@ -82,9 +80,9 @@ class KafkaPythonTransactionAdmin:
 
         def ask() -> dict[int, str]:
             names: dict[int, str] = {}
-            for broker in self._admin()._manager.cluster.brokers():
+            for broker in self._requests.admin._manager.cluster.brokers():
                 request = ListTransactionsRequest(state_filters=[], producer_id_filters=sorted(producer_ids))
-                answer = self._send(request, broker.node_id)
+                answer = self._requests.ask(request, broker.node_id)
                 _check(answer.error_code)
                 names |= {one.producer_id: one.transactional_id for one in answer.transaction_states}
             return names
@@ -96,7 +94,7 @@ class KafkaPythonTransactionAdmin:
 
         def ask() -> TransactionInfo | None:
             request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-            (found,) = self._ask_coordinator(transactional_id, request).transaction_states
+            (found,) = self._requests.ask_coordinator(transactional_id, request).transaction_states
             if found.error_code == kafka_errors.TransactionalIdNotFoundError.errno:
                 return None
             _check(found.error_code)
@@ -119,7 +117,7 @@ class KafkaPythonTransactionAdmin:
                 producer_epoch=-1,
                 max_version=4,
             )
-            answer = self._ask_coordinator(transactional_id, request)
+            answer = self._requests.ask_coordinator(transactional_id, request)
             _check(answer.error_code)
             return answer.producer_id, answer.producer_epoch
 
@@ -147,18 +145,18 @@ class KafkaPythonTransactionAdmin:
                 v3_and_below_topics=[topic(name=name, partitions=of) for name, of in _by_topic(partitions).items()],
                 max_version=3,
             )
-            answer = self._ask_coordinator(transactional_id, request)
+            answer = self._requests.ask_coordinator(transactional_id, request)
             for topic_result in answer.results_by_topic_v3_and_below:
                 for one in topic_result.results_by_partition:
                     _check(one.partition_error_code)
 
         def add_offsets() -> None:
             request = AddOffsetsToTxnRequest(**who, group_id=group, max_version=3)
-            _check(self._ask_coordinator(transactional_id, request).error_code)
+            _check(self._requests.ask_coordinator(transactional_id, request).error_code)
 
         def end_transaction() -> None:
             request = EndTxnRequest(**who, committed=commit, max_version=3)
-            _check(self._ask_coordinator(transactional_id, request).error_code)
+            _check(self._requests.ask_coordinator(transactional_id, request).error_code)
 
         failing = f"the transaction of {transactional_id} cannot be ended"
         if partitions:
@@ -168,47 +166,19 @@ class KafkaPythonTransactionAdmin:
         self._patiently(failing, end_transaction)
 
     def close(self) -> None:
-        if self._client is not None:
-            self._client.close()
-            self._client = None
-
-    def _admin(self) -> Any:
-        if self._client is None:
-            limits = {"bootstrap_timeout_ms": self._timeout_ms, "request_timeout_ms": self._timeout_ms}
-            self._client = KafkaAdminClient(**self._connection, **limits)
-        return self._client
-
-    def _ask_coordinator(self, transactional_id: str, request: Any) -> Any:
-        admin = self._admin()
-        found = self._run(lambda: admin._find_coordinator_ids([transactional_id], CoordinatorType.TRANSACTION))
-        return self._send(request, found[transactional_id])
-
-    def _send(self, request: Any, node_id: int) -> Any:
-        return self._run(lambda: self._admin()._manager.send(request, node_id=node_id))
-
-    def _run(self, step: Callable[[], Awaitable[T]]) -> T:
-        """On the network thread. A request to a broker that died may never be answered, nor refused."""
-        manager = self._admin()._manager
-
-        async def bounded() -> Any:
-            async def ask() -> T:
-                return await step()
-
-            return await manager.wait_for(manager.call_soon(ask), self._timeout_ms)
-
-        return cast("T", manager.run(bounded))
+        self._requests.close()
 
     def _open(self, partitions: Collection[TopicPartition]) -> list[OpenTransaction]:
-        admin = self._admin()
+        admin = self._requests.admin
         asked = [KafkaPartition(*partition) for partition in partitions]
-        by_leader = self._run(lambda: admin._async_get_leader_for_partitions(asked)) if asked else {}
+        by_leader = self._requests.run(lambda: admin._async_get_leader_for_partitions(asked)) if asked else {}
         found = []
         for leader, of_leader in by_leader.items():
             if leader < 0:
                 continue
             topic = DescribeProducersRequest.TopicRequest
             topics = [topic(name=name, partition_indexes=numbers) for name, numbers in _by_topic(of_leader).items()]
-            answer = self._send(DescribeProducersRequest(topics=topics), leader)
+            answer = self._requests.ask(DescribeProducersRequest(topics=topics), leader)
             found += [
                 OpenTransaction(
                     TopicPartition(of.name, partition.partition_index),

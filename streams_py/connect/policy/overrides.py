@@ -8,14 +8,13 @@ those keys here, and the policy ``Principal``, which consists of them, does not 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from streams_py.adapters.security import is_security_key
 
-__all__ = ["ALL", "ALLOWLIST", "NONE", "POLICIES", "OverridePolicy"]
+__all__ = ["OverridePolicy", "PolicyName"]
 
-NONE, ALL, ALLOWLIST = "None", "All", "Allowlist"
-POLICIES: Final = (NONE, ALL, ALLOWLIST)
+PolicyName: TypeAlias = Literal["None", "All", "Allowlist"]
 
 _PREFIXES: Final = ("producer.override.", "consumer.override.", "admin.override.")
 _NEVER: Final = ("bootstrap.servers", "metadata.broker.list", "client.id")
@@ -23,9 +22,9 @@ _NEVER_PARTS: Final = ("plugin.", "library", ".location", ".path", ".class", "in
 
 
 class OverridePolicy:
-    """One of :data:`POLICIES`; ``allowed`` are the keys of ``Allowlist``, without a prefix."""
+    """``allowed`` are the keys of ``Allowlist``, without a prefix."""
 
-    def __init__(self, name: str, allowed: Collection[str] = ()) -> None:
+    def __init__(self, name: PolicyName, allowed: Collection[str] = ()) -> None:
         self._name = name
         self._allowed = frozenset(allowed)
 
@@ -39,12 +38,12 @@ class OverridePolicy:
             setting = key.removeprefix(prefix)
             if _is_never_allowed(setting):
                 found.append(f"{key}: a connector cannot override {setting}; it is a setting of the worker")
-            elif self._name == NONE:
+            elif self._name == "None":
                 found.append(
                     f"{key}: connector.client.config.override.policy = None allows no overrides; set it to All, or to "
                     "Allowlist, on all workers"
                 )
-            elif self._name == ALLOWLIST and setting not in self._allowed:
+            elif self._name == "Allowlist" and setting not in self._allowed:
                 found.append(f"{key}: {setting} is not in connector.client.config.override.allowlist of the worker")
         return found
 

@@ -123,7 +123,8 @@ class SinkTaskThread(TaskThread):
             self._hold(consumer, paused or bool(self._batch))
             records = consumer.poll(_BATCH, _POLL_MS)
             if records:
-                self._note_first(records)
+                if len(self._first) < len(self._open):
+                    self._note_first(records)
                 self._batch += [record for raw in records if (record := self._converted(raw)) is not None]
                 if not self._batch:
                     self._note(records)

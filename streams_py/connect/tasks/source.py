@@ -7,6 +7,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
 
 from streams_protocol.types import TopicPartition
 from streams_py.connect.api import JsonMap, OffsetReader, RetriableError, SourceRecord, SourceTask
@@ -57,6 +59,16 @@ class Acknowledgements:
         self._ready = {**offsets, **self._ready}
 
 
+class _Refused(NamedTuple):
+    """A record that the broker refused with its batch."""
+
+    record: SourceRecord
+    key: bytes
+    entry: list[object]
+    encoded_key: bytes | None
+    value: bytes | None
+
+
 class SourceTaskThread(TaskThread):
     """Runs one source task; also its SourceTaskContext."""
 
@@ -68,7 +80,7 @@ class SourceTaskThread(TaskThread):
         self._offsets = offsets
         self._acknowledged = Acknowledgements()
         self._failure: Exception | None = None
-        self._refused: deque[Callable[[], None]] = deque()
+        self._refused: deque[_Refused] = deque()
         """Records to be sent again, each alone."""
         self._stop_once = threading.Lock()
         self._started = False
@@ -139,34 +151,13 @@ class SourceTaskThread(TaskThread):
         settings, key = self._settings, self._key_of(record)
         entry = self._acknowledged.add(key, record.source_offset)
 
-        def send(on_delivery: Delivered) -> None:
-            self._producer.send(
-                record.topic,
-                encoded_key,
-                value,
-                on_delivery,
-                partition=record.partition,
-                timestamp_ms=record.timestamp,
-                headers=record.headers,
-            )
-
-        def arrived(where: TopicPartition) -> None:
-            self._acknowledged.done(key, entry)
-            self._tell(lambda: self._task.commit_record(record, where))
-
         def delivered(error: Exception | None, where: TopicPartition) -> None:
             if error is None:
-                arrived(where)
+                self._arrived(record, key, entry, where)
             elif settings.tolerates_errors:
-                self._refused.append(lambda: send(delivered_alone))
+                self._refused.append(_Refused(record, key, entry, encoded_key, value))
             elif self._failure is None:
                 self._failure = error
-
-        def delivered_alone(error: Exception | None, where: TopicPartition) -> None:
-            if error is None:
-                arrived(where)
-            else:
-                self._skip(record, key, entry, error)
 
         try:
             encoded_key = settings.key_converter.encode(record.topic, record.key)
@@ -177,11 +168,28 @@ class SourceTaskThread(TaskThread):
             self._skip(record, key, entry, error)
             return
         try:
-            send(delivered)
+            self._hand_over(record, encoded_key, value, delivered)
         except StreamsError as error:
             if not settings.tolerates_errors or self._stopping.is_set():
                 raise
             self._skip(record, key, entry, error)
+
+    def _hand_over(
+        self, record: SourceRecord, encoded_key: bytes | None, value: bytes | None, on_delivery: Delivered
+    ) -> None:
+        self._producer.send(
+            record.topic,
+            encoded_key,
+            value,
+            on_delivery,
+            partition=record.partition,
+            timestamp_ms=record.timestamp,
+            headers=record.headers,
+        )
+
+    def _arrived(self, record: SourceRecord, key: bytes, entry: list[object], where: TopicPartition) -> None:
+        self._acknowledged.done(key, entry)
+        self._tell(lambda: self._task.commit_record(record, where))
 
     def _send_alone(self) -> None:
         """Send refused records again, each in a batch of its own, and skip those that are refused then. A broker
@@ -189,8 +197,15 @@ class SourceTaskThread(TaskThread):
         while self._refused:
             if self._producer.flush(int(self._settings.flush_timeout_s * 1000)):
                 return  # the cluster does not answer: later
-            self._refused.popleft()()
+            refused = self._refused.popleft()
+            self._hand_over(refused.record, refused.encoded_key, refused.value, partial(self._delivered_alone, refused))
             self._producer.flush(int(self._settings.flush_timeout_s * 1000))
+
+    def _delivered_alone(self, refused: _Refused, error: Exception | None, where: TopicPartition) -> None:
+        if error is None:
+            self._arrived(refused.record, refused.key, refused.entry, where)
+        else:
+            self._skip(refused.record, refused.key, refused.entry, error)
 
     def _key_of(self, record: SourceRecord) -> bytes:
         """Mostly that of the record before."""

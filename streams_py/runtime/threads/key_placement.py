@@ -82,7 +82,8 @@ class KeyPlacement:
             key = record.key()
             if key is not None:
                 samples.append((murmur2(key) & _NON_NEGATIVE, partition.partition))
-        if len(samples) >= _SAMPLES_MIN:
+        # A topic that was right at first is judged once per full sample, so that small batches cost no more than a key.
+        if len(samples) >= (_SAMPLES_MAX if topic in self._per_batch else _SAMPLES_MIN):
             self._judge(topic, samples, partitions_of)
 
     def _judge(self, topic: str, samples: list[tuple[int, int]], partitions_of: Callable[[str], int]) -> None:

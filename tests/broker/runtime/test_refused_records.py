@@ -25,8 +25,12 @@ from tests.waiting import PATIENCE_S, until
 pytestmark = pytest.mark.broker
 
 GUARANTEES = ("at_least_once", "exactly_once_v2")
-ANY_TIME = {"message.timestamp.after.max.ms": str(2**62), "message.timestamp.before.max.ms": str(2**62)}
-"""An input topic takes what its output refuses."""
+ANY_TIME = {
+    "message.timestamp.after.max.ms": str(2**62),
+    "message.timestamp.before.max.ms": str(2**62),
+    "retention.ms": "-1",
+}
+"""An input topic takes what its output refuses, and keeps records with timestamp 0."""
 _DAY_MS = 86_400_000
 _numbers = itertools.count()
 

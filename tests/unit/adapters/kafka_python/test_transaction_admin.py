@@ -10,7 +10,7 @@ from kafka.errors import InvalidProducerEpochError, KafkaError, KafkaTimeoutErro
 from kafka.protocol.broker_version_data import BrokerVersionData
 
 from streams_protocol.types import TopicPartition
-from streams_py.adapters.kafka_python import transaction_admin
+from streams_py.adapters import direct_requests
 from streams_py.adapters.kafka_python.transaction_admin import KafkaPythonTransactionAdmin
 from streams_py.errors import BrokerUnavailableError, TaskMigratedError, UnsupportedOperationError
 
@@ -23,7 +23,7 @@ def admin(monkeypatch: pytest.MonkeyPatch, version: tuple[int, int] | None) -> K
             raise KafkaTimeoutError
         return SimpleNamespace(_manager=SimpleNamespace(broker_version_data=BrokerVersionData(version)))
 
-    monkeypatch.setattr(transaction_admin, "KafkaAdminClient", connect)
+    monkeypatch.setattr(direct_requests, "KafkaAdminClient", connect)
     return KafkaPythonTransactionAdmin({"bootstrap_servers": ["b:1"]}, timeout_ms=10)
 
 
@@ -57,6 +57,6 @@ def test_who_was_overtaken_by_another_member_is_told_that(
     def refuse(*_: Any) -> None:
         raise refusal
 
-    monkeypatch.setattr(overtaken, "_ask_coordinator", refuse)
+    monkeypatch.setattr(overtaken._requests, "ask_coordinator", refuse)
     with pytest.raises(TaskMigratedError, match=r"app-1 cannot be ended.*somebody else"):
         overtaken.end("app-1", (7, 3), [TopicPartition("out", 0)], group=None, commit=True)

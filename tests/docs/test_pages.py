@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import CODE, Block, parts_of
+from tests.embedded_clusters import wait_for_end
 
 _ROOT = Path(__file__).resolve().parents[2]
 _PAGES = sorted(page.relative_to(_ROOT).as_posix() for page in (_ROOT / "docs").rglob("*.md"))
@@ -56,6 +57,7 @@ def test_page_does_what_it_says(page: str) -> None:
             timeout=360,
             check=False,
         )
+        wait_for_end(Path(folder))  # else a server writes where the folder is being deleted
     assert done.returncode == 0, done.stdout
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
 from streams_py import KafkaStreams, StreamsBuilder, serdes
-from streams_py.adapters.confluent.embedded import server
 from streams_py.adapters.confluent.embedded.cluster import EmbeddedCluster
 from streams_py.errors import InvalidStateStoreError
+from tests.embedded_clusters import wait_for_end
 from tests.waiting import until
 
 
@@ -32,13 +30,7 @@ def counting() -> StreamsBuilder:
 def test_application_that_is_run_three_times_on_the_same_lines_counts_the_same(scratch: Path, tmp_path: Path) -> None:
     for _ in range(3):
         assert count_lines(tmp_path) == {"hello": 2, "world": 1}
-        server_lock = scratch / f"streams-py-{os.getuid()}" / "embedded-default" / server.SERVER_LOCK
-        until(lambda lock=server_lock: is_free(lock), "the end of the cluster")
-
-
-def is_free(path: Path) -> bool:
-    with server.locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB) as free:
-        return free
+        wait_for_end(scratch)
 
 
 def count_lines(state_dir: Path) -> dict[str, int]:

@@ -310,6 +310,17 @@ class TopicSpec:
     config: Mapping[str, str] = field(default_factory=dict)
 
 
+class TopicCleanup(NamedTuple):
+    """What brokers remove from a topic."""
+
+    policy: frozenset[str]
+    """``cleanup.policy``: "compact", "delete", both or neither."""
+    retention_ms: int
+    """``retention.ms``; -1 = no limit."""
+    retention_bytes: int
+    """``retention.bytes`` of each partition; -1 = no limit."""
+
+
 class Admin(Protocol):
     """Administrative requests. Thread-safe. A request that fails as a whole raises BrokerUnavailableError.
 
@@ -342,6 +353,10 @@ class Admin(Protocol):
     def delete_retention_ms(self, topics: Collection[str]) -> Mapping[str, int | AdminError | None]:
         """How long topics keep a deletion at least after compaction has seen it (``delete.retention.ms``): who has read
         up to before it must read on by then. None for a topic that is not compacted."""
+
+    def cleanup(self, topics: Collection[str]) -> Mapping[str, TopicCleanup | AdminError]:
+        """What brokers remove from topics, in one request. An AdminError of the kind NOT_ALLOWED without the right
+        DESCRIBE_CONFIGS."""
 
     def remove_member(self, group: str, instance_id: str, member_id: str) -> None: ...  # only this one, unless it is ""
     def close(self) -> None: ...

@@ -53,6 +53,7 @@ from streams_py.runtime.threads.stream_thread import StreamThread
 from streams_py.runtime.threads.task_table import TaskTable
 from streams_py.runtime.threads.thread_parts import LoopSettings, ThreadParts
 from streams_py.runtime.threads.topic_changes import TopicChanges
+from streams_py.runtime.threads.topic_cleanup import CleanupCheck
 from streams_py.runtime.topic_ids import TopicIds
 from streams_py.serdes import SerdeDefaults
 from streams_py.state.caching.cache import RecordCache
@@ -121,6 +122,7 @@ class ClientResources:
         self._open_transactions: OpenTransactions | None = None
         self._known_commits = KnownCommits()
         self.topic_ids = TopicIds(lambda: self.admin, clock)
+        self._cleanup = CleanupCheck(lambda: self.admin)
         self._key_placement = KeyPlacement(self._subtopologies, self._metadata, self._defaults.key_serde)
         self._group_processes = GroupProcesses(clients.group_admin, config.application_id)
         self._snapshots: Snapshots | None = None
@@ -467,6 +469,7 @@ class ClientResources:
             request_timeout_ms=max(3_000, self._loop_settings.max_poll_interval_ms // 10),
             on_error=thread.report,
             watch=watch,
+            cleanup=self._cleanup,
             times=times,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streams_py.ports import EMBEDDED_CLUSTER_ID, AdminError, AdminErrorKind, TopicSpec
+from streams_py.ports import EMBEDDED_CLUSTER_ID, AdminError, AdminErrorKind, TopicCleanup, TopicSpec
 from tests.contract.port_kit import ALL, Opened, part, until
 
 pytestmark = pytest.mark.parametrize("cluster", ALL, indirect=True)
@@ -85,3 +85,18 @@ def test_topic_that_is_compacted_says_how_long_it_keeps_deletions(opened: Opened
     kept_ms = 1_000 if opened.kind == "kafka" else None  # the others compact nothing
     assert admin.delete_retention_ms([plain, name]) == {plain: None, name: kept_ms}
     assert admin.delete_retention_ms([]) == {}
+
+
+def test_cleanup_of_a_topic_is_what_it_was_created_with(opened: Opened) -> None:
+    plain, admin = opened.topic(), opened.admin()
+    name = f"{plain}-cleaned"
+    config = {"cleanup.policy": "compact,delete", "retention.ms": "5000", "retention.bytes": "600"}
+    admin.create_topics([TopicSpec(name, 1, config=config)])
+    until(lambda: not isinstance(admin.describe_topics([name])[name], AdminError), "the topic")
+    found = admin.cleanup([plain, name])
+    if opened.kind == "kafka":
+        assert found[name] == TopicCleanup(frozenset({"compact", "delete"}), 5_000, 600)
+        assert found[plain] == TopicCleanup(frozenset({"delete"}), 604_800_000, -1)
+    else:
+        assert {kind(answer) for answer in found.values()} == {AdminErrorKind.UNSUPPORTED}
+    assert admin.cleanup([]) == {}

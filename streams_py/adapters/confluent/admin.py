@@ -26,12 +26,19 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType  # type: ignore[attr-defined]  # exports unmarked
 
 from streams_protocol.types import TopicPartition
-from streams_py.adapters.confluent.answers import NO_ANSWER, delete_retention_of, offset_of, partitions_of, topics_of
+from streams_py.adapters.confluent.answers import (
+    NO_ANSWER,
+    cleanup_of,
+    delete_retention_of,
+    offset_of,
+    partitions_of,
+    topics_of,
+)
 from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.failures import admin_error, broker_away, error_of
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
 from streams_py.errors import BrokerUnavailableError, StreamsError
-from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicSpec
+from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicCleanup, TopicSpec
 from streams_py.rights import GROUP, TOPIC, missing_right
 
 __all__ = ["ConfluentAdmin"]
@@ -183,13 +190,22 @@ class ConfluentAdmin:
 
     def delete_retention_ms(self, topics: Collection[str]) -> Mapping[str, int | AdminError | None]:
         """As the port says."""
+        return self._configs(topics, delete_retention_of)
+
+    def cleanup(self, topics: Collection[str]) -> Mapping[str, TopicCleanup | AdminError]:
+        """As the port says."""
+        return self._configs(topics, cleanup_of)
+
+    def _configs(
+        self, topics: Collection[str], read: Callable[[Any], _Answer | AdminError]
+    ) -> dict[str, _Answer | AdminError]:
         asked = {topic: ConfigResource(ResourceType.TOPIC, topic) for topic in sorted(topics)}
         if not asked:
             return {}
         answers = self._ask(
             _READING_CONFIGS,
             lambda client: client.describe_configs(list(asked.values()), request_timeout=self._timeout_s),
-            delete_retention_of,
+            read,
             list(asked.values()),
         )
         return {topic: answers[resource] for topic, resource in asked.items()}

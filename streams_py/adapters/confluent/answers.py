@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo
+from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicCleanup
 
 __all__ = [
     "NO_ANSWER",
     "NewestRecord",
     "TopicRetention",
+    "cleanup_of",
     "delete_retention_of",
     "leader_epoch_of",
     "newest_record_of",
@@ -31,6 +32,8 @@ __all__ = [
 
 _NO_TOPIC_ID: Final = "A" * 22
 """As base64 all zeros, which Kafka's protocol has where there is no id."""
+
+_CLEANUP: Final = ("cleanup.policy", "retention.ms", "retention.bytes")
 
 NO_ANSWER: Final = AdminError(AdminErrorKind.TIMED_OUT, "the client library left this out of its answer")
 
@@ -87,6 +90,17 @@ def delete_retention_of(entries: Any) -> int | AdminError | None:
     return int(text) if "compact" in policy else None
 
 
+def cleanup_of(entries: Any) -> TopicCleanup | AdminError:
+    """The policy and limits in a topic's configuration. Kafka 4 also accepts an empty policy, which removes nothing."""
+    found = dict(entries or {})
+    policy, *limits = (getattr(found.get(key), "value", None) for key in _CLEANUP)
+    texts = [str(limit) for limit in limits]
+    policies = frozenset(filter(None, policy.replace(" ", "").split(","))) if isinstance(policy, str) else None
+    if policies is None or policies - {"compact", "delete"} or not all(t.removeprefix("-").isdecimal() for t in texts):
+        return _unanswered(f"cleanup.policy {policy!r}, retention.ms {texts[0]!r} and retention.bytes {texts[1]!r}")
+    return TopicCleanup(policies, *map(int, texts))
+
+
 class TopicRetention(NamedTuple):
     """What a topic keeps: records so old (``retention.ms``), and so many bytes of each partition (``retention.bytes``);
     -1 = no limit."""
@@ -98,8 +112,7 @@ class TopicRetention(NamedTuple):
 def retention_of(entries: Any) -> TopicRetention | AdminError | None:
     """What a topic's configuration says that it keeps; None when it deletes nothing."""
     found = dict(entries or {})
-    keys = ("cleanup.policy", "retention.ms", "retention.bytes")
-    policy, *texts = (str(getattr(found.get(key), "value", None)) for key in keys)
+    policy, *texts = (str(getattr(found.get(key), "value", None)) for key in _CLEANUP)
     if not all(text.removeprefix("-").isdecimal() for text in texts):
         return _unanswered(f"cleanup.policy {policy!r}, retention.ms {texts[0]!r} and retention.bytes {texts[1]!r}")
     kept = TopicRetention(*map(int, texts))

@@ -34,6 +34,7 @@ from streams_py.ports import (
 from streams_py.rights import TOPIC, missing_right
 from streams_py.runtime.threads.assignor_runner import AssignorRunner
 from streams_py.runtime.threads.rebalance_timeline import Timekeeper
+from streams_py.runtime.threads.topic_cleanup import CleanupCheck
 from streams_py.topology.physical.metadata import TopologyMetadata
 from streams_py.topology.topology import Topology
 
@@ -108,6 +109,7 @@ class LeaderExecutor(Executor):
         request_timeout_ms: int = 60_000,
         on_error: Callable[[StreamsError], None],
         watch: RoundObserver,
+        cleanup: CleanupCheck,
         times: Timekeeper | None = None,
     ) -> None:
         self._admin = _TimedAdmin(admin, request_timeout_ms)
@@ -120,6 +122,8 @@ class LeaderExecutor(Executor):
         self._topic_settings = topic_settings
         self._on_error = on_error
         self._watch = watch
+        self._cleanup = cleanup
+        self._assigned = TopologyMetadata({})
         self._times = times or Timekeeper("", ())
         self.failure: StreamsError | None = None
         """Why the group could not be assigned in this rebalance, if this thread leads it. The protocol tells the
@@ -142,7 +146,9 @@ class LeaderExecutor(Executor):
         if isinstance(outcome, FailAssign):
             raise outcome.error
         self.failure = outcome.error
-        if outcome.error is not None:
+        if outcome.error is None:
+            self._cleanup.begin(self._assigned)
+        else:
             _log.error("the group cannot be assigned, every member is told so: %s", outcome.error)
         return outcome.assignments
 
@@ -150,7 +156,8 @@ class LeaderExecutor(Executor):
         named = self._metadata(())
         subscribed = named.source_topics.union(*(member.topics for member in members.values()))
         topics = self._existing(subscribed)
-        request = AssignRequested(self._clock.now_ms(), members, topics, self._metadata(topics), named.source_topics)
+        self._assigned = self._metadata(topics)
+        request = AssignRequested(self._clock.now_ms(), members, topics, self._assigned, named.source_topics)
         return run_assign(self._leader, request, self.carry_out)
 
     def _metadata(self, available_topics: Collection[str]) -> TopologyMetadata:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import OffsetOutOfRangeError
-from streams_py.ports import BEGINNING, AdminError, AdminErrorKind, PartitionInfo, SortedPart, TopicSpec
+from streams_py.ports import BEGINNING, AdminError, AdminErrorKind, PartitionInfo, SortedPart, TopicCleanup, TopicSpec
 
 
 class FakeClock:
@@ -172,6 +172,9 @@ class FakeAdmin:
     def delete_records(self, offsets: Mapping[TopicPartition, int]) -> None: ...
     def delete_retention_ms(self, topics: Collection[str]) -> Mapping[str, int | AdminError | None]:
         return dict.fromkeys(topics)
+
+    def cleanup(self, topics: Collection[str]) -> Mapping[str, TopicCleanup | AdminError]:
+        return dict.fromkeys(topics, AdminError(AdminErrorKind.UNSUPPORTED, "topics have no configuration here"))
 
     def cluster_id(self) -> None: ...
     def remove_member(self, group: str, instance_id: str, member_id: str) -> None: ...

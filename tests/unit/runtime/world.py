@@ -33,6 +33,7 @@ from streams_py.ports import (
     MembershipListener,
     OffsetAndMetadata,
     PartitionInfo,
+    TopicCleanup,
     TopicSpec,
 )
 from streams_py.runtime.client_resources import ClientResources
@@ -67,6 +68,8 @@ class World:
         self.producers: dict[str, MemoryProducer] = {}
         self.open_clients: set[object] = set()
         self.topic_ids: dict[str, str] = {}
+        self.cleanup: dict[str, TopicCleanup | AdminError] = {}
+        self.cleanup_requests: list[list[str]] = []
         self.log = MemoryProducer(_Counts(self.topics), clock=self.clock)
 
     def write(self, topic: str, *values: bytes, partition: int = 0, key: bytes = b"k") -> None:
@@ -368,6 +371,12 @@ class WorldAdmin:
     def delete_retention_ms(self, topics: Collection[str]) -> Mapping[str, int | AdminError | None]:
         self._world.check_there()
         return dict.fromkeys(topics)
+
+    def cleanup(self, topics: Collection[str]) -> Mapping[str, TopicCleanup | AdminError]:
+        self._world.check_there()
+        self._world.cleanup_requests.append(sorted(topics))
+        unknown = AdminError(AdminErrorKind.UNSUPPORTED, "topics have no configuration here")
+        return {topic: self._world.cleanup.get(topic, unknown) for topic in topics}
 
     def cluster_id(self) -> str:
         self._world.check_there()

@@ -35,7 +35,7 @@ from streams_py.adapters.confluent.settings import Settings
 from streams_py.adapters.security import is_security_key
 from streams_py.config import StreamsConfig
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
-from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicSpec
+from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicCleanup, TopicSpec
 
 __all__ = ["EMBEDDED_MEMBERSHIP_DEFAULTS", "EmbeddedAdmin", "EmbeddedCluster", "embedded_name", "refuse_unsupported"]
 
@@ -307,6 +307,10 @@ class EmbeddedAdmin(ConfluentAdmin):
     def delete_retention_ms(self, topics: Collection[str]) -> Mapping[str, int | AdminError | None]:
         """As the port says: nothing is compacted."""
         return dict.fromkeys(topics)
+
+    def cleanup(self, topics: Collection[str]) -> Mapping[str, TopicCleanup | AdminError]:
+        """As the port says: topics have no configuration here."""
+        return dict.fromkeys(topics, AdminError(AdminErrorKind.UNSUPPORTED, "the embedded cluster cleans up no topic"))
 
     def _warn_of_losses(self) -> None:
         for partition in self._cluster.lost():

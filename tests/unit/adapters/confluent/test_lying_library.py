@@ -20,7 +20,7 @@ from streams_py.adapters import librdkafka_gaps
 from streams_py.adapters.confluent.admin import ConfluentAdmin
 from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
 from streams_py.errors import BrokerUnavailableError, StreamsError
-from streams_py.ports import AdminError, AdminErrorKind, TopicSpec
+from streams_py.ports import AdminError, AdminErrorKind, TopicCleanup, TopicSpec
 
 SETTINGS = {"bootstrap.servers": "127.0.0.1:1", "client.id": "lied-to", "log.connection.close": False}
 PARTITIONS = [TopicPartition("t", number) for number in range(3)]
@@ -227,6 +227,28 @@ def test_topic_that_is_left_out_of_an_answer_is_neither_there_nor_created() -> N
     assert admin.describe_topics(["t", "u"])["u"].kind is AdminErrorKind.TIMED_OUT
     admin = lied_to(Library({"t": None}))
     assert admin.create_topics([TopicSpec("t", 1), TopicSpec("u", 1)])["u"].kind is AdminErrorKind.TIMED_OUT
+
+
+def limited(policy: object, ms: object = "5", size: object = "-1") -> dict[str, object]:
+    return configured(cleanup_policy=policy, retention_ms=ms, retention_bytes=size)
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("compact, delete", TopicCleanup(frozenset({"compact", "delete"}), 5, -1)),
+        ("", TopicCleanup(frozenset(), 5, -1)),
+        ("zip", AdminErrorKind.TIMED_OUT),
+        (None, AdminErrorKind.TIMED_OUT),
+    ],
+)
+def test_cleanup_is_what_a_broker_says_or_an_error(said: object, found: object) -> None:
+    lies = {"u": limited("delete", None), "v": limited("delete", "5", "much"), "w": None}
+    answers = lied_to(Library({"t": limited(said), "good": limited("compact"), **lies})).cleanup(["t", "good", *lies])
+    answer = answers.pop("t")
+    assert (answer.kind if isinstance(answer, AdminError) else answer) == found
+    assert answers.pop("good").policy == {"compact"}
+    assert [answer.kind for answer in answers.values()] == [AdminErrorKind.TIMED_OUT] * 3
 
 
 def configured(**keys: object) -> dict[str, object]:

@@ -45,6 +45,7 @@ from streams_py.runtime.tasks.task_factory import ThreadTasks, offset_sums
 from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.runtime.threads.global_thread import GlobalNodes, GlobalThread, ProducerOnDemand
 from streams_py.runtime.threads.key_placement import KeyPlacement
+from streams_py.runtime.threads.latest_resets import LatestResets
 from streams_py.runtime.threads.leader_executor import LeaderExecutor
 from streams_py.runtime.threads.rebalance import Rebalance
 from streams_py.runtime.threads.rebalance_timeline import RebalanceListener, Timekeeper
@@ -418,6 +419,7 @@ class ClientResources:
                 internal=repartition_topics,
                 continues=config.recreated_internal_topics == "continue",
             ),
+            latest_resets=LatestResets(thread.name, config.application_id, admin),
             known_commits=self._known_commits,
             repartition_topics=repartition_topics,
             key_placement=self._key_placement,

@@ -134,6 +134,8 @@ class StreamLoop:
         records = self._poll()
         control.poll_latency.add(self._clock.monotonic_ms() - began_ms)
         parts.producer.poll()  # reports that nobody fetches fill the producer's queue
+        if parts.latest_resets.is_waiting:
+            parts.latest_resets.look(records, parts.consumer.position)
         if records:
             control.poll_records.add(len(records))
             self._distribute(records)

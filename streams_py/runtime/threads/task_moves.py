@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailableError, OffsetOutOfRangeError, TaskCorruptedError, TimeoutExceededError
 from streams_py.member.assignment import Tasks
-from streams_py.ports import BEGINNING, OffsetAndMetadata, TransactionalProducer
+from streams_py.ports import BEGINNING, END, OffsetAndMetadata, TransactionalProducer
 from streams_py.runtime.batches import only_topic_of
 from streams_py.runtime.states import ThreadState
 from streams_py.runtime.tasks.active_task import ActiveTask
@@ -120,6 +120,7 @@ class TaskMoves:
         new = self._starter.take_positions()
         read = {partition: new.get(partition) for task in self._table.running() for partition in task.input_partitions}
         self._parts.consumer.assign(read)
+        self._parts.latest_resets.started({at for at, position in new.items() if position == END}, read.keys())
         self._parts.topic_changes.watch(self._table.actives())
         self.only_topic = only_topic_of(read)
 

@@ -15,6 +15,7 @@ from streams_py.runtime.restore.updater import StateUpdater
 from streams_py.runtime.tasks.known_commits import KnownCommits
 from streams_py.runtime.tasks.start_positions import StartPositions
 from streams_py.runtime.threads.key_placement import KeyPlacement
+from streams_py.runtime.threads.latest_resets import LatestResets
 from streams_py.runtime.threads.rebalance import Rebalance
 from streams_py.runtime.threads.task_table import TaskTable
 from streams_py.runtime.threads.topic_changes import TopicChanges
@@ -100,6 +101,7 @@ class ThreadParts:
     table: TaskTable
     start_positions: StartPositions
     topic_changes: TopicChanges
+    latest_resets: LatestResets
     known_commits: KnownCommits
     """Shared by all threads of the client."""
     repartition_topics: frozenset[str]

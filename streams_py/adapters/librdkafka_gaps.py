@@ -108,8 +108,9 @@ class KafkaPythonEpochSender:
             written = sent.get(timeout=self._timeout_ms / 1000)
         except KafkaError as failed:
             retriable = bool(getattr(failed, "retriable", False))
+            where = topic if partition < 0 else f"{topic}-{partition}"
             raise ProductionError(
-                f"a record for {topic} with timestamp 0 was not written: {failed}",
+                f"a record for {where} with timestamp 0 was not written: {failed}",
                 topic=topic,
                 partition=partition,
                 retriable=retriable,

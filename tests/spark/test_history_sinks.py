@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -95,6 +96,53 @@ def test_what_was_committed_before_a_task_broke_off_is_not_written_again(cluster
     writing.await_seen(topic, sorted(wanted))
     found = read(options(topics=other))[0]
     assert (found["key"], found["timestamp_ms"], found["headers"]) == (b"k", 5, [{"key": "h", "value": b"1"}])
+
+
+REFUSALS: dict[str, tuple[dict[str, str], dict[str, Any], str]] = {
+    "no key": ({"cleanup_policy": "compact"}, {"key": None}, "no key"),
+    "too far ahead": ({}, {"timestamp_ms": 9_000_000_000_000}, "key of 1 bytes"),
+    "too large": ({"max_message_bytes": "3000"}, {"value": os.urandom(5_000)}, "key of 1 bytes"),
+    "headers too large": (
+        {"max_message_bytes": "3000"},
+        {"headers": [{"key": "h", "value": os.urandom(5_000)}]},
+        "key of 1 bytes",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSALS)
+def test_refused_record_is_named_by_its_number_and_its_transaction_is_not_committed(
+    cluster: Cluster, options: Options, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    config, change, shown = REFUSALS[kind]
+    topic = cluster.topic(1, message_timestamp_before_max_ms=str(2**62), **config)
+    writing = Writing(options, topic)
+    good = [row(0, topic, 0, f"a{at}") for at in range(12)]
+    bad = [*good[:7], good[7] | change, *good[8:]]
+    with pytest.raises(StreamsError) as refused:
+        writing.write(batches(bad))
+    name = writing.names[0]
+    start = rf"^record 8 of {name} \({shown}\): a record for {topic}-0 was not written: Broker: "
+    assert re.search(start, str(refused.value)), refused.value
+    assert "last commit" not in caplog.text + str(refused.value)
+    assert writing.write(batches(good)) == [(0, 6, 6)], "the transactions before are committed, this one is not"
+    writing.await_seen(topic, [(0, row["value"]) for row in good])
+
+
+def test_refused_record_is_named_when_its_transaction_has_several_batches(cluster: Cluster, options: Options) -> None:
+    topic = cluster.topic(1, message_timestamp_before_max_ms=str(2**62))
+    name = f"several-{os.getpid()}"
+    announce_writers(options(), [name], topic)
+    kernel = once_kernel(
+        writer_options(options(**{"kafka.batch.num.messages": "100", "kafka.linger.ms": "0"})),
+        {0: name},
+        topic,
+        library_version(),
+    )
+    rows = [row(0, topic, 0, f"a{at}", 9_000_000_000_000 if at in (3_456, 4_000) else 5) for at in range(5_000)]
+    with pytest.raises(StreamsError, match=rf"^record 3,457 of {name} \(key of 1 bytes\): .*Invalid timestamp"):
+        list(kernel(batches(rows, 1_000)))
+    assert read(options(topics=topic)) == []
 
 
 def test_earlier_attempt_that_wrote_something_else_is_noticed(cluster: Cluster, options: Options) -> None:

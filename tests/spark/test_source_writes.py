@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import time
 from typing import Any
 
 import pyarrow as pa
@@ -106,6 +108,54 @@ def test_record_that_the_broker_refuses_fails_the_task_with_the_remedy(cluster: 
         write(options(), second)
     with pytest.raises(StreamsError, match=r"too large .*max.request.size \(message.max.bytes\) of the producer"):
         write(options(**{"kafka.message.max.bytes": 2_000}), second)
+
+
+REFUSALS = {
+    "no key": ({"cleanup_policy": "compact"}, {"key": None}, "no key"),
+    "too far ahead": ({}, {"timestamp_ms": 9_000_000_000_000}, "key of 3 bytes"),
+    "too large": ({"max_message_bytes": "3000"}, {"value": os.urandom(5_000)}, "key of 3 bytes"),
+    "headers too large": (
+        {"max_message_bytes": "3000"},
+        {"headers": [{"key": "h", "value": os.urandom(5_000)}]},
+        "key of 3 bytes",
+    ),
+    "key is text": ({}, {"timestamp_ms": 9_000_000_000_000}, "key of 3 bytes"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSALS)
+@pytest.mark.parametrize("at", [0, 1_234])
+def test_refused_record_is_named_by_its_number_and_place(
+    cluster: Cluster, options: Options, kind: str, at: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    config, change, shown = REFUSALS[kind]
+    topic = cluster.topic(2, **config)
+    now_ms = int(time.time() * 1000)
+    given: list[dict[str, Any]] = [
+        {"topic": topic, "partition": n % 2, "key": b"k%d" % (n % 10 + 10), "value": b"v", "timestamp_ms": now_ms}
+        for n in range(2_000)
+    ]
+    given[at] |= change
+    batch = rows(*given)
+    if kind == "key is text":
+        batch = batch.set_column(batch.schema.get_field_index("key"), "key", batch["key"].cast(pa.string()))
+    with pytest.raises(StreamsError) as refused:
+        write(options(), batch.slice(0, 700), batch.slice(700))
+    text = str(refused.value)
+    start = f"record {at + 1:,} of partition 0 of the DataFrame"
+    assert text.startswith(f"{start} ({shown}): a record for {topic}-{at % 2} was not written: Broker: ")
+    assert "process again" not in caplog.text
+    for secret in ("k10", "k14"):
+        assert secret not in text
+
+
+def test_refused_record_with_timestamp_0_is_named(cluster: Cluster, options: Options) -> None:
+    topic = cluster.topic(1, message_timestamp_before_max_ms="1000")
+    given = [{"topic": topic, "partition": 0, "value": b"v", "timestamp_ms": ms} for ms in (None, 0, None)]
+    with pytest.raises(StreamsError, match=rf"^record 2 of partition 0 of the DataFrame: .*{topic}-0"):
+        write(options(), rows(*given))
+    with pytest.raises(StreamsError, match=rf"^record 1 of partition 0 of the DataFrame: .*{topic}-0"):
+        write(options(), rows(*given[1:]))
 
 
 def test_small_records_are_written_although_together_they_are_too_large(cluster: Cluster, options: Options) -> None:

@@ -41,7 +41,7 @@ from streams_py.adapters.confluent.answers import whole_partitions
 from streams_py.adapters.confluent.at_epoch import EpochRecordSender
 from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.delivery_reports import Report, Reports
-from streams_py.adapters.confluent.failures import FATAL, broker_away, error_of, send_error
+from streams_py.adapters.confluent.failures import FATAL, broker_away, error_of, is_refusal, send_error
 from streams_py.adapters.confluent.refusals import Failure, Known, Refusals
 from streams_py.adapters.confluent.send_queue import SendQueue, waiting_records
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
@@ -76,7 +76,7 @@ class ConfluentProducer:
 
     ``max_block_ms`` (Kafka's ``max.block.ms``) bounds how long a full queue or missing metadata may hold a caller.
     ``batch_bytes_max`` says how large a batch of a topic may be, None when nobody knows. ``makes_expired_again``: see
-    above.
+    above. ``on_refusal`` gets the reports of refused records, which are no failures of this producer then.
     """
 
     _sends_one_by_one = False
@@ -91,6 +91,7 @@ class ConfluentProducer:
         lists_all_topics: bool = False,
         batch_bytes_max: Callable[[str], int | None] = lambda topic: None,
         makes_expired_again: bool = False,
+        on_refusal: Callable[[KafkaError, Message], None] | None = None,
     ) -> None:
         self._bootstrap, client_id = str(settings["bootstrap.servers"]), str(settings["client.id"])
         self._client_id = client_id
@@ -101,6 +102,7 @@ class ConfluentProducer:
         self._max_block_ms = max_block_ms
         self._lists_all_topics = lists_all_topics
         self._batch_bytes_max = batch_bytes_max
+        self._on_refusal = on_refusal
         self._queue = SendQueue(settings) if makes_expired_again else None
         self._clients: dict[int | None, Producer] = {}  # by the size of their batches; None: as configured
         self._limits: dict[str, int | None] = {}  # of the topics written so far
@@ -289,7 +291,7 @@ class ConfluentProducer:
     def flush(self, timeout_ms: int) -> int:
         """Wait until everything is acknowledged or failed; how many records still wait after ``timeout_ms``."""
         deadline_s = time.monotonic() + timeout_ms / 1000
-        had_some = self._queue is not None and self._waiting() > 0
+        had_some = self._queue is not None and self.waiting() > 0
         left = self._flush(deadline_s)
         if self._reported:
             self._sort_out()
@@ -313,7 +315,7 @@ class ConfluentProducer:
                 raise self._client_failed() from lost
         return left
 
-    def _waiting(self) -> int:
+    def waiting(self) -> int:
         """Count the records that are neither written nor failed, without sending them at once as a flush does."""
         try:
             return sum(map(waiting_records, tuple(self._clients.values())))
@@ -355,10 +357,12 @@ class ConfluentProducer:
     def _make_report(self) -> Report:
         """The report of an untracked record, and of everything that failed, while its clients are in use: one that was
         given up may still serve reports, on another thread."""
-        clients, refusals = self._clients, self._refusals
+        clients, refusals, on_refusal = self._clients, self._refusals, self._on_refusal
 
         def report(error: KafkaError | None, message: Message, known: Known | None = None) -> None:
-            if error is not None and clients is self._clients:
+            if error is not None and on_refusal is not None and is_refusal(error):
+                on_refusal(error, message)
+            elif error is not None and clients is self._clients:
                 refusals.note(error, message, known)
                 if not self._obstacles:
                     self._note_obstacles()

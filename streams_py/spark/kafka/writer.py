@@ -101,7 +101,8 @@ class TopicWriter:
         check_same_version(self._version)
         kafka = self._options.resolved()
         admin = LogAdmin(bulk_admin_settings(kafka, client_id=_CLIENT_ID))
-        writer = BulkWriter(kafka, bulk_producer_settings(kafka, client_id=_CLIENT_ID))
+        name = f"partition {_number_of_task()} of the DataFrame"
+        writer = BulkWriter(kafka, bulk_producer_settings(kafka, client_id=_CLIENT_ID), name=name)
         try:
             places = _Places(admin, self._options.topic)
             records = 0
@@ -113,6 +114,11 @@ class TopicWriter:
             writer.close()
             admin.close()
         return RangeCommit(records, {(tp.topic, tp.partition): span for tp, span in offsets.items()})
+
+
+def _number_of_task() -> int:
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
 
 
 def _write_batch(writer: BulkWriter, batch: Any, places: _Places) -> None:
@@ -146,8 +152,7 @@ class _Places:
         self._topic = topic
         self._counts: dict[str, int] = {}
         # Each Spark task begins elsewhere: many small ones would all write to the first partitions.
-        context = TaskContext.get()
-        self._turn = 0 if context is None else context.partitionId()
+        self._turn = _number_of_task()
 
     def of(self, columns: Mapping[str, Any], rows: int) -> tuple[list[str], list[int]]:
         """Of each row. StreamsError for one without a topic or partition, or with one that does not exist."""

@@ -8,23 +8,27 @@ from confluent_kafka import KafkaError, Message
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.bulk.bulk_settings import bulk_admin_settings
-from streams_py.adapters.confluent.failures import send_error
+from streams_py.adapters.confluent.bulk.sent_records import ALONE, SentRecords
+from streams_py.adapters.confluent.failures import is_refusal, send_error
 from streams_py.adapters.confluent.producer import ConfluentProducer, EpochRecordSender
 from streams_py.adapters.confluent.settings import Settings
 from streams_py.adapters.confluent.topic_limits import TopicLimits
 from streams_py.adapters.security import is_security_key, parse_security
-from streams_py.errors import BrokerUnavailableError, StreamsError
+from streams_py.errors import BrokerUnavailableError, ProductionError, StreamsError
 from streams_py.record_headers import check_header_names
 
 __all__ = ["BulkWriter"]
 
 _NOW = -1
+_ALONE_MS = 60_000
 
 
 class BulkWriter:
-    """One thread only. ``kafka`` are the keys that ``settings`` were made of."""
+    """One thread only. ``kafka`` are the keys that ``settings`` were made of; errors name record N of ``name``."""
 
-    def __init__(self, kafka: Mapping[str, str], settings: Settings) -> None:
+    _producer: ConfluentProducer
+
+    def __init__(self, kafka: Mapping[str, str], settings: Settings, *, name: str) -> None:
         self._bootstrap = str(settings["bootstrap.servers"])
 
         def epoch_sender() -> EpochRecordSender:
@@ -36,7 +40,19 @@ class BulkWriter:
             return KafkaPythonEpochSender(connection, timeout_ms=60_000)
 
         limits = TopicLimits(bulk_admin_settings(kafka, client_id=str(settings["client.id"])))
-        self._producer = ConfluentProducer(settings, epoch_sender=epoch_sender, batch_bytes_max=limits.batch_bytes_max)
+
+        def alone() -> ConfluentProducer:
+            self._producer.close()
+            self._producer = ConfluentProducer({**settings, **ALONE}, epoch_sender=epoch_sender)
+            return self._producer
+
+        self._sent = SentRecords(name, alone, timeout_ms=_ALONE_MS)
+        self._producer = ConfluentProducer(
+            settings,
+            epoch_sender=epoch_sender,
+            batch_bytes_max=limits.batch_bytes_max,
+            on_refusal=self._sent.on_refusal,
+        )
         self._tracked: set[str] = set()
         self._first: dict[TopicPartition, int] = {}
         self._begun: set[tuple[str, int]] = set()
@@ -52,36 +68,64 @@ class BulkWriter:
         headers: Sequence[tuple[str, bytes | None]] | None,
     ) -> None:
         """Queue a record. Raises what an earlier one failed with; StreamsError for a header that cannot be written."""
-        if headers:
-            check_header_names(topic, headers)
         stamp = _NOW if timestamp_ms is None else timestamp_ms
-        place = (topic, partition)
-        if place in self._begun:
-            self._producer.produce(topic, value, key, partition, None, stamp, headers)
-            return
+        if self._sent.refused:
+            self._sent.check()
+        self._sent.kept.append((topic, partition, value, key, stamp, headers))
+        if headers:
+            try:
+                check_header_names(topic, headers)
+            except StreamsError as error:
+                raise self._sent.of_last(error) from None
+        try:
+            if (topic, partition) in self._begun:
+                self._producer.produce(topic, value, key, partition, None, stamp, headers)
+            else:
+                self._write_first(topic, partition, value, key, stamp, headers)
+        except ProductionError as error:
+            raise self._sent.named(error) from error
+
+    def _write_first(
+        self,
+        topic: str,
+        partition: int,
+        value: bytes | None,
+        key: bytes | None,
+        stamp: int,
+        headers: Sequence[tuple[str, bytes | None]] | None,
+    ) -> None:
+        place = TopicPartition(topic, partition)
         self._begun.add(place)
         if topic not in self._tracked:
             self._tracked.add(topic)
             self._producer.track([topic])
         if stamp == 0:  # written through another client, which gives no report; the next record tells where it begins
             self._producer.produce(topic, value, key, partition, None, stamp, headers)
-            self._first[TopicPartition(*place)] = self._producer.acked_offsets()[TopicPartition(*place)]
+            self._producer.check()
+            self._first[place] = self._producer.acked_offsets()[place]
         else:
             self._producer.produce(topic, value, key, partition, self._on_first, stamp, headers)
 
     def _on_first(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
+        if error is None:
+            self._first[TopicPartition(message.topic() or "?", message.partition() or 0)] = message.offset() or 0
+        elif is_refusal(error):
+            self._sent.on_refusal(error, message)
+        else:
             self._failed = self._failed or send_error(error, message.topic() or "?", message.partition())
-            return
-        self._first[TopicPartition(message.topic() or "?", message.partition() or 0)] = message.offset() or 0
 
     def check(self) -> None:
         """Serve reports; raise the first failure."""
         self._producer.poll()
         self._raise()
+        self._sent.forget(but=self._producer.waiting())
 
     def _raise(self) -> None:
-        self._producer.check()
+        self._sent.check()
+        try:
+            self._producer.check()
+        except ProductionError as error:
+            raise self._sent.named(error) from error
         if self._failed is not None:
             raise self._failed
 

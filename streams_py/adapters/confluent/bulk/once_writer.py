@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NoReturn
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.bulk.bulk_settings import bulk_admin_settings, bulk_producer_settings
 from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
+from streams_py.adapters.confluent.bulk.sent_records import ALONE, SentRecords
 from streams_py.adapters.confluent.producer import EpochRecordSender
 from streams_py.adapters.confluent.transactional_producer import ConfluentTransactionalProducer
-from streams_py.errors import StreamsError
+from streams_py.errors import ProductionError, StreamsError
 from streams_py.ports import GroupMetadata, OffsetAndMetadata
 from streams_py.record_headers import check_header_names
 
@@ -52,16 +53,26 @@ class OnceWriter:
     """One sequence of records, one thread. ``name`` is its transactional id, and the group that knows how far it is.
 
     ``place``: a partition that exists; the number of records is committed as its offset, and nothing else is done with
-    it. ``kafka``: properties of clients. BrokerUnavailableError, or StreamsError with what was refused;
-    TaskMigratedError when somebody else writes the same sequence by now.
+    it. ``kafka``: properties of clients. BrokerUnavailableError, or StreamsError, which names a refused record by its
+    number; TaskMigratedError when somebody else writes the same sequence by now.
     """
+
+    _producer: ConfluentTransactionalProducer
 
     def __init__(self, kafka: Mapping[str, str], name: str, place: TopicPartition, *, timeout_ms: int) -> None:
         self._name, self._place, self._timeout_ms = name, place, timeout_ms
         self._member = GroupMetadata(name, _NO_GENERATION, "", None)
         self._admin = LogAdmin(bulk_admin_settings(kafka, client_id=name), timeout_ms=timeout_ms)
         settings = {**bulk_producer_settings(kafka, client_id=name), "transactional.id": name}
-        self._producer = ConfluentTransactionalProducer(settings, epoch_sender=_none)
+
+        def alone() -> ConfluentTransactionalProducer:
+            """In a transaction that is never committed."""
+            self._producer.close()
+            self._producer = ConfluentTransactionalProducer({**settings, **ALONE}, epoch_sender=_none)
+            return self._producer
+
+        self._sent = SentRecords(name, alone, timeout_ms=timeout_ms)
+        self._producer = ConfluentTransactionalProducer(settings, epoch_sender=_none, on_refusal=self._sent.on_refusal)
 
     def announce(self) -> None:
         """Fence whoever wrote this before, and let brokers know of it, unless they do already."""
@@ -79,6 +90,7 @@ class OnceWriter:
         while is_repeated and found != before:
             time.sleep(_PATIENCE_S)
             before, found = found, known_position(self._admin, self._name, self._place)
+        self._sent.begin_at(found.offset)
         return found.offset, found.metadata
 
     def write(
@@ -90,28 +102,52 @@ class OnceWriter:
         timestamp_ms: int | None,
         headers: Sequence[tuple[str, bytes | None]] | None,
     ) -> None:
-        """Queue a record of the present transaction; None is the time of writing. StreamsError for timestamp 0."""
+        """Queue a record of the present transaction; None is the time of writing. StreamsError for timestamp 0, or when
+        an earlier record was refused."""
+        stamp = -1 if timestamp_ms is None else timestamp_ms
+        sent = self._sent
+        if sent.refused:
+            sent.check()
+        sent.kept.append((topic, partition, value, key, stamp, headers))
         if timestamp_ms == 0:
-            raise StreamsError(
-                f"a record for {TopicPartition(topic, partition)} has the timestamp 0, which cannot be written in a "
-                "transaction; write outputs to files, or give the source a timestamp_extractor that makes another one"
+            raise sent.of_last(
+                StreamsError(
+                    f"a record for {TopicPartition(topic, partition)} has the timestamp 0, which cannot be written in "
+                    "a transaction; write outputs to files, or give the source a timestamp_extractor that makes "
+                    "another one"
+                )
             )
         if headers:
-            check_header_names(topic, headers)
-        stamp = -1 if timestamp_ms is None else timestamp_ms
-        self._producer.produce(topic, value, key, partition, None, stamp, headers)
+            try:
+                check_header_names(topic, headers)
+            except StreamsError as error:
+                raise sent.of_last(error) from None
+        try:
+            self._producer.produce(topic, value, key, partition, None, stamp, headers)
+        except StreamsError as error:
+            self._explain(error)
+
+    def _explain(self, error: StreamsError) -> NoReturn:
+        """Raise the refusal of a record, if that is why the transaction has failed, else the error."""
+        self._sent.check()
+        raise (self._sent.named(error) if isinstance(error, ProductionError) else error) from error.__cause__
 
     def commit(self, written: int, said: str = "") -> None:
         """Everything that was queued becomes visible, and ``written`` is how many records of the sequence there are;
         ``said`` is for the next :meth:`begin`."""
         left = self._producer.flush(self._timeout_ms)
-        self._producer.check()
+        self._sent.check()
+        try:
+            self._producer.check()
+        except StreamsError as error:
+            self._explain(error)
         if left:
             raise StreamsError(f"{left} records of {self._name} were not acknowledged in {self._timeout_ms} ms")
         text = f"{said}\0" if said else ""  # librdkafka gives it back as C's strings are, and without their end
         self._producer.commit_transaction(
             {self._place: OffsetAndMetadata(written, text)}, self._member, self._timeout_ms
         )
+        self._sent.forget()
 
     def close(self) -> None:
         """Abort what is not committed, and close."""

@@ -1,0 +1,167 @@
+"""Names the record that a broker refused, in a sequence of records that no task makes again.
+
+A broker answers for a batch, so an answer may concern hundreds of records, of which one is at fault. Therefore the
+records that were refused together are sent once more, each alone, until one is refused again. That takes the last
+records as they were written: librdkafka keeps neither timestamp nor headers of a record that failed.
+
+The number of a record is its place in the sequence. Keys and values are not shown, because they may be secret.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, NamedTuple, TypeAlias
+
+from confluent_kafka import KafkaError, Message
+
+from streams_py.adapters.confluent.failures import is_refusal, send_error
+from streams_py.adapters.confluent.producer import ConfluentProducer
+from streams_py.adapters.confluent.settings import Settings
+from streams_py.errors import ProductionError, RefusedRecord, StreamsError
+
+__all__ = ["ALONE", "SentRecords"]
+
+ALONE: Final[Settings] = {"batch.num.messages": 1, "linger.ms": 0}
+"""Settings of a producer that sends each record in a batch of its own."""
+_ALONE_MAX: Final = 10_000
+"""Number of refused records that are sent again, at most."""
+_KEPT_MIN: Final = 10_000
+_STEP_MS: Final = 100
+
+Sent: TypeAlias = "tuple[str, int, bytes | None, bytes | None, int, Sequence[tuple[str, bytes | None]] | None]"
+"""Topic, partition, value, key, timestamp (-1: the time of writing) and headers."""
+
+
+class _Refused(NamedTuple):
+    """What a report says of a record that a broker refused, with its batch or alone. ``number`` is 0 when the record
+    is no longer kept."""
+
+    error: KafkaError
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    number: int = 0
+
+
+class SentRecords:
+    """The last records of one writer, on one thread.
+
+    Args:
+        name: Of the sequence, for errors such as "record 7 of <name>".
+        alone: Replaces the writer's producer by one with the settings of ``ALONE``, and returns it. Called once, when
+            records were refused: from then on the writer writes nothing else.
+        timeout_ms: Bounds the time that refused records may take when each is sent alone.
+    """
+
+    def __init__(self, name: str, alone: Callable[[], ConfluentProducer], *, timeout_ms: int) -> None:
+        self._name = name
+        self._alone = alone
+        self._timeout_ms = timeout_ms
+        self.kept: list[Sent] = []
+        """The caller appends each record before it is sent."""
+        self._before = 0
+        self.refused: list[_Refused] = []
+        """Empty unless :meth:`check` raises."""
+        self._error: StreamsError | None = None
+
+    def begin_at(self, before: int) -> None:
+        """Say how many records of the sequence were written earlier."""
+        self._before = before
+
+    def forget(self, *, but: int = 0) -> None:
+        """Drop the records that are acknowledged: all, or all except about the last ``but``."""
+        if but == 0:
+            self._drop(len(self.kept))
+        elif len(self.kept) > (most := 2 * but + _KEPT_MIN):
+            self._drop(len(self.kept) - most)
+
+    def _drop(self, count: int) -> None:
+        del self.kept[:count]
+        self._before += count
+
+    def on_refusal(self, error: KafkaError, message: Message) -> None:
+        """Take the report of a refused record."""
+        if len(self.refused) < _ALONE_MAX:
+            topic, partition = message.topic() or "?", message.partition()
+            place = (topic, -1 if partition is None else partition)
+            self.refused.append(_Refused(error, *place, message.key(), message.value()))
+
+    def check(self) -> None:
+        """Raise StreamsError when a record was refused. Takes a while then."""
+        if self.refused:
+            self._error = self._error or self._found()
+            raise self._error
+
+    def of_last(self, error: StreamsError) -> StreamsError:
+        """An error of the last record, with its number."""
+        return self._numbered(error, self._before + len(self.kept))
+
+    def named(self, error: ProductionError) -> StreamsError:
+        """An error of the producer, with the number of the record if the producer knows which one it is."""
+        if (record := error.record) is None:
+            return error
+        wanted = (record.topic, record.partition, record.value, record.key, record.timestamp_ms, record.headers)
+        numbered = enumerate(self.kept, self._before + 1)
+        number = next((number for number, sent in numbered if (*sent[:5], tuple(sent[5] or ())) == wanted), None)
+        return error if number is None else self._numbered(error, number)
+
+    def _numbered(self, error: StreamsError, number: int) -> StreamsError:
+        found = StreamsError(f"record {number:,} of {self._name}: {error}")
+        found.__cause__ = error.__cause__
+        return found
+
+    def _found(self) -> StreamsError:
+        bad = self._refused_alone()
+        first = bad or self.refused[0]
+        record = RefusedRecord(first.topic, first.partition, first.key, None, -1, ())
+        error = send_error(first.error, first.topic, first.partition, record)
+        if bad is not None and bad.number:
+            key = "no key" if first.key is None else f"key of {len(first.key):,} bytes"
+            found = StreamsError(f"record {first.number:,} of {self._name} ({key}): {error}")
+        else:
+            found = StreamsError(
+                f"{self._name}: the broker refused {len(self.refused):,} records together, and none of them alone. If "
+                f"the batch was too large, lower batch.size of the producer: {error}"
+            )
+        found.__cause__ = error.__cause__
+        return found
+
+    def _refused_alone(self) -> _Refused | None:
+        """Send the refused records once more, each alone: the first that is refused again."""
+        again: list[_Refused] = []
+
+        def reported(number: int, error: KafkaError | None, message: Message) -> None:
+            if error is not None and is_refusal(error):
+                topic, partition = message.topic() or "?", message.partition()
+                place = (topic, -1 if partition is None else partition)
+                again.append(_Refused(error, *place, message.key(), message.value(), number))
+
+        producer = self._alone()
+        deadline_s = time.monotonic() + self._timeout_ms / 1000
+        with contextlib.suppress(StreamsError):  # a transaction ends with the refusal, whose report may follow
+            for number, (topic, partition, value, key, timestamp_ms, headers) in self._as_written():
+                report = partial(reported, number)
+                producer.produce(topic, value, key, partition, report, timestamp_ms, headers)
+        while producer.flush(_STEP_MS) and not again and time.monotonic() < deadline_s:
+            pass
+        return min(again, key=lambda one: one.number, default=None)
+
+    def _as_written(self) -> list[tuple[int, Sent]]:
+        """The refused records with their numbers. Equal records are all taken, since reports do not tell them apart."""
+        refused = {(one.topic, one.partition, one.value, one.key) for one in self.refused}
+        numbered = enumerate(self.kept, self._before + 1)
+        return [(number, sent) for number, sent in numbered if _identity(sent) in refused]
+
+
+def _identity(sent: Sent) -> tuple[str, int, bytes | None, bytes | None]:
+    """Topic, partition, value and key as a report has them: text as its bytes."""
+    topic, partition, value, key = sent[:4]
+    return topic, partition, _as_bytes(value), _as_bytes(key)
+
+
+def _as_bytes(given: bytes | str | None) -> bytes | None:
+    return given.encode() if isinstance(given, str) else given

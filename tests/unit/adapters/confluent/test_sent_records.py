@@ -1,0 +1,119 @@
+"""Which record of a sequence was refused: numbers, and what is sent again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from streams_py.adapters.confluent.bulk.sent_records import SentRecords
+from streams_py.errors import ProductionError, RefusedRecord, StreamsError
+
+REFUSED = KafkaError(KafkaError.INVALID_RECORD)
+
+
+class Message:
+    def __init__(self, topic: str, partition: int, value: bytes | None, key: bytes | None) -> None:
+        self._fields = topic, partition, value, key
+
+    def topic(self) -> str:
+        return self._fields[0]
+
+    def partition(self) -> int:
+        return self._fields[1]
+
+    def value(self) -> bytes | None:
+        return self._fields[2]
+
+    def key(self) -> bytes | None:
+        return self._fields[3]
+
+
+class Alone:
+    """A producer that refuses the records which ``is_bad`` says."""
+
+    def __init__(self, is_bad: Callable[[tuple[Any, ...]], bool]) -> None:
+        self.is_bad = is_bad
+        self.sent: list[tuple[Any, ...]] = []
+
+    def produce(self, topic: str, value: Any, key: Any, partition: int, report: Any, *rest: Any) -> None:
+        record = (topic, partition, value, key, *rest)
+        self.sent.append(record)
+        if self.is_bad(record):
+            report(REFUSED, Message(topic, partition, value, key))
+
+    def flush(self, timeout_ms: int) -> int:
+        return 0
+
+
+def records(is_bad: Callable[[tuple[Any, ...]], bool]) -> tuple[SentRecords, Alone]:
+    producer = Alone(is_bad)
+    return SentRecords("all", lambda: producer, timeout_ms=1_000), producer  # type: ignore[arg-type, return-value]
+
+
+def write(sent: SentRecords, *numbers: int) -> None:
+    for number in numbers:
+        sent.kept.append(("t", 0, b"v%d" % number, b"k", 5, None))
+
+
+def refuse(sent: SentRecords, *numbers: int) -> None:
+    for number in numbers:
+        sent.on_refusal(REFUSED, Message("t", 0, b"v%d" % number, b"k"))  # type: ignore[arg-type]  # a message
+
+
+def test_refused_records_are_sent_alone_and_the_first_that_is_refused_again_is_named() -> None:
+    sent, producer = records(lambda record: record[2] in (b"v4", b"v5"))
+    write(sent, *range(1, 8))
+    refuse(sent, 3, 4, 5, 6)
+    for _ in range(2):
+        with pytest.raises(StreamsError, match=r"^record 4 of all \(key of 1 bytes\): a record for t-0 was not"):
+            sent.check()
+    assert [record[2] for record in producer.sent] == [b"v3", b"v4", b"v5", b"v6"], "once"
+
+
+def test_numbers_go_on_after_records_were_forgotten_and_those_of_an_earlier_attempt() -> None:
+    sent, _ = records(lambda record: record[2] == b"v9")
+    sent.begin_at(1_000)
+    write(sent, *range(6))
+    sent.forget()
+    write(sent, *range(6, 12))
+    refuse(sent, *range(6, 12))
+    with pytest.raises(StreamsError, match=r"^record 1,010 of all"):
+        sent.check()
+
+
+def test_records_are_kept_as_long_as_they_may_be_under_way() -> None:
+    sent, _ = records(lambda record: record[2] == b"v49900")
+    write(sent, *range(50_000))
+    sent.forget(but=5_000)
+    assert len(sent.kept) == 20_000
+    refuse(sent, 49_900, 49_901)
+    with pytest.raises(StreamsError, match=r"^record 49,901 of all"):
+        sent.check()
+
+
+def test_equal_records_with_other_timestamps_are_told_apart_and_text_is_found() -> None:
+    sent, _ = records(lambda record: record[4] == 99)
+    sent.kept += [("t", 0, "v", "k", stamp, None) for stamp in (1, 99, 3)]  # type: ignore[misc]  # as Arrow has text
+    sent.on_refusal(REFUSED, Message("t", 0, b"v", b"k"))  # type: ignore[arg-type]  # a message
+    with pytest.raises(StreamsError, match=r"^record 2 of all"):
+        sent.check()
+
+
+def test_batch_of_which_no_record_is_refused_alone_is_a_matter_of_its_size() -> None:
+    sent, _ = records(lambda record: False)
+    write(sent, 1, 2)
+    refuse(sent, 1, 2)
+    with pytest.raises(StreamsError, match=r"refused 2 records together, and none of them alone.*lower batch\.size"):
+        sent.check()
+
+
+@pytest.mark.parametrize(("timestamp_ms", "start"), [(5, "record 1 of all: "), (6, "a record for")])
+def test_error_of_the_producer_has_the_number_of_the_record_that_it_names(timestamp_ms: int, start: str) -> None:
+    sent, _ = records(lambda record: False)
+    write(sent, 1, 2)
+    record = RefusedRecord("t", 0, b"k", b"v1", timestamp_ms, ())
+    error = ProductionError("a record for t-0 was not written", topic="t", partition=0, record=record)
+    assert str(sent.named(error)).startswith(start)

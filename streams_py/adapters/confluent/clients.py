@@ -96,16 +96,18 @@ class ConfluentClients:
         """Writes for all tasks of a stream thread."""
         client_id = f"{thread_name}-producer"
         if self.embedded is not None:  # its sessions are shorter than a busy machine takes to write a record
-            return self.global_producer(thread_name)
+            settings = producer_settings(self._config, bootstrap=self.bootstrap, client_id=client_id)
+            return self._producer(ConfluentProducer, client_id, settings)
         settings = at_least_once_settings(self._config, bootstrap=self.bootstrap, client_id=client_id)
         makes_again = chooses_delivery_timeout(self._config)
         return self._producer(ConfluentProducer, client_id, settings, makes_expired_again=makes_again)
 
     def global_producer(self, thread_name: str) -> ConfluentProducer:
-        """Writes for the thread of the global stores, whose tasks nobody else ever has."""
+        """Writes dead letters for the thread of the global stores, whose tasks no other member ever has. There is no
+        commit to process again from when a batch is refused, so each letter is sent alone."""
         client_id = f"{thread_name}-producer"
         settings = producer_settings(self._config, bootstrap=self.bootstrap, client_id=client_id)
-        return self._producer(ConfluentProducer, client_id, settings)
+        return self._producer(ConfluentProducer, client_id, settings, sends_alone=True)
 
     def transactional_producer(self, thread_name: str, transactional_id: str) -> ConfluentTransactionalProducer:
         """Writes for all tasks of a stream thread, in transactions."""
@@ -124,7 +126,15 @@ class ConfluentClients:
         connection = kafka_python_connection(self.bootstrap, client_id, security, embedded=False)
         return TransactionalRecords(connection, transactional_id, timeout_ms=_TRANSACTIONAL_RECORD_MS)
 
-    def _producer(self, kind: type[_P], client_id: str, settings: Settings, *, makes_expired_again: bool = False) -> _P:
+    def _producer(
+        self,
+        kind: type[_P],
+        client_id: str,
+        settings: Settings,
+        *,
+        makes_expired_again: bool = False,
+        sends_alone: bool = False,
+    ) -> _P:
         max_block_ms = self._number("max.block.ms", _MAX_BLOCK_MS, "producer.")
         security = parse_security(self._config.client_settings("producer."))
         embedded = self.embedded is not None
@@ -143,6 +153,7 @@ class ConfluentClients:
             lists_all_topics=embedded,
             batch_bytes_max=self._batch_bytes_max,
             makes_expired_again=makes_expired_again,
+            sends_alone=sends_alone,
         )
 
     def _batch_bytes_max(self, topic: str) -> int | None:

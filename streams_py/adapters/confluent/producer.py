@@ -76,7 +76,8 @@ class ConfluentProducer:
 
     ``max_block_ms`` (Kafka's ``max.block.ms``) bounds how long a full queue or missing metadata may hold a caller.
     ``batch_bytes_max`` says how large a batch of a topic may be, None when nobody knows. ``makes_expired_again``: see
-    above. ``on_refusal`` gets the reports of refused records, which are no failures of this producer then.
+    above. ``sends_alone``: each record is a batch, so each answer concerns one record. ``on_refusal`` gets the reports
+    of refused records, which are no failures of this producer then.
     """
 
     _sends_one_by_one = False
@@ -91,6 +92,7 @@ class ConfluentProducer:
         lists_all_topics: bool = False,
         batch_bytes_max: Callable[[str], int | None] = lambda topic: None,
         makes_expired_again: bool = False,
+        sends_alone: bool = False,
         on_refusal: Callable[[KafkaError, Message], None] | None = None,
     ) -> None:
         self._bootstrap, client_id = str(settings["bootstrap.servers"]), str(settings["client.id"])
@@ -103,13 +105,14 @@ class ConfluentProducer:
         self._lists_all_topics = lists_all_topics
         self._batch_bytes_max = batch_bytes_max
         self._on_refusal = on_refusal
+        self._sends_one_by_one = sends_alone or self._sends_one_by_one
         self._queue = SendQueue(settings) if makes_expired_again else None
         self._clients: dict[int | None, Producer] = {}  # by the size of their batches; None: as configured
         self._limits: dict[str, int | None] = {}  # of the topics written so far
         self._acked: dict[TopicPartition, Message] = {}
         self._tracked: dict[str, Reports] = {}
         self._written_at_epoch: dict[TopicPartition, int] = {}
-        self._refusals = Refusals(self._batch_limit)
+        self._refusals = Refusals(self._batch_limit, all_alone=sends_alone)
         self._failures, self._reported = self._refusals.failures, self._refusals.reported
         self._obstacles: list[Exception] = []  # a reason not to send directly, or nothing
         self._barriers: dict[type[StreamsError], str] = {}  # why nothing may be sent: for good, or for now

@@ -55,10 +55,12 @@ class Failure(NamedTuple):
 
 
 class Refusals:
-    """Failed records of one producer. ``batch_limit`` gives the size of the batches of a topic, if it is limited."""
+    """Failed records of one producer. ``batch_limit`` gives the size of the batches of a topic, if it is limited.
+    ``all_alone``: the producer sends every record in a batch of its own."""
 
-    def __init__(self, batch_limit: Callable[[str], int | None]) -> None:
+    def __init__(self, batch_limit: Callable[[str], int | None], *, all_alone: bool = False) -> None:
         self._batch_limit = batch_limit
+        self._all_alone = all_alone
         self.failures: deque[Failure] = deque()
         """What the caller has to be told, in the order of its partitions."""
         self.reported: list[Failure] = []
@@ -140,7 +142,7 @@ class Refusals:
 
     def _is_alone(self, topic: str, group: Sequence[Failure]) -> bool:
         """Whether each of these records was alone in its batch."""
-        if topic in self.isolated:
+        if self._all_alone or topic in self.isolated:
             return True
         if len(group) == 1 and not _is_neighbour(group[0]):
             return True

@@ -1,4 +1,4 @@
-"""What a client is made of, checked before anything is opened."""
+"""Checks of the arguments of ``KafkaStreams``, before anything is opened."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ _STANDBY_CALLS = ("on_update_start", "on_batch_loaded", "on_update_suspended")
 def check_arguments(
     topology: object, on_state: object, on_error: object, restore_listener: object, standby_listener: object
 ) -> None:
-    """TopologyError, with the line of the caller, for a topology that is none and for callbacks that cannot be called
-    back."""
+    """Check the topology and the callbacks.
+
+    Raises:
+        TopologyError: ``topology`` is not a Topology, or a callback cannot be called. Names the caller's line.
+    """
     try:
         if not isinstance(topology, Topology):
-            hint = "; give builder.build()" if hasattr(topology, "build") else ""
+            hint = "; pass builder.build()" if hasattr(topology, "build") else ""
             raise TopologyError(f"KafkaStreams takes a Topology, not a {type(topology).__name__}{hint}")
         if on_state is not None:
             check_function(on_state, "KafkaStreams: on_state", ("new state", "old state"))
@@ -36,7 +39,7 @@ def check_arguments(
 
 
 def check_timeout(seconds: float | None) -> None:
-    """ValueError for less than no time."""
+    """Raise ValueError for a negative time-out."""
     if seconds is not None and seconds < 0:
         raise ValueError(f"timeout must not be negative: {seconds}")
 
@@ -45,5 +48,5 @@ def _check_listener(given: object, what: str, kind: str, calls: Sequence[str]) -
     missing = [call for call in calls if not callable(getattr(given, call, None))]
     if given is not None and missing:
         raise TopologyError(
-            f"KafkaStreams: {what} is of type {type(given).__name__}, without {missing[0]}; give a subclass of {kind}"
+            f"KafkaStreams: {what} is of type {type(given).__name__}, without {missing[0]}; pass a subclass of {kind}"
         )

@@ -1,4 +1,4 @@
-"""What one poll of a consumer gave, by partition."""
+"""Groups the records of one poll by partition."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ __all__ = ["by_partition", "only_topic_of", "runs_of"]
 
 
 def only_topic_of(partitions: Collection[TopicPartition]) -> str | None:
-    """The topic of all of them. A consumer delivers what it reads and nothing else, so nobody has to look at each
-    record's; None when there are several, or none."""
+    """Return the topic of all partitions; None without partitions or with several topics.
+
+    A consumer delivers only records of its assigned partitions. So with a single topic, the topic of each record need
+    not be read.
+    """
     topics = {partition.topic for partition in partitions}
     return topics.pop() if len(topics) == 1 else None
 
@@ -21,10 +24,13 @@ def only_topic_of(partitions: Collection[TopicPartition]) -> str | None:
 def runs_of(
     records: Sequence[RawRecord], only_topic: str | None = None
 ) -> Iterator[tuple[TopicPartition, Iterator[RawRecord]]]:
-    """Records in a row that are of one partition; each run is to be taken before the next. ``only_topic``: that of all
-    records."""
+    """Yield runs of consecutive records of the same partition. Consume each run before requesting the next one.
+
+    Args:
+        only_topic: Topic of all records; None if there may be several topics.
+    """
     if records:
-        kind = type(records[0])  # its own functions, called without a line of Python for each record
+        kind = type(records[0])  # unbound C methods, so that grouping runs no Python code per record
         by_topic = groupby(records, kind.topic) if only_topic is None else ((only_topic, records),)
         for topic, of_topic in by_topic:
             for number, run in groupby(of_topic, kind.partition):
@@ -34,7 +40,7 @@ def runs_of(
 def by_partition(
     records: Sequence[RawRecord], only_topic: str | None = None
 ) -> Mapping[TopicPartition, list[RawRecord]]:
-    """Records of each partition, in their order; ``only_topic`` as above."""
+    """Return the records of each partition in their order; ``only_topic`` as for :func:`runs_of`."""
     batches: dict[TopicPartition, list[RawRecord]] = {}
     for partition, run in runs_of(records, only_topic):
         batches.setdefault(partition, []).extend(run)

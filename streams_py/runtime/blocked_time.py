@@ -1,8 +1,8 @@
-"""How long a stream thread has waited for Kafka: Kafka Streams' ``StreamThreadTotalBlockedTime``.
+"""Time that a stream thread has waited for Kafka: Kafka Streams' ``StreamThreadTotalBlockedTime``.
 
-Java adds up what its clients count of themselves. Here the thread notes it around the calls that wait: for records, for
-acknowledgements, for a commit, and in the producer for room in its queue, for what is known of a topic, and for
-transactions. Committed offsets are asked for without waiting, and changelogs are read by another thread.
+Java adds up the times that its clients measure. Here the thread measures the calls that wait: polls, flushes and
+commits, and in the producer a full queue, topic metadata and transactions. Requests for committed offsets don't block
+the thread, and another thread reads changelogs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["BlockedTime"]
 
 
 class BlockedTime:
-    """Entered while the thread waits, within one another or not. One thread enters, any thread reads."""
+    """Context manager around calls that wait; may be nested. One thread enters it, any thread reads ``total_ms``."""
 
     __slots__ = ("_began_ms", "_clock", "_depth", "total_ms")
 

@@ -1,4 +1,4 @@
-"""The part of a client that tells how it does: threads and tasks, explanations, figures, restoration."""
+"""The part of a client that reports its state: threads, tasks, assignment explanations, metrics and restoration."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ if TYPE_CHECKING:
     from streams_py.config import StreamsConfig
     from streams_py.leader.explanations import ToldExplanation
     from streams_py.ports import Clock
-    from streams_py.runtime.metrics import Measured, ThreadFigures
+    from streams_py.runtime.metrics import Measured, MetricsInput
     from streams_py.runtime.restore.progress import RestoreProgress
     from streams_py.runtime.threads.rebalance_timeline import RebalanceListener
     from streams_py.runtime.threads.thread_metadata import ThreadMetadata
 
-__all__ = ["ClientFigures"]
+__all__ = ["ClientReports"]
 
 
-class ClientFigures(ClientQueries):
-    """What :class:`~streams_py.runtime.kafka_streams.KafkaStreams` tells of itself."""
+class ClientReports(ClientQueries):
+    """The observation methods of :class:`~streams_py.runtime.kafka_streams.KafkaStreams`."""
 
     _config: StreamsConfig
     _clock: Clock
     _failed_threads: int
 
     def metadata_for_local_threads(self) -> list[ThreadMetadata]:
-        """Name, state and tasks of each stream thread."""
+        """Return name, state and tasks of each stream thread."""
         from streams_py.runtime.threads.thread_metadata import thread_metadata
 
         return [thread_metadata(thread) for thread in self._current_threads()]
 
     def explain(self, task_id: TaskId | str) -> list[ToldExplanation]:
-        """Why the task is where it is, for each of the last assignments that *this* client made as leader of the group;
-        newest first. ``str(explanation)`` says it in sentences, ``explanation.explanation`` has the facts.
+        """Explain the placement of a task in the last assignments that *this* client computed as group leader.
 
-        Empty when this client has not led, or when the application's own task assignor decided.
+        The newest explanation comes first. ``str(explanation)`` is readable text; ``explanation.explanation`` has the
+        facts. The list is empty if this client has not been leader, or if a custom task assignor decided.
         """
         task = TaskId.parse(task_id) if isinstance(task_id, str) else task_id
         explanations = [
@@ -49,22 +49,24 @@ class ClientFigures(ClientQueries):
         return sorted(explanations, key=lambda explanation: -explanation.assigned_at_ms)
 
     def metrics(self) -> dict[str, dict[str, float | str]]:
-        """Current figures by group (with tags) and name, those of Kafka Streams. For exporters see
-        :mod:`streams_py.metrics`."""
+        """Return the current metrics by group (with tags) and name, as in Kafka Streams.
+
+        For exporters see :mod:`streams_py.metrics`.
+        """
         from streams_py.runtime.metrics import client_metrics
 
-        return client_metrics(self._figures(), topology=self._instance.topology_description)
+        return client_metrics(self._metrics_input(), topology=self._instance.topology_description)
 
     def measure(self) -> list[Measured]:
-        """The same, one by one: group, tags, name and value."""
+        """Return the same metrics as a list of group, tags, name and value."""
         from streams_py.runtime.metrics import measure
 
-        return list(measure(self._figures()))
+        return list(measure(self._metrics_input()))
 
-    def _figures(self) -> ThreadFigures:
-        from streams_py.runtime.metrics import ThreadFigures
+    def _metrics_input(self) -> MetricsInput:
+        from streams_py.runtime.metrics import MetricsInput
 
-        return ThreadFigures(
+        return MetricsInput(
             self._config.application_id,
             self._instance.client_id,
             self._state.now,
@@ -76,13 +78,18 @@ class ClientFigures(ClientQueries):
         )
 
     def on_rebalance(self, listener: RebalanceListener) -> None:
-        """Call ``listener(timeline)`` after each rebalance of each stream thread, on a thread that must not wait long:
-        what took how long (decode, lags, assign, encode, hand-over). Thread-safe."""
+        """Call ``listener(timeline)`` after each rebalance of each stream thread. Thread-safe.
+
+        The timeline has the duration of each step: decode, lags, assign, encode and hand-over. The listener runs on a
+        thread that must not block for long.
+        """
         self._instance.rebalance_listeners.append(listener)
 
     def restore_progress(self) -> RestoreProgress:
-        """How far the restoration of this instance's active tasks, and the filling of its global stores, are: records,
-        bytes, rate, time left."""
+        """Return the restore progress of this instance's active tasks and global stores.
+
+        The progress has records, bytes, rate and time left.
+        """
         from streams_py.runtime.restore.progress import RestoreProgress
 
         progress = RestoreProgress()

@@ -1,6 +1,6 @@
-"""What all stream threads of one client share, and how a thread is put together.
+"""The resources that all stream threads of one client share, and the construction of a thread's parts.
 
-:class:`~streams_py.runtime.kafka_streams.KafkaStreams` is the life cycle; this is the wiring: identity and state
+:class:`~streams_py.runtime.kafka_streams.KafkaStreams` has the life cycle. This module has the wiring: identity, state
 directory, admin client, settings, and the parts of each new thread.
 """
 
@@ -77,7 +77,7 @@ _CONSUMER = ("consumer.", "main.consumer.")
 
 
 class ClientResources:
-    """The shared part of a client."""
+    """Resources that the stream threads of one client share."""
 
     def __init__(self, topology: Topology, config: StreamsConfig, clients: Clients, clock: Clock) -> None:
         self.config = config
@@ -111,13 +111,13 @@ class ClientResources:
             persistent=persistent,
             name=config.client_setting("group.instance.id", *_CONSUMER) or config.client_id or None,
             cluster_id=self._cluster_id,
-            warns_of_temporary=not config.embedded,  # its state ends with the cluster
+            warns_of_temporary=not config.embedded,  # the embedded cluster is temporary, too
         )
         self.hosts = StoreHosts(topology, config.application_id, parse_endpoint(config.application_server), defaults)
         self._future_process_id = uuid.uuid4()
         self._process_id: ProcessId | None = None
-        self.admin: Admin | None = None  # from open on
-        self.running_since_ms: int | None = None  # since when the client is RUNNING; set by the client
+        self.admin: Admin | None = None  # set by open()
+        self.running_since_ms: int | None = None  # monotonic time of the change to RUNNING; set by the client
         self._cleaner: StateCleaner | None = None
         self._freed_memory: FreedMemory | None = None
         self._open_transactions: OpenTransactions | None = None
@@ -131,19 +131,19 @@ class ClientResources:
         self._cache_bytes = config.statestore_cache_max_bytes
         self._caches: dict[StreamThread, RecordCache] = {}
         self.global_thread: GlobalThread | None = None
-        self._stops_filling = False
+        self._global_restore_cancelled = False
         self._event_loop = EventLoop(f"{config.client_id or config.application_id}-AsyncCalls")
         self._leader_executors: dict[StreamThread, LeaderExecutor] = {}
 
     @cached_property
-    def topology_description(self) -> str:  # ``topology.describe()``, made when somebody asks for the first time
+    def topology_description(self) -> str:  # cached ``topology.describe()``
         return self._topology.describe()
 
     # -- life ------------------------------------------------------------------------------------------------
 
     @property
     def client_id(self) -> str:
-        """``client.id``, or one made of application and process id."""
+        """``client.id``, or a name built from the application id and the process id."""
         return self.config.client_id or f"{self.config.application_id}-{self._process_id or 'new'}"
 
     @property
@@ -152,11 +152,16 @@ class ClientResources:
         return sorted(self._topology.stores)
 
     def check_connection(self) -> None:
-        """ConfigError when the cluster does not let us in."""
+        """Raise ConfigError if the cluster rejects the login or the certificates."""
         self._clients.check_connection()
 
     def open(self) -> None:
-        """Take a state directory and the process id. StateError; ConfigError when the cluster refuses the client."""
+        """Lock a state directory, get its process id, and connect the admin client.
+
+        Raises:
+            StateError: The state directory cannot be used.
+            ConfigError: The cluster rejects the client.
+        """
         self.check_connection()
         self._process_id = self.directory.open()
         try:
@@ -184,7 +189,7 @@ class ClientResources:
                 members=self._group_processes,
             )
             self._open_transactions.start()
-            self.rebalance_listeners.append(self._open_transactions.look_soon)
+            self.rebalance_listeners.append(self._open_transactions.check_soon)
         self._snapshots = open_snapshots(self._snapshot_storage, self.config, self.admin)
         self._events = open_assignment_events(
             self.config, self._clients, self.admin, self._clock, process=str(self._process_id), client_id=self.client_id
@@ -196,8 +201,8 @@ class ClientResources:
         return self.admin.cluster_id()
 
     def close(self) -> None:
-        """Free everything that is shared. Threads must have ended."""
-        with contextlib.ExitStack() as closing:  # each of them, whatever becomes of the others
+        """Close all shared resources. All threads must have stopped."""
+        with contextlib.ExitStack() as closing:  # closes each of them, even if closing another one fails
             closing.callback(self.directory.close)
             closing.callback(self._clients.close)
             if self.admin is not None:
@@ -216,7 +221,7 @@ class ClientResources:
             closing.callback(self._event_loop.close)
             if self.global_thread is not None:
                 closing.callback(self.global_thread.producer.close)
-                closing.callback(self.global_thread.stop)  # the last one here is the first to be called
+                closing.callback(self.global_thread.stop)  # added last, so called first
 
     def clean_up(self) -> None:
         """Delete the application's local state."""
@@ -226,18 +231,27 @@ class ClientResources:
 
     @property
     def has_tasks(self) -> bool:
-        """False when there is nothing in the topology but global stores."""
+        """Whether the topology has more than global stores."""
         return bool(self._metadata.subtopologies)
 
     @property
     def global_stores(self) -> Mapping[str, Store | CustomStateStore]:
-        """The global stores by name; none while they are being filled."""
+        """The global stores by name; empty while they are being restored."""
         thread = self.global_thread
-        return {} if thread is None or not thread.is_filled else thread.stores.stores
+        return {} if thread is None or not thread.is_restored else thread.stores.stores
 
     def start_global_thread(self, on_error: Callable[[Exception], None]) -> bool:
-        """Fill the global stores, if there are any; raises what makes that impossible, and is False when it was given
-        up. Afterwards a thread follows their topics, and calls ``on_error`` when it fails."""
+        """Restore the global stores, if there are any, then start the thread that follows their topics.
+
+        Args:
+            on_error: Called when that thread fails later.
+
+        Returns:
+            False if the restoration was cancelled by :meth:`cancel_global_restore`.
+
+        Raises:
+            Exception: The error that prevents the restoration.
+        """
         topics = self._topology.global_topics
         if not topics or self.admin is None:
             return True
@@ -263,7 +277,9 @@ class ClientResources:
             nodes,
             stores,
             filling=Filling(name, topics, self.restore_listener),
-            settings=replace(self._task_settings, max_task_idle_ms=-1, exactly_once=False),  # no transaction is near
+            settings=replace(
+                self._task_settings, max_task_idle_ms=-1, exactly_once=False
+            ),  # this thread has no transactions
             consumer=lambda: self._clients.global_consumer(self.client_id),
             producer=ProducerOnDemand(lambda: self._clients.global_producer(name)),
             admin=self.admin,
@@ -274,11 +290,13 @@ class ClientResources:
             on_error=on_error,
             topic_ids=self.topic_ids,
         )
-        return not self._stops_filling and self.global_thread.start()
+        return not self._global_restore_cancelled and self.global_thread.start()
 
-    def stop_filling(self) -> None:
-        """Let :meth:`start_global_thread` return, now or later; may be called by a signal's handler."""
-        self._stops_filling = True  # before: a thread that is made just now looks at it, or is told to give up
+    def cancel_global_restore(self) -> None:
+        """Make :meth:`start_global_thread` return, now or later. May be called by a signal handler."""
+        self._global_restore_cancelled = (
+            True  # first: a thread that is being created now either sees it or is cancelled
+        )
         if self.global_thread is not None:
             self.global_thread.give_up()
 
@@ -292,7 +310,7 @@ class ClientResources:
         on_error: Callable[[StreamThread, Exception], None],
         on_end: Callable[[StreamThread], None],
     ) -> StreamThread:
-        """A stream thread, not started yet."""
+        """Return a new stream thread, not started yet."""
         return StreamThread(
             f"{self.client_id}-StreamThread-{index}",
             index,
@@ -305,30 +323,32 @@ class ClientResources:
         )
 
     def _remove_static_member(self, index: int, member_id: str) -> None:
-        """Make the group forget the member of a thread. Only a static one needs that (KIP-345): it does not leave by
-        itself, and the group would keep its tasks for it until the session is over."""
+        """Remove the thread's member from the group, if it is a static member (KIP-345).
+
+        A static member does not leave automatically: the group would keep its tasks until the session timeout.
+        """
         instance_id = self.config.client_setting("group.instance.id", *_CONSUMER)
         if instance_id and self.admin is not None:
             self.admin.remove_member(self.config.application_id, f"{instance_id}-{index}", member_id)
 
     def share_cache(self, threads: int) -> None:
-        """Split ``statestore.cache.max.bytes`` over this many threads; a thread for global stores counts, too."""
+        """Split ``statestore.cache.max.bytes`` among this many stream threads and the global thread, if any."""
         threads += bool(self._topology.global_topics)
         self._cache_bytes = self.config.statestore_cache_max_bytes // max(1, threads)
         for thread, cache in list(self._caches.items()):
             if thread.state is ThreadState.DEAD:
                 del self._caches[thread], self._leader_executors[thread]
             else:
-                cache.max_bytes = self._cache_bytes  # the thread evicts down to it with its next write
+                cache.max_bytes = self._cache_bytes  # the thread evicts records at its next write
 
     def _open_loop(self, thread: StreamThread) -> StreamLoop:
-        """Make a thread's loop, and what it works with; runs on that thread."""
+        """Create a thread's loop and its parts. Runs on that thread."""
         with contextlib.ExitStack() as opened:
             parts = self._make_parts(thread, opened)
             loop = StreamLoop(
                 thread.name, parts, inbox=thread.inbox, control=thread.control, settings=self._loop_settings
             )
-            opened.pop_all()  # from here on the thread closes them
+            opened.pop_all()  # from here on, the thread closes them
         return loop
 
     def _make_parts(self, thread: StreamThread, opened: contextlib.ExitStack) -> ThreadParts:
@@ -434,7 +454,7 @@ class ClientResources:
     def _transactions(
         self, thread: StreamThread, updater: StateUpdater
     ) -> tuple[TransactionalProducer | None, Callable[[], None]]:
-        """The producer of a thread under exactly-once, and what is to be done before it begins."""
+        """Return a thread's producer under exactly-once, and the call that must precede its first transaction."""
         if (others := self._open_transactions) is None:
             return None, lambda: None
         transactional_id = f"{self.config.application_id}-{self._process_id}-{thread.index}"
@@ -467,7 +487,7 @@ class ClientResources:
             application_id=self.config.application_id,
             topic_settings=self.config.original,
             assignor_timeout_ms=self._loop_settings.max_poll_interval_ms // 2,
-            # Five requests and the assignor fit into what the group waits for its leader.
+            # Five requests and the assignor fit into the time that the group waits for its leader.
             request_timeout_ms=max(3_000, self._loop_settings.max_poll_interval_ms // 10),
             on_error=thread.report,
             watch=watch,
@@ -488,7 +508,7 @@ class ClientResources:
         return StartPositions(self.config.application_id, sources, self._default_policy)
 
     def _explain(self, error: Exception) -> Exception:
-        """The protocol carries only a code; the reason, if the leader is one of this client's threads."""
+        """Return the reason of an assignment failure if this client has the leader: the protocol has only codes."""
         if isinstance(error, TaskAssignmentError):
             failures = [leading.failure for leading in list(self._leader_executors.values())]
             return next((failure for failure in failures if failure is not None), error)
@@ -498,12 +518,12 @@ class ClientResources:
 
 
 def _forming(thread: StreamThread) -> tuple[int, str] | None:
-    """Generation and member id while the thread's member leads."""
+    """Return generation and member id while the thread's member computes an assignment as leader."""
     metadata = None if thread.loop is None else thread.loop.parts.membership.forming()
     return None if metadata is None else (metadata.generation, metadata.member_id)
 
 
 def _who(thread: StreamThread) -> tuple[int, str]:
-    """Generation and member id of the thread's member; (-1, "") when it is none."""
+    """Return generation and member id of the thread's member; (-1, "") without membership."""
     metadata = None if thread.loop is None else thread.loop.parts.membership.group_metadata()
     return (-1, "") if metadata is None else (metadata.generation, metadata.member_id)

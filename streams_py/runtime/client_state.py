@@ -1,7 +1,7 @@
-"""The state of a client: who may change it, who waits for it, and who hears of it.
+"""The state of a client: transitions, waiting for a state, and calls of the state listener.
 
-The lock that guards it guards what the client holds, too. The listener is called without it, so that it may call any
-method of the client.
+The lock that guards the state also guards the client's other fields. The listener is called without the lock, so it
+may call any method of the client.
 """
 
 from __future__ import annotations
@@ -23,8 +23,12 @@ StateListener = Callable[[State, State], object]
 
 
 class ClientState:
-    """Starts as CREATED. ``on_change(new, old)`` is called at once, under the lock; ``listener`` when the lock is free:
-    for every change, in order, and one at a time."""
+    """State of a client; CREATED at first.
+
+    Args:
+        on_change: Called as ``on_change(new, old)`` during the change, under the lock.
+        listener: Called as ``listener(new, old)`` once the lock is free: for every change, in order, one at a time.
+    """
 
     def __init__(self, on_change: Callable[[State, State], None], listener: StateListener | None) -> None:
         self.lock = threading.RLock()
@@ -34,7 +38,7 @@ class ClientState:
         self._listener = listener
         self._depth = 0
         self._pending: deque[tuple[State, State]] = deque()
-        self._telling: int | None = None
+        self._listener_thread: int | None = None
 
     @property
     def now(self) -> State:
@@ -42,7 +46,7 @@ class ClientState:
         return self._now
 
     def go(self, new: State) -> None:
-        """Change it, inside :meth:`changing`. IllegalStateError for a change that no client makes."""
+        """Change the state, inside :meth:`changing`. Raises IllegalStateError for an invalid transition."""
         old = self._now
         if new is old:
             return
@@ -55,26 +59,26 @@ class ClientState:
             self._pending.append((new, old))
 
     def wait_until(self, wanted: Callable[[State], bool], timeout_s: float | None) -> State:
-        """Block until ``wanted(state)``, or until ``timeout_s`` is over; the state then."""
+        """Block until ``wanted(state)`` or until ``timeout_s`` has elapsed. Return the state at that time."""
         with self._changed:
             self._changed.wait_for(lambda: wanted(self._now), timeout_s)
             return self._now
 
     def wait_for_end(self, timeout_s: float | None) -> bool:
-        """Block until the state is final and the listener has heard of everything; False when time is over first."""
+        """Block until the state is final and the listener was called for all changes; False on time-out."""
         with self._changed:
             return self._changed.wait_for(
-                lambda: self._now.is_final and not self._pending and self._telling is None, timeout_s
+                lambda: self._now.is_final and not self._pending and self._listener_thread is None, timeout_s
             )
 
     @property
-    def is_telling(self) -> bool:
-        """True inside the listener, where waiting for the end would never end."""
-        return self._telling == threading.get_ident()
+    def is_in_listener(self) -> bool:
+        """Whether the listener is calling: waiting for the client to close would block forever there."""
+        return self._listener_thread == threading.get_ident()
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
-        """The lock, for whatever may change the state; the listener hears of it when the lock is free again."""
+        """Hold the lock around code that may change the state; the listener is called after its release."""
         with self.lock:
             self._depth += 1
             try:
@@ -83,22 +87,25 @@ class ClientState:
                 self._depth -= 1
                 is_outermost = self._depth == 0
         if is_outermost:
-            self._tell()
+            self._call_listener()
 
-    def _tell(self) -> None:
-        """Call the listener for what it has not heard of. A change made meanwhile, by the listener itself or by another
-        thread, is told by the thread that is telling already."""
+    def _call_listener(self) -> None:
+        """Call the listener for the pending changes.
+
+        If a thread is already calling the listener, that thread also handles changes that the listener itself or other
+        threads make meanwhile.
+        """
         while True:
             with self.lock:
-                if self._listener is None or self._telling is not None or not self._pending:
+                if self._listener is None or self._listener_thread is not None or not self._pending:
                     return
                 change = self._pending.popleft()
-                self._telling = threading.get_ident()
+                self._listener_thread = threading.get_ident()
             try:
                 self._listener(*change)
-            except (Exception, SystemExit):  # an exit ends no program here, but a thread that has things to close
+            except (Exception, SystemExit):  # SystemExit would stop this thread, not the program
                 _log.exception("the state listener failed")
             finally:
                 with self.lock:
-                    self._telling = None
+                    self._listener_thread = None
                     self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""The factory of Kafka clients that the configuration names."""
+"""Creates the factory of Kafka clients that the configuration names."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["clients_of"]
 
 
 def clients_of(config: StreamsConfig) -> Clients:
-    """The factory that ``default.client.supplier`` names: a class or callable that takes the configuration."""
+    """Call ``default.client.supplier``, a class or callable, with the configuration and return the client factory."""
     supplier = config.default_client_supplier
     if isinstance(supplier, str):
         from streams_py.runtime.tasks.configured import imported
 
         supplier = imported(supplier, "default.client.supplier")
     if not callable(supplier):
-        raise ConfigError(f"default.client.supplier = {supplier!r} cannot be called", key="default.client.supplier")
+        raise ConfigError(f"default.client.supplier = {supplier!r} is not callable", key="default.client.supplier")
     clients: Clients = supplier(config)
     return clients

@@ -1,7 +1,7 @@
-"""The asyncio event loop on which users' coroutines run: one thread for each client, started when it is first needed.
+"""The asyncio event loop for coroutines of users: one thread per client, started at its first use.
 
-One loop for all stream threads, so that an HTTP session, which belongs to the loop it was made in, can be shared by
-all tasks of a process.
+All stream threads share one loop. An HTTP session belongs to the loop that it was created in, so all tasks of a process
+can share it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ __all__ = ["Background", "EventLoop"]
 _log = logging.getLogger(__name__)
 
 _CLOSE_S = 5.0
-_LOOKS_EVERY_S = 1.0
+_CHECK_INTERVAL_S = 1.0
 _BLOCKED_S = 5.0
-"""A loop that has not turned for so long is blocked."""
+"""Time after which a loop that has not run a callback is reported as blocked, in s."""
 
 
 class EventLoop:
-    """A thread that runs an event loop. All methods may be called from any thread."""
+    """A thread that runs an event loop. All methods are thread-safe."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -34,11 +34,11 @@ class EventLoop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._closing = False
-        self._asked_s: float | None = None
-        self._next_look_s = self._next_word_s = 0.0
+        self._posted_s: float | None = None
+        self._next_check_s = self._next_warning_s = 0.0
 
     def post(self, call: Callable[..., object], *args: Any) -> None:
-        """Call back on the loop's thread, soon. Nothing happens any more after :meth:`close`."""
+        """Schedule a call on the loop's thread. Does nothing after :meth:`close`."""
         with self._lock:
             if self._closing:
                 return
@@ -48,34 +48,37 @@ class EventLoop:
                 self._thread.start()
             self._loop.call_soon_threadsafe(call, *args)
 
-    def look(self) -> None:
-        """Whether the loop still turns, for a thread that waits for it: a coroutine that blocks it stops everything in
-        silence, time-outs included. Says where that is, ever less often."""
+    def check(self) -> None:
+        """Check that the loop still runs callbacks, on behalf of a thread that waits for a result from it.
+
+        A coroutine that blocks the loop silently stops everything on it, time-outs included. The warning names the
+        blocking line; the intervals between warnings grow.
+        """
         now_s = time.monotonic()
         with self._lock:
             if self._loop is None or self._closing:
                 return
-            if self._asked_s is None:
-                if now_s >= self._next_look_s:
-                    self._asked_s, self._next_word_s = now_s, now_s + _BLOCKED_S
-                    self._loop.call_soon_threadsafe(self._turned)
+            if self._posted_s is None:
+                if now_s >= self._next_check_s:
+                    self._posted_s, self._next_warning_s = now_s, now_s + _BLOCKED_S
+                    self._loop.call_soon_threadsafe(self._callback_ran)
                 return
-            if now_s < self._next_word_s:
+            if now_s < self._next_warning_s:
                 return
-            blocked_s = now_s - self._asked_s
-            self._next_word_s = now_s + blocked_s
+            blocked_s = now_s - self._posted_s
+            self._next_warning_s = now_s + blocked_s
         _log.warning(
-            "%s: a coroutine has blocked the event loop for %.0f s: it is %s. Nothing else goes on there, and no "
-            "commit passes what waits: `await` it, or let it run on a thread (asyncio.to_thread)",
+            "%s: a coroutine has blocked the event loop for %.0f s: it is %s. No other coroutine can run, and commits "
+            "wait for their results: `await` the call, or run it on a thread (asyncio.to_thread)",
             self._name,
             blocked_s,
             place_of(None if self._thread is None else self._thread.ident),
         )
 
-    def _turned(self) -> None:
+    def _callback_ran(self) -> None:
         with self._lock:
-            self._asked_s = None
-            self._next_look_s = time.monotonic() + _LOOKS_EVERY_S
+            self._posted_s = None
+            self._next_check_s = time.monotonic() + _CHECK_INTERVAL_S
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
@@ -84,17 +87,21 @@ class EventLoop:
                 loop.run_forever()
                 if self._closing:
                     break
-                _log.warning("%s: a coroutine stopped the event loop, which all others need; going on", self._name)
-            except BaseException as error:  # SystemExit and the like leave run_forever; their call has ended with them
-                _log.warning("%s: a coroutine raised %s; going on", self._name, type(error).__name__)
+                _log.warning(
+                    "%s: a coroutine stopped the event loop, which all coroutines share; restarted", self._name
+                )
+            except BaseException as error:  # e.g. SystemExit: it leaves run_forever and has failed its own call
+                _log.warning("%s: a coroutine raised %s; event loop restarted", self._name, type(error).__name__)
         try:
             loop.run_until_complete(loop.shutdown_asyncgens())
         finally:
             loop.close()
 
     def close(self, timeout_s: float = _CLOSE_S) -> None:
-        """Cancel what still runs and end the thread. One that does not end, because a coroutine blocks it, is left
-        behind with a warning; it does not keep the process alive."""
+        """Cancel the running coroutines and stop the thread.
+
+        A thread that a coroutine blocks is abandoned with a warning. It does not keep the process alive.
+        """
         with self._lock:
             self._closing = True
             loop, thread = self._loop, self._thread
@@ -106,16 +113,15 @@ class EventLoop:
         thread.join(timeout_s)
         if thread.is_alive():
             _log.warning(
-                "%s did not end within %g s: a coroutine blocks it (time.sleep, a lock, a synchronous client) or does "
-                "not let itself be cancelled",
+                "%s did not stop within %g s: a coroutine blocks it (time.sleep, a lock, a synchronous client) or "
+                "ignores its cancellation",
                 self._name,
                 timeout_s,
             )
 
 
 class Background:
-    """What the tasks of one stream thread need for calls that run elsewhere: the client's loop, and the event that
-    wakes this thread when one of them has ended."""
+    """The client's event loop, and the event that wakes one stream thread when one of its calls has finished."""
 
     __slots__ = ("_wakes_up", "loop", "wakeup")
 
@@ -125,8 +131,10 @@ class Background:
         self._wakes_up = False
 
     def wake_up_soon(self) -> None:
-        """End the wait when the loop has nothing more urgent to do; for the loop's thread. The two threads share one
-        interpreter: woken up for each answer, the stream thread would take it away from the calls that come next."""
+        """Wake the stream thread once the loop has run its ready callbacks; call on the loop's thread only.
+
+        Both threads share the interpreter lock. If each answer woke the stream thread, it would delay the next calls.
+        """
         if not self._wakes_up:
             self._wakes_up = True
             asyncio.get_running_loop().call_soon(self._wake_up)
@@ -136,11 +144,11 @@ class Background:
         self.wakeup.set()
 
     def wait(self, timeout_ms: int) -> None:
-        """Until some call has ended since the last wait, or the time is over."""
+        """Wait until a call has finished since the last wait, or until the time-out."""
         if self.wakeup.wait(timeout_ms / 1000):
             self.wakeup.clear()
         else:
-            self.loop.look()
+            self.loop.check()
 
 
 async def _cancel_all() -> None:

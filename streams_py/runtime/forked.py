@@ -1,4 +1,4 @@
-"""A started client in a forked process: each call raises an error, and nothing waits for threads that are not there."""
+"""Makes a started client unusable in forked child processes: its threads do not exist there, so every call raises."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _SILENT: Final = {"__del__", "__exit__", "__init__", "__new__", "__init_subclass
 
 
 def refuse_when_forked(client: object) -> None:
-    """Let all calls of ``client`` fail in children that are forked from now on."""
+    """Make all calls of ``client`` raise IllegalStateError in processes that are forked from now on."""
     when_forked(client, _leave_behind)
 
 
 def is_left_behind(client: object) -> bool:
-    """Whether this process is a forked child of the one that started ``client``."""
+    """Whether this process was forked from the process that started ``client``."""
     return _MARK in vars(type(client))
 
 
 def _leave_behind(client: Any) -> None:
-    if not client.state.is_final:  # a closed one has nothing that could be used wrongly
+    if not client.state.is_final:  # a closed client is harmless
         keep_undestroyed(client)
         kind: type = type(client)
         client.__class__ = _refusing(kind, os.getppid())

@@ -1,9 +1,9 @@
-"""Gives freed memory back to the system.
+"""Returns freed memory to the operating system.
 
-RocksDB and librdkafka take and free memory on many threads, and glibc keeps what was freed for the thread that had it:
-after tasks have come and gone and backlogs were read, a process held three times what it used, and it looked like a
-leak. ``malloc_trim`` gives whole free pages back, in a few milliseconds. Allocators that do so by themselves (jemalloc,
-musl's, macOS's) do not have the function, and nothing happens there.
+RocksDB and librdkafka allocate and free memory on many threads. glibc keeps freed memory in per-thread arenas. After
+many task moves and backlogs a process held three times the memory that it used, which looked like a leak.
+``malloc_trim`` returns whole free pages within a few milliseconds. Allocators that return memory automatically
+(jemalloc, musl, macOS) lack the function; there this module does nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _INTERVAL_S: Final = 60.0
 
 
 def allocator_trim() -> Callable[[int], object] | None:
-    """``malloc_trim`` of this process' C library; None where it has none."""
+    """Return ``malloc_trim`` of the C library; None if the library lacks it."""
     try:
         trim = ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError, TypeError):  # TypeError: Windows has no library without a name
@@ -32,7 +32,7 @@ def allocator_trim() -> Callable[[int], object] | None:
 
 
 class FreedMemory:
-    """Gives back every minute, on a thread of its own, until :meth:`stop`."""
+    """A background thread that returns freed memory every minute until :meth:`stop`."""
 
     def __init__(self, trim: Callable[[int], object] | None = None, *, interval_s: float = _INTERVAL_S) -> None:
         self._trim = trim or allocator_trim()
@@ -42,7 +42,7 @@ class FreedMemory:
             threading.Thread(target=self._run, name="freed-memory", args=(self._trim,), daemon=True).start()
 
     def stop(self) -> None:
-        """No more of it."""
+        """Stop the thread."""
         self._stop.set()
 
     def _run(self, trim: Callable[[int], object]) -> None:

@@ -1,4 +1,4 @@
-"""Which processes have a member in the application's group: the others can commit nothing any more."""
+"""Which processes have a member in the application's group; processes without one can no longer commit."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _log = logging.getLogger(__name__)
 
 
 def processes_of(group: DescribedGroup) -> frozenset[str] | None:
-    """Process ids of all members; None while a rebalance hides them, or when one of them cannot be read."""
+    """Return the process ids of all members; None during a rebalance or if a subscription cannot be decoded."""
     if group.state != "Stable":
         return None
     try:
         sent = [decode_subscription(member.subscription).user_data for member in group.members]
         return frozenset(str(decode_subscription_info(user_data).process_id) for user_data in sent)
     except DecodeError as error:
-        _log.debug("who is in group %s is not known: %s", group.group, error)
+        _log.debug("processes in group %s are not known: %s", group.group, error)
         return None
 
 
 class GroupProcesses:
-    """Asks for those of ``group``; connects when it is asked. One thread at a time."""
+    """Requests the process ids in ``group``. Connects at the first request. For one thread at a time."""
 
     def __init__(self, connect: Callable[[], GroupAdmin], group: str) -> None:
         self._connect = connect
@@ -36,13 +36,13 @@ class GroupProcesses:
         self._client: GroupAdmin | None = None
 
     def __call__(self) -> frozenset[str] | None:
-        """None when it is not known, e.g. because this user may not describe the group."""
+        """Return the process ids; None if they are not known, e.g. without the right to describe the group."""
         try:
             if self._client is None:
                 self._client = self._connect()
             return processes_of(self._client.describe_group(self._group))
         except StreamsError as error:
-            _log.debug("who is in group %s is not known: %s", self._group, error)
+            _log.debug("processes in group %s are not known: %s", self._group, error)
             return None
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""An instance that is to go for good has the others take its tasks over while it goes on working.
+"""Draining: other instances take over the tasks of an instance that stops permanently, while it continues to work.
 
-What the group does about it is in :mod:`streams_py.assignment.assignors.draining`. Here is the client's side: whether
-that would gain anything, how long it may take, and the wait for it.
+:mod:`streams_py.assignment.assignors.draining` has the assignment. This module has the client's side: whether waiting
+helps, how long it may take, and the wait itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from streams_py.ports import Clock
     from streams_py.runtime.threads.stream_thread import StreamThread
 
-__all__ = ["await_hand_over", "have_successors", "part_for_hand_over", "would_gain"]
+__all__ = ["await_hand_over", "have_successors", "part_for_hand_over", "would_help"]
 
 _log = logging.getLogger("streams_py")
 
@@ -26,22 +26,29 @@ _USUAL_S: Final = 60.0
 
 
 def part_for_hand_over(timeout: float | None) -> float:
-    """Seconds of a close that may go by until others have the tasks: a third of its time-out, or of a minute when it
-    has none. A leader that does not know what is asked (one in Java) lets all of it go by."""
+    """Return the part of a close, in seconds, that may be spent on the hand-over.
+
+    That is a third of the time-out, or a third of a minute without one. A leader that ignores the request (Java) uses
+    up all of it.
+    """
     return (_USUAL_S if timeout is None else timeout) / _PART
 
 
-def would_gain(threads: Collection[StreamThread]) -> bool:
-    """Whether anything goes on longer if these wait for a hand-over: they process state, and somebody may take it over.
+def would_help(threads: Collection[StreamThread]) -> bool:
+    """Whether waiting for a hand-over shortens the downtime of any task.
 
-    Tasks without state stand still for a rebalance either way, and tasks that restore are not processed yet.
+    It does if these threads process tasks with state and another instance may take them over. A task without state
+    pauses for a rebalance either way, and a task that restores is not processed yet.
     """
     return any(thread.processes_state for thread in threads) and have_successors(threads)
 
 
 def have_successors(threads: Collection[StreamThread]) -> bool:
-    """False when one of these leads the group and has seen no other process that stays. Who does not lead has others
-    beside it."""
+    """Whether other processes may take tasks over.
+
+    False if one of these threads leads the group and has seen no other process that stays. If another member leads,
+    the group has other members.
+    """
     return not any(thread.leads_alone for thread in threads if thread.state is not ThreadState.DEAD)
 
 
@@ -49,18 +56,22 @@ def await_hand_over(
     name: str,
     threads: Callable[[], Collection[StreamThread]],
     clock: Clock,
-    goes_on: Callable[[], bool],
+    should_wait: Callable[[], bool],
     timeout: float | None,
 ) -> bool:
-    """Wait until all threads are drained; False, and a word about what is left, when ``goes_on`` says no or ``timeout``
-    seconds are over first (None: never)."""
+    """Wait until all threads are drained.
+
+    Returns:
+        False, after a warning with the remaining tasks, if ``should_wait`` turns false first, or after ``timeout``
+        seconds (None: no limit).
+    """
     began_ms = clock.monotonic_ms()
     while not all(thread.is_drained for thread in threads()):
         spent_ms = clock.monotonic_ms() - began_ms
-        if not goes_on() or (timeout is not None and spent_ms > 1000 * timeout):
+        if not should_wait() or (timeout is not None and spent_ms > 1000 * timeout):
             left = sorted(task.id for thread in threads() for task in thread.tasks if task.is_active)
-            names = ", ".join(map(str, left)) or "nothing"
-            _log.warning("%s: not drained after %.1f s: it has %s", name, spent_ms / 1000, names)
+            names = ", ".join(map(str, left)) or "no active tasks"
+            _log.warning("%s: not drained after %.1f s: still has %s", name, spent_ms / 1000, names)
             return False
         clock.sleep_ms(_POLL_MS)
     _log.info("%s: drained", name)

@@ -2,8 +2,8 @@
 
     KafkaStreams(topology, {"application.id": "word-count", "bootstrap.servers": "localhost:9092"}).run()
 
-In a ``with`` block, entering starts it and leaving closes it. Several instances with one ``application.id`` share the
-work.
+Entering a ``with`` block starts the client, leaving the block closes it. Several instances with one ``application.id``
+share the work.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any, Self
 
 from streams_py.errors import IllegalStateError, StreamsError
 from streams_py.runtime.arguments import check_arguments, check_timeout
-from streams_py.runtime.client_figures import ClientFigures
+from streams_py.runtime.client_figures import ClientReports
 from streams_py.runtime.client_state import ClientState, StateListener
 from streams_py.runtime.clock import SystemClock
-from streams_py.runtime.closing import wait_aloud
+from streams_py.runtime.closing import wait_and_log
 from streams_py.runtime.forked import is_left_behind, refuse_when_forked
-from streams_py.runtime.hand_over import await_hand_over, have_successors, part_for_hand_over, would_gain
+from streams_py.runtime.hand_over import await_hand_over, have_successors, part_for_hand_over, would_help
 from streams_py.runtime.states import State, ThreadState, is_running
 from streams_py.runtime.stop_signals import stop_signals, wait_or_stop
 from streams_py.runtime.uncaught import StreamThreadExceptionResponse, UncaughtHandler, response_to
 from streams_py.topology.topology import Topology
 
-# What a client is made of is loaded when one is made: who only describes the topology of an application, for a test or
-# a tool, imports this class with it.
+# The modules that a running client needs are imported when one is created. A test or a tool that only describes the
+# topology of an application imports this class without them.
 if TYPE_CHECKING:
     from streams_py.config import StreamsConfig
     from streams_py.ports import Clients, Clock
@@ -38,25 +38,33 @@ __all__ = ["KafkaStreams"]
 
 _log = logging.getLogger("streams_py")
 
-_OVER = (State.PENDING_ERROR, State.ERROR, State.NOT_RUNNING)
+_STOPPED = (State.PENDING_ERROR, State.ERROR, State.NOT_RUNNING)
 
 
-class KafkaStreams(ClientFigures):
+class KafkaStreams(ClientReports):
     """One instance of an application.
-
-    ``config`` is a mapping of Kafka's dotted keys, the path of a ``.toml`` or ``.properties`` file, or a StreamsConfig;
-    keyword arguments go on top (``num_stream_threads=2``). ``clients`` and ``clock`` are for tests.
 
     Callbacks run on the thread that causes them:
 
-    * ``on_state(new, old)`` hears every change of state, in order. It may call any method of this client; :meth:`close`
-      does not wait there.
+    * ``on_state(new, old)`` is called for every change of state, in order. It may call any method of this client;
+      :meth:`close` does not wait there.
     * ``on_error(error)`` decides what happens when a stream thread fails (KIP-671). Without it the client closes and
       ends in ERROR.
-    * ``restore_listener`` hears about the restoration of stores, ``standby_listener`` about copies that are kept.
+    * ``restore_listener`` is called during the restoration of stores, ``standby_listener`` when standby tasks update
+      their copies.
 
-    Raises ConfigError and TopologyError at once. A broker that cannot be reached is not an error: the client stays
-    REBALANCING, warns, and goes on when the broker is there.
+    An unreachable broker is not an error: the client stays REBALANCING, logs warnings, and continues when the broker
+    is reachable.
+
+    Args:
+        config: A mapping with Kafka's dotted keys, the path of a ``.toml`` or ``.properties`` file, or a StreamsConfig.
+        clients: Factory of Kafka clients; for tests.
+        clock: For tests.
+        settings: Further settings as keyword arguments, which take precedence (``num_stream_threads=2``).
+
+    Raises:
+        ConfigError: A setting is not valid.
+        TopologyError: The topology is not valid, or an argument is not.
     """
 
     def __init__(
@@ -108,26 +116,28 @@ class KafkaStreams(ClientFigures):
     # -- before start ----------------------------------------------------------------------------------------
 
     def clean_up(self) -> None:
-        """Delete the application's local state. Only before start or after close."""
+        """Delete the application's local state. Only before :meth:`start` or after :meth:`close`."""
         if self._state.now is not State.CREATED and not self._state.now.is_final:
             raise IllegalStateError(
-                f"local state can be deleted only before start or after close; state {self._state.now.value}"
+                f"local state can only be deleted before start() or after close(); state {self._state.now.value}"
             )
         self._instance.clean_up()
 
     # -- life ------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the stream threads; returns at once, or, with global tables and stores, when those are filled.
+        """Start the stream threads. Blocks only while global tables and stores are restored.
 
-        Raises StateError when the state directory cannot be written, IllegalStateError on a second start, ConfigError
-        when the cluster refuses the login or the certificates, or has none that can be trusted, and RuntimeError when
-        the process can have no more threads.
+        Raises:
+            StateError: The state directory is not writable.
+            IllegalStateError: The client was already started.
+            ConfigError: The cluster rejects the login or the certificates, or the cluster's certificate is not trusted.
+            RuntimeError: The process cannot start more threads.
         """
         with self._state.changing():
             if self._state.now is not State.CREATED:
                 raise IllegalStateError(
-                    f"this client was started already (state {self._state.now.value}); make a new one"
+                    f"this client was already started (state {self._state.now.value}); create a new one"
                 )
             self._instance.open()
             refuse_when_forked(self)
@@ -135,23 +145,23 @@ class KafkaStreams(ClientFigures):
             threads = [self._new_thread(index) for index in range(1, count + 1)]
             self._state.go(State.REBALANCING)
         try:
-            is_filled = self._instance.start_global_thread(self._shut_down_in_error)
+            is_restored = self._instance.start_global_thread(self._shut_down_in_error)
         except Exception as error:
             self._shut_down_in_error(error)
             raise
-        if not is_filled:
-            return  # somebody closes this client: nothing may be processed without its global stores
+        if not is_restored:
+            return  # the client is closing; without its global stores, nothing may be processed
         if not threads:
             self._run_without_threads()
         try:
             for thread in threads:
-                thread.start()  # nothing happens when the state listener has closed this client already
+                thread.start()  # does nothing if the state listener has already closed this client
         except RuntimeError as error:
             self._shut_down_in_error(error)
             raise
 
     def _run_without_threads(self) -> None:
-        """There are only global stores, and those are filled. Or ``num.stream.threads`` is 0."""
+        """Change to RUNNING: there are only global stores, or ``num.stream.threads`` is 0."""
         if self._instance.has_tasks:
             _log.warning(
                 "num.stream.threads is 0: this instance processes no records until add_stream_thread() is called; set "
@@ -162,20 +172,27 @@ class KafkaStreams(ClientFigures):
                 self._state.go(State.RUNNING)
 
     def drain(self, timeout: float | None = 60.0) -> bool:
-        """Have the other instances take the tasks over, one after the other, while this one goes on with the rest;
-        True when they have. Then ``close(leave_group=True)``: nothing moves any more.
+        """Let other instances take over the tasks, one after the other, while this instance processes the rest.
 
-        A task with state moves when its new instance has caught up with its changelog; until then it is processed here.
-        False when that has not happened within ``timeout`` seconds (None: wait as long as it takes), or the client has
-        ended: what is left moves when it is closed. That is so when no other instance runs, when a Java member or an
-        assignor of yours decides for the group, and in a group with members older than Kafka Streams 3.2. There is no
-        way back: this instance gets no tasks any more. Called from a stream thread (a handler, a listener, a processor)
-        it asks, and never waits.
+        Then call ``close(leave_group=True)``: it moves no more tasks. A task with state moves once its new instance has
+        caught up with its changelog; until then this instance processes it.
+
+        Draining cannot be undone: this instance gets no tasks any longer. From a stream thread (a handler, a listener,
+        a processor) the call only requests the drain and never waits.
+
+        Args:
+            timeout: Seconds to wait; None waits without limit.
+
+        Returns:
+            True once the other instances have all tasks. False if that has not happened within ``timeout`` or before
+            the client stopped; the remaining tasks move when it is closed. No tasks move if no other instance runs, if
+            a Java member or a custom assignor decides for the group, or if the group has members older than Kafka
+            Streams 3.2.
         """
         check_timeout(timeout)
         return self._hand_over(timeout, self._is_working)
 
-    def _hand_over(self, timeout: float | None, goes_on: Callable[[], bool]) -> bool:
+    def _hand_over(self, timeout: float | None, should_wait: Callable[[], bool]) -> bool:
         with self._lock:
             if not self._is_working():
                 return False
@@ -183,24 +200,30 @@ class KafkaStreams(ClientFigures):
             for thread in self._threads.values():
                 thread.drain()
         name = self._instance.client_id
-        _log.info("%s: draining: other instances are to take its tasks over", name)
-        if self._is_called_back():
+        _log.info("%s: draining: waiting for other instances to take over its tasks", name)
+        if self._is_in_callback():
             return all(thread.is_drained for thread in self._current_threads())
-        return await_hand_over(name, self._current_threads, self._clock, goes_on, timeout)
+        return await_hand_over(name, self._current_threads, self._clock, should_wait, timeout)
 
     def _is_working(self) -> bool:
         return self._state.now.is_running_or_rebalancing
 
     def close(self, timeout: float | None = None, *, leave_group: bool = False) -> bool:
-        """Stop everything: commit, close tasks, free the state directory. True when that is done.
+        """Stop everything: commit, close the tasks, and release the state directory.
 
-        ``timeout`` in seconds: None waits as long as it takes, 0 does not wait. False when time was up; closing goes on
-        in the background. Called from a stream thread (a handler, a listener, a processor) it never waits.
+        Without ``leave_group``, tasks move only after the session timeout, so that a restarted instance gets its tasks
+        back. With it, the members leave the group. Tasks with state are handed over first, as by :meth:`drain` (unless
+        that was already called), if another instance can take them. The hand-over takes at most a third of ``timeout``
+        (None: 20 s). A second call ends it early.
 
-        Without ``leave_group`` tasks move after the session time-out, so that a restarted instance finds its tasks
-        again. With it the members leave the group, and tasks with state are handed over first, as by :meth:`drain`
-        unless that was called before, for a third of ``timeout`` at most (None: 20 s) and while there is somebody to
-        take them. A second call cuts that short.
+        From a stream thread (a handler, a listener, a processor) the call never waits.
+
+        Args:
+            timeout: Seconds to wait; None waits without limit, 0 does not wait.
+            leave_group: Whether the members leave the group, because this instance will not come back.
+
+        Returns:
+            True once all is closed. False on time-out; closing continues in the background.
         """
         check_timeout(timeout)
         began_ms = self._clock.monotonic_ms()
@@ -208,45 +231,50 @@ class KafkaStreams(ClientFigures):
             if leave_group and timeout != 0:
                 self._hand_over_to_leave(part_for_hand_over(timeout))
         except Exception:
-            _log.exception("%s: closes without handing its tasks over", self._instance.client_id)
-        finally:  # also when a signal's handler raises
+            _log.exception("%s: handing the tasks over failed; closing without it", self._instance.client_id)
+        finally:  # also if a signal handler raises
             if timeout is not None:
                 timeout = max(0.0, timeout - (self._clock.monotonic_ms() - began_ms) / 1000)
             with self._state.changing():
                 if self._state.now is State.CREATED or self._is_working():
                     self._state.go(State.PENDING_SHUTDOWN)
-                    # 0 means that nobody waits, not that nothing may be finished.
+                    # 0 means that the caller does not wait. The threads still finish their work.
                     self._shut_down_threads(leave_group=leave_group or self._leaving, timeout=timeout or None)
-                if self._is_called_back():
+                if self._is_in_callback():
                     timeout = 0
         self._finish_if_ended()
         return self._state.wait_for_end(timeout)
 
     def _hand_over_to_leave(self, timeout: float) -> None:
         with self._lock:
-            in_vain = self._is_called_back() or self._draining or not self._is_working()
-            if in_vain or not would_gain(self._current_threads()):
+            is_pointless = self._is_in_callback() or self._draining or not self._is_working()
+            if is_pointless or not would_help(self._current_threads()):
                 return
             self._leaving = True
         self._hand_over(timeout, lambda: self._is_working() and have_successors(self._current_threads()))
 
-    def _is_called_back(self) -> bool:
-        """True inside a callback of this client, where waiting for its end would never end."""
+    def _is_in_callback(self) -> bool:
+        """Whether the caller is a callback of this client, where waiting for the close would block forever."""
         everywhere = self._instance.global_thread
         is_own = any(thread.is_current for thread in self._threads.values())
-        return self._state.is_telling or is_own or (everywhere is not None and everywhere.is_current)
+        return self._state.is_in_listener or is_own or (everywhere is not None and everywhere.is_current)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Block until the client has ended (NOT_RUNNING or ERROR); False when ``timeout`` seconds are over first.
+        """Block until the client has stopped (NOT_RUNNING or ERROR).
 
-        Raises the error of a failed stream thread when the client ended in ERROR because of it. In a ``with`` block on
-        the main thread SIGINT (Ctrl-C) and SIGTERM close the client and so end the wait, unless the program handles
-        them itself.
+        In a ``with`` block on the main thread, SIGINT (Ctrl-C) and SIGTERM close the client and so end the wait, unless
+        the program handles these signals itself.
+
+        Returns:
+            False if ``timeout`` seconds elapsed first.
+
+        Raises:
+            Exception: The error of a failed stream thread, if the client ended in ERROR because of it.
         """
         if self._in_context:
             with stop_signals(replace_handlers=False) as asked:
                 ended = wait_or_stop(asked, self._state.wait_for_end, timeout) or (
-                    asked.is_set() and self._close_aloud()
+                    asked.is_set() and self._close_and_log()
                 )
         else:
             ended = self._state.wait_for_end(timeout)
@@ -264,39 +292,44 @@ class KafkaStreams(ClientFigures):
     ) -> None:
         """Start, work until SIGINT (Ctrl-C) or SIGTERM, then close. For programs that do nothing else.
 
-        ``drain``: after the signal, give other instances so many seconds to take the tasks over (:meth:`drain`), and
-        then leave the group; for an instance that is not to come back.
+        Call it on the main thread. During the close, the log says what the client waits for. A second signal kills the
+        process immediately.
 
-        While it closes, the log says what it waits for. A second signal ends the process at once. Call it on the main
-        thread. Raises the error of a failed stream thread, as :meth:`wait` does.
+        Args:
+            drain: After the signal, wait up to this many seconds for other instances to take over the tasks
+                (:meth:`drain`), then leave the group. For an instance that will not come back.
+            processes: Number of processes that run this program, as members of one group, one core each. This process
+                only supervises them: it restarts a process that dies, and a signal closes all of them. Each process
+                has its own state directory, and its number at the end of ``group.instance.id`` and ``client.id``.
+            health: A port on loopback, or ``host:port``, for HTTP probes: ``/live``, ``/ready``, and ``/`` with one
+                line per process.
+            metrics: A port or ``host:port`` that serves the metrics of all processes to Prometheus, with the label
+                ``process``. Requires the extra ``metrics``.
 
-        With ``processes`` this program is run so many times, as members of one group, a core each. This process only
-        looks after them: one that dies is started again, a signal closes all. Each has its own state directory, and its
-        number at the end of ``group.instance.id`` and ``client.id``. ``health``, a port on loopback or ``host:port``,
-        answers HTTP probes: ``/live``, ``/ready``, and ``/`` with a line per process. ``metrics``, such an address,
-        serves the metrics of all processes to Prometheus, with the label ``process``; it needs the extra ``metrics``.
+        Raises:
+            Exception: The error of a failed stream thread, as for :meth:`wait`.
         """
         from streams_py.runtime.processes.watched import watched
 
-        asked_by = stop_signals(at_first=self._instance.stop_filling)
-        with asked_by as asked, watched(self, self._child, processes, health, drain, metrics) as supervisor:
+        signals = stop_signals(on_first=self._instance.cancel_global_restore)
+        with signals as asked, watched(self, self._child, processes, health, drain, metrics) as supervisor:
             if supervisor is not None:
-                self._instance.check_connection()  # what is refused for good would only be started again, for ever
+                self._instance.check_connection()  # else the supervisor would restart rejected processes forever
                 supervisor.run(asked)
                 return
             with self:
                 if not wait_or_stop(asked, self._state.wait_for_end, None):
-                    self._close_aloud(drain=drain)
+                    self._close_and_log(drain=drain)
         self.wait()
 
-    def _close_aloud(self, *, drain: float | None = None) -> bool:
-        """Close after a signal: as long as it takes, saying what it takes."""
-        has_begun = any(thread.state is not ThreadState.CREATED for thread in self._current_threads())
-        if drain is not None and has_begun:  # else it was still filling its global stores, and has no tasks
+    def _close_and_log(self, *, drain: float | None = None) -> bool:
+        """Close after a signal, without a time limit, and log what the close waits for."""
+        has_started = any(thread.state is not ThreadState.CREATED for thread in self._current_threads())
+        if drain is not None and has_started:  # else it was still restoring its global stores and has no tasks
             self.drain(drain)
-        _log.info("%s: closing; a second signal ends the process at once", self._instance.client_id)
+        _log.info("%s: closing; a second signal kills the process immediately", self._instance.client_id)
         self.close(0, leave_group=drain is not None)
-        wait_aloud(
+        wait_and_log(
             self._state.wait_for_end,
             lambda: [thread for thread in self._current_threads() if thread.state is not ThreadState.DEAD],
         )
@@ -310,7 +343,7 @@ class KafkaStreams(ClientFigures):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if not is_left_behind(self):  # else an exception that ends the block in a forked child is not replaced
+        if not is_left_behind(self):  # in a forked child, keep the block's own exception
             self._in_context = False
             self.close()
 
@@ -318,38 +351,43 @@ class KafkaStreams(ClientFigures):
 
     @property
     def state(self) -> State:
-        """State of the client."""
+        """The state of the client."""
         return self._state.now
 
     def is_alive(self) -> bool:
-        """For a liveness probe: False when only a new process helps. That is after the client has failed or ended, and
-        while a stream thread has been busy with one record, or one call, for longer than ``max.poll.interval.ms``."""
-        return self._state.now not in _OVER and not any(thread.is_stuck for thread in self._current_threads())
+        """Whether the client works, for a liveness probe. If it is False, only a new process helps.
+
+        It is False once the client has failed or stopped, and while a stream thread has been busy with one record or
+        one call for longer than ``max.poll.interval.ms``.
+        """
+        return self._state.now not in _STOPPED and not any(thread.is_stuck for thread in self._current_threads())
 
     def is_ready(self) -> bool:
-        """For a readiness probe: True while every task that the group has given to this instance is processed here, or
-        none was given. False before that, while tasks restore, after :meth:`drain`, and from the moment on in which it
-        closes. Standbys do not matter."""
+        """Whether this instance processes all of its assigned tasks, for a readiness probe. True without tasks.
+
+        It is False before the first assignment, while tasks restore, after :meth:`drain`, and once the client begins to
+        close. Standby tasks do not matter.
+        """
         return self._state.now is State.RUNNING and not self._draining
 
     @property
     def error(self) -> Exception | None:
-        """What a stream thread failed with, if that ended the client."""
+        """The error of the stream thread whose failure stopped the client; None if there is none."""
         return self._error
 
     @property
     def config(self) -> StreamsConfig:
-        """The checked configuration."""
+        """The validated configuration."""
         return self._config
 
     def wait_until(self, state: State, timeout: float | None = None) -> bool:
-        """Block until the client is in ``state``; False when ``timeout`` seconds are over, or it ended otherwise."""
+        """Block until the client is in ``state``; False if it stopped otherwise or ``timeout`` seconds have elapsed."""
         return self._state.wait_until(lambda now: now is state or now.is_final, timeout) is state
 
     # -- threads ---------------------------------------------------------------------------------------------
 
     def add_stream_thread(self) -> str | None:
-        """Start one more stream thread; its name, or None when the client is not RUNNING or REBALANCING."""
+        """Start one more stream thread. Return its name, or None if the client is not RUNNING or REBALANCING."""
         with self._lock:
             if not self._state.now.is_running_or_rebalancing:
                 return None
@@ -360,8 +398,14 @@ class KafkaStreams(ClientFigures):
         return thread.name
 
     def remove_stream_thread(self, timeout: float | None = None) -> str | None:
-        """Stop one stream thread, not the calling one if possible; it leaves the group. Its name, or None. StreamsError
-        when it does not end within ``timeout`` seconds."""
+        """Stop one stream thread, if possible not the calling one. Its member leaves the group.
+
+        Returns:
+            The name of the thread; None if there is no thread to stop.
+
+        Raises:
+            StreamsError: The thread did not stop within ``timeout`` seconds.
+        """
         with self._state.changing():
             alive = [
                 t for t in self._threads.values() if t.state not in (ThreadState.PENDING_SHUTDOWN, ThreadState.DEAD)
@@ -372,18 +416,18 @@ class KafkaStreams(ClientFigures):
             thread = alive[0]
             thread.shut_down(leave_group=True, timeout_ms=_millis(timeout))
         if not thread.is_current and not thread.wait(timeout):
-            raise StreamsError(f"{thread.name} did not end within {timeout} s; its removal goes on")
+            raise StreamsError(f"{thread.name} did not stop within {timeout} s; its removal continues")
         with self._lock:
             self._forget_dead()
             self._share_cache()
         return thread.name
 
     def pause(self) -> None:
-        """Stop processing, punctuating and restoring; members stay in the group and the state stays RUNNING."""
+        """Stop processing, punctuating and restoring. Members stay in the group and the state stays RUNNING."""
         self._pause(True)
 
     def resume(self) -> None:
-        """Go on after :meth:`pause`."""
+        """Continue after :meth:`pause`."""
         self._pause(False)
 
     def _pause(self, paused: bool) -> None:
@@ -407,11 +451,11 @@ class KafkaStreams(ClientFigures):
         self._instance.share_cache(sum(t.state is not ThreadState.DEAD for t in self._threads.values()))
 
     def _forget_dead(self) -> None:
-        known = self._threads.items()  # one that is to be replaced keeps its number
+        known = self._threads.items()  # a thread that will be replaced keeps its number
         self._threads = {i: thread for i, thread in known if thread.state is not ThreadState.DEAD or thread.replace}
 
     def _shut_down_threads(self, *, leave_group: bool = False, timeout: float | None = None) -> None:
-        """Ask all threads to end; the last one that does completes the shutdown."""
+        """Request all threads to stop. The last one completes the shutdown."""
         for thread in self._threads.values():
             thread.shut_down(leave_group=leave_group, timeout_ms=_millis(timeout))
 
@@ -427,7 +471,7 @@ class KafkaStreams(ClientFigures):
                 self._state.go(State.REBALANCING)
             elif self._state.now is State.REBALANCING and is_running(
                 states
-            ):  # also when the last slow thread has ended
+            ):  # also if the last thread that was not running has stopped
                 self._state.go(State.RUNNING)
 
     def _thread_failed(self, thread: StreamThread, error: Exception) -> None:
@@ -436,18 +480,18 @@ class KafkaStreams(ClientFigures):
             self._failed_threads += 1
             if not self._state.now.is_running_or_rebalancing:
                 return
-            if self._stopping_application:  # the thread that was to carry the news has failed, too
+            if self._stopping_application:  # the thread that should have sent the request failed, too
                 answer = StreamThreadExceptionResponse.SHUTDOWN_CLIENT
             match answer:
                 case StreamThreadExceptionResponse.SHUTDOWN_CLIENT:
                     self._shut_down_in_error(error)
                 case StreamThreadExceptionResponse.REPLACE_THREAD if thread.state is ThreadState.PENDING_SHUTDOWN:
-                    _log.warning("%s failed while it was removed, and is not replaced: %s", thread.name, error)
+                    _log.warning("%s failed while it was being removed; not replaced: %s", thread.name, error)
                 case StreamThreadExceptionResponse.REPLACE_THREAD:
-                    _log.warning("%s failed and is replaced: %s", thread.name, error)
+                    _log.warning("%s failed; replacing it: %s", thread.name, error)
                     thread.replace = True
                 case StreamThreadExceptionResponse.SHUTDOWN_APPLICATION:
-                    # Its place is taken by a thread that carries the news to the leader, who tells everybody.
+                    # A replacement sends the request to the leader, which sends it to all members.
                     _log.error("%s failed; shutting down every client of the application: %s", thread.name, error)
                     self._error = error
                     self._stopping_application = thread.replace = True
@@ -455,7 +499,7 @@ class KafkaStreams(ClientFigures):
                         other.request_application_shutdown()
 
     def _application_stops(self) -> None:
-        """The leader told everybody to shut down."""
+        """Handle the leader's request to all members to shut down."""
         self._shut_down_in_error(
             self._error or StreamsError("a member of the application asked all members to shut down")
         )
@@ -475,21 +519,21 @@ class KafkaStreams(ClientFigures):
                 replacement = self._new_thread(thread.index)
                 if self._stopping_application:
                     replacement.request_application_shutdown()
-            elif self._state.now.is_running_or_rebalancing:  # it was removed, and perhaps nobody waits for it any more
+            elif self._state.now.is_running_or_rebalancing:  # it was removed; perhaps the remover no longer waits
                 self._forget_dead()
                 self._share_cache()
         if replacement is not None:
             try:
                 replacement.start()
             except RuntimeError as error:
-                _log.exception("%s cannot be replaced", thread.name)
+                _log.exception("%s: starting its replacement failed; shutting down this client", thread.name)
                 self._shut_down_in_error(error)
         self._finish_if_ended()
 
     def _finish_if_ended(self) -> None:
-        """When every thread is dead: free what the client holds and take the final state.
+        """Once all threads are dead, close the shared resources and change to the final state.
 
-        Not under the lock: closing clients may take a while, and nobody who waits with a time-out must wait for that.
+        Closing may take a while. It happens without the lock, so that callers with a time-out don't wait for it.
         """
         with self._lock:
             if self._state.now not in (State.PENDING_SHUTDOWN, State.PENDING_ERROR) or self._finishing:

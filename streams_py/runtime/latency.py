@@ -1,4 +1,4 @@
-"""How long something took: a figure for metrics."""
+"""Count, average and maximum of durations, for metrics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Latency"]
 
 
 class Latency:
-    """Count, average and maximum of how long something took, in ms. One thread adds, any thread reads."""
+    """Count, average and maximum of durations in ms. One thread adds, any thread reads."""
 
     __slots__ = ("count", "max_ms", "total_ms")
 
@@ -18,7 +18,7 @@ class Latency:
         self.max_ms = 0.0
 
     def add(self, duration_ms: int, count: int = 1) -> None:
-        """So many of them took this long together."""
+        """Add ``count`` events that took ``duration_ms`` together."""
         if count:
             self.count += count
             self.total_ms += duration_ms
@@ -26,11 +26,11 @@ class Latency:
 
     @property
     def average_ms(self) -> float:
-        """Of one; 0 when there was none."""
+        """Average duration of one event; 0 without events."""
         return self.total_ms / self.count if self.count else 0.0
 
     def figures(self, name: str, seconds: float) -> Mapping[str, float]:
-        """``name``-total, -rate, -latency-avg, -latency-max and -ratio (of the time since the thread started)."""
+        """Return ``name``-total, -rate, -latency-avg, -latency-max and -ratio (of the time since thread start)."""
         return {
             f"{name}-total": self.count,
             f"{name}-rate": self.count / seconds,

@@ -1,9 +1,9 @@
-"""Figures of a client under the names that Kafka Streams gives them.
+"""The metrics of a client, under the names that Kafka Streams gives them.
 
-Groups, tags and names are Kafka's (``stream-thread-metrics`` / ``process-rate``). Totals count from the start of the
-thread, or since the task is here; rates are averages over that time. Latencies are in ms, those of stores in ns. With
-``metrics.recording.level`` INFO (the default) there is what costs nothing; DEBUG adds figures of tasks, nodes and the
-use of stores.
+Groups, tags and names are Kafka's (``stream-thread-metrics`` / ``process-rate``). Totals count since the thread start
+or the task's assignment. Rates are averages over that time. Latencies are in ms, latencies of stores in ns. With
+``metrics.recording.level`` INFO (the default) there are only metrics that cost nothing. DEBUG adds metrics of tasks,
+nodes and store operations.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from streams_py.runtime.tasks.task import Task, TaskPhase
 from streams_py.runtime.threads.global_thread import GlobalThread
 from streams_py.runtime.threads.stream_thread import StreamThread
 
-__all__ = ["At", "Measured", "Metrics", "ThreadFigures", "client_metrics", "measure", "task_metrics"]
+__all__ = ["At", "Measured", "Metrics", "MetricsInput", "client_metrics", "measure", "task_metrics"]
 
 Metrics = dict[str, dict[str, float | str]]
 _CLIENT: Final = "stream-metrics"
 _DISTRIBUTION: Final = "kafka-streams-py"
 _NS_PER_MS: Final = 1_000_000
 _NO_TASK: Final = "-1_-1"
-"""What Kafka Streams calls the task of the global stores."""
+"""The task id that Kafka Streams uses for the global stores."""
 
 
 class Measured(NamedTuple):
-    """A figure. ``tags`` are Kafka's, in their order; a value that is text says what something is."""
+    """One metric. ``tags`` are Kafka's, in Kafka's order. A text value describes a state, a version or a name."""
 
     group: str
     tags: tuple[tuple[str, str], ...]
@@ -38,16 +38,18 @@ class Measured(NamedTuple):
 
 
 class At(NamedTuple):
-    """When figures are asked for, and how: ``seconds`` after their thread has started; wall clock."""
+    """The time of a reading. ``now_ms`` is wall-clock time, ``seconds`` the time since the thread started."""
 
     now_ms: int
     seconds: float
     is_debug: bool
 
 
-class ThreadFigures(NamedTuple):
-    """What is asked for: the client's identity and state, its threads, and the recording level. ``global_thread``: when
-    it has global stores."""
+class MetricsInput(NamedTuple):
+    """Input of :func:`measure`: the client's identity, state and threads, and the recording level.
+
+    ``global_thread`` is None without global stores.
+    """
 
     application_id: str
     client_id: str
@@ -59,16 +61,18 @@ class ThreadFigures(NamedTuple):
     global_thread: GlobalThread | None = None
 
 
-def client_metrics(figures: ThreadFigures, *, topology: str) -> Metrics:
-    """Everything there is to say about a client now: group with its tags in braces -> name -> figure; with the
-    description of its topology, which is too long for the labels of exporters."""
+def client_metrics(figures: MetricsInput, *, topology: str) -> Metrics:
+    """Return all metrics of a client: group with tags in braces -> name -> value.
+
+    They include the topology's description, which is too long for the labels of exporters.
+    """
     metrics = _by_group(measure(figures))
     metrics[f"{_CLIENT}{{client-id={figures.client_id}}}"]["topology-description"] = topology
     return metrics
 
 
 def task_metrics(thread: str, tasks: Iterable[Task], at: At) -> Metrics:
-    """Figures of the active ones among the tasks of a thread."""
+    """Return the metrics of a thread's tasks."""
     return _by_group(
         measured for task in tasks for measured in _of_task(task, {"thread-id": thread, "task-id": str(task.id)}, at)
     )
@@ -82,8 +86,8 @@ def _by_group(measured: Iterable[Measured]) -> Metrics:
     return metrics
 
 
-def measure(figures: ThreadFigures) -> Iterator[Measured]:
-    """The same, one by one. Takes no lock that a restore or a rebalance holds for long."""
+def measure(figures: MetricsInput) -> Iterator[Measured]:
+    """Yield all metrics. Takes no lock that a restore or a rebalance holds for long."""
     alive = [thread for thread in figures.threads if thread.state is not ThreadState.DEAD]
     yield from _each(
         _CLIENT,
@@ -195,7 +199,7 @@ def _of_task(task: Task, tags: Mapping[str, str], at: At) -> Iterator[Measured]:
 
 
 def _of_active(task: ActiveTask, tags: Mapping[str, str], at: At) -> Iterator[Measured]:
-    seconds, bound = at.seconds, task.bound  # once: its thread may take it away meanwhile
+    seconds, bound = at.seconds, task.bound  # read once: the task's thread may clear it meanwhile
     figures: dict[str, float] = {
         "dropped-records-total": task.dropped_records,
         "dropped-records-rate": task.dropped_records / seconds,

@@ -1,7 +1,7 @@
-"""Topics that do not exist: named when a source needs them, a warning when a sink does, made on an embedded cluster.
+"""Missing topics: an error for sources, a warning for sinks, and created on an embedded cluster.
 
-A missing topic of a source is an error, because it may be a slip in a name. One of a sink is not: some brokers create a
-topic when it is written to first.
+A missing source topic is an error, because its name may be misspelt. A missing sink topic is not, because some brokers
+create a topic at the first write.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ __all__ = ["create_missing_topics", "name_missing_sources", "warn_of_missing_sin
 _log = logging.getLogger("streams_py")
 
 _EMBEDDED_PARTITIONS = 4
-"""What a broker with Kafka's usual development settings gives a topic."""
+"""Number of partitions of a topic with Kafka's usual development settings."""
 
 
 def create_missing_topics(metadata: TopologyMetadata, global_topics: Iterable[str], admin: Admin) -> None:
-    """Create the application's topics on the embedded cluster, which lives as long as its users: nobody could have
-    created them before."""
+    """Create the application's topics on the embedded cluster. They cannot exist before: the cluster starts with it."""
     subtopologies = metadata.subtopologies.values()
     internal = {topic for sub in subtopologies for topic in sub.repartition_sources}
     wanted = {topic for sub in subtopologies for topic in sub.source_topics | sub.sink_topics} - internal
@@ -42,8 +41,10 @@ def create_missing_topics(metadata: TopologyMetadata, global_topics: Iterable[st
 def name_missing_sources(
     error: MissingSourceTopicError, metadata: TopologyMetadata, admin: Admin, servers: Sequence[str]
 ) -> MissingSourceTopicError:
-    """The error, with the source topics that do not exist: the cluster is asked, because whoever leads, the user looks
-    at this client."""
+    """Return the error with the names of the missing source topics.
+
+    This client requests the topics itself: the leader may run elsewhere, but the user reads this client's error.
+    """
     internal = {topic for sub in metadata.subtopologies.values() for topic in sub.repartition_sources}
     wanted = sorted(metadata.source_topics - internal)
     try:
@@ -60,7 +61,7 @@ def name_missing_sources(
 
 
 def warn_of_missing_sinks(topology: Topology, admin: Admin) -> threading.Thread | None:
-    """Ask on a thread of its own, because a broker may be away for long; the thread, None without such topics."""
+    """Log missing sink topics from a background thread, because the broker may be down for long. None without sinks."""
     sinks = {
         node.topic: node
         for node in topology.nodes
@@ -69,23 +70,23 @@ def warn_of_missing_sinks(topology: Topology, admin: Admin) -> threading.Thread 
     if not sinks:
         return None
 
-    def look() -> None:
+    def check() -> None:
         try:
             found = admin.describe_topics(sorted(sinks))
         except StreamsError:
-            return  # others report a broker that is away
+            return  # the stream threads report an unreachable broker
         for topic, node in sinks.items():
             if _is_unknown(found.get(topic)):
                 line = topology.where(node.name)
                 _log.warning(
-                    "topic %s, which %s writes to%s, does not exist: create it, unless the broker creates topics by "
-                    "itself",
+                    "topic %s, which %s writes to%s, does not exist: create it, unless the broker creates topics "
+                    "automatically",
                     topic,
                     node.name,
                     "" if line is None else f" ({line})",
                 )
 
-    thread = threading.Thread(target=look, name="missing-sinks", daemon=True)
+    thread = threading.Thread(target=check, name="missing-sinks", daemon=True)
     thread.start()
     return thread
 

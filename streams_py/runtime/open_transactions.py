@@ -1,23 +1,26 @@
-"""Transactions of this application that nobody ends: found, and ended as their coordinator has decided.
+"""Transactions of this application that no producer ends: found, and ended as their coordinator has decided.
 
-Whoever reads committed records waits for the oldest open transaction of a partition. Two kinds stay open longer than
-their producer needs them:
+A consumer with ``isolation.level=read_committed`` cannot read past the oldest open transaction of a partition. Two
+kinds of transactions stay open longer than their producer needs:
 
-* **of a killed member**, until ``transaction.timeout.ms`` is over. The next owner of its tasks need not wait: what
-  another member has left open in a changelog that this one restores is of a former owner, whose id is taken over, which
-  ends the transaction (and fences the owner, should it be a zombie). A member without state is known to be dead when
-  its process has no member in the group any more: then it cannot commit either, and its transactions are ended;
-* **hanging ones**, for ever. A broker that is killed and comes back goes on with the transactions that it finds in its
-  log, and may take those for ended whose partitions it does not know yet at that moment: it writes no markers (seen
-  with Apache Kafka 4.3.1, committed ones included). They are ended once more, under the same id and in the same way.
+* **Transactions of a killed member** stay open until ``transaction.timeout.ms`` has elapsed. The next owner of its
+  tasks does not have to wait. If this member restores a changelog with another member's open transaction, that member
+  is a former owner. Taking over its transactional id ends the transaction, and fences the former owner if it is a
+  zombie. A member without state is dead if its process no longer has a member in the group. Such a member can no longer
+  commit, so its transactions are ended.
+* **Hanging transactions** stay open forever. A broker that is killed and restarted continues the transactions in its
+  log. It may consider a transaction ended while it does not know the transaction's partitions yet, and then writes no
+  markers (seen with Apache Kafka 4.3.1, also for committed transactions). Such a transaction is ended again, with the
+  same id and the same outcome.
 
-What is open belongs to the coordinator's last transaction of that id, or to one of an earlier epoch. That tells how it
-ended (:func:`was_committed`), provided that nobody has used the id since. So the question is asked before a producer
-begins (:meth:`OpenTransactions.settle`), about its own id, and by :meth:`OpenTransactions.check` about others.
+An open transaction is the coordinator's last transaction of the id, or one of an earlier epoch. From that its outcome
+follows (:func:`was_committed`), provided that the id has not been used since. So the outcome is determined before a
+producer starts (:meth:`OpenTransactions.settle`, for the producer's own id) and by :meth:`OpenTransactions.check` for
+other ids.
 
-Taking an id over is a use of it: who has done that knows how its transactions ended, and nobody else can find out any
-more. So several members that see the same one at the same time leave it to one of them: an id is taken over by those
-only who knew before, who remember what they knew until it is ended, and the others wait.
+Taking over an id uses it. Afterwards only the member that did so knows how the id's transactions ended. So if several
+members see the same open transaction, one of them ends it: a member takes over an id only if it knows the outcomes, and
+remembers them until the transactions are ended. The other members wait.
 """
 
 from __future__ import annotations
@@ -36,22 +39,22 @@ from streams_py.described_transactions import OpenTransaction, TransactionInfo
 from streams_py.errors import BrokerUnavailableError, StreamsError, TaskMigratedError
 from streams_py.ports import Admin, AdminError, Clock, PartitionInfo, TransactionAdmin
 
-__all__ = ["OpenTransactions", "Restoring", "is_in_doubt", "is_of_application", "was_committed"]
+__all__ = ["OpenTransactions", "Restoring", "is_of_application", "may_be_committed", "was_committed"]
 
 _log = logging.getLogger("streams_py")
 
 _OFFSETS_TOPIC = "__consumer_offsets"
 _INTERVAL_S = 0.5
-_QUESTION_S = 2.0
+_LOCK_TIMEOUT_S = 2.0
 _ENDING_MS = 5_000
 _ENDING_PAUSE_MS = 50
 _RESTORE_PATIENCE_MS = 1_000
-"""How long a transaction may hold up a restoration: markers that are on their way arrive within that time."""
+"""Time that a transaction may delay a restoration, in ms. Markers that are on their way arrive within this time."""
 _FULL_CHECK_MS = 10_000
-"""How often all partitions are looked at, and how long beyond the time-out a transaction is no reason to act."""
+"""Interval between checks of all partitions, and the extra time after a transaction's time-out before acting; in ms."""
 _REMEDY = (
-    "`kafka-transactions.sh find-hanging` lists such transactions and `abort` ends them; what the coordinator calls "
-    "CompleteCommit was committed, and would be lost by that"
+    "`kafka-transactions.sh find-hanging` lists such transactions and `abort` ends them. A transaction that the "
+    "coordinator reports as CompleteCommit was committed: `abort` would lose its records"
 )
 
 _PROCESS_ID_CHARACTERS = 36
@@ -59,13 +62,16 @@ _PROCESS_ID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
 def is_of_application(transactional_id: str, application_id: str) -> bool:
-    """True when a stream thread of this application has made the id, in Python or in Java."""
+    """Whether a stream thread of this application, in Python or Java, created the id."""
     return re.fullmatch(f"{re.escape(application_id)}-{_PROCESS_ID}-[0-9]+", transactional_id) is not None
 
 
-def is_in_doubt(known: TransactionInfo, left: OpenTransaction) -> bool:
-    """True when :func:`was_committed` holds for our own producers alone. Those of Java have a new epoch for each
-    transaction (KIP-890, second part): one of an older epoch than the coordinator's may have been committed."""
+def may_be_committed(known: TransactionInfo, left: OpenTransaction) -> bool:
+    """Whether :func:`was_committed` is only reliable for this library's producers.
+
+    Java's producers get a new epoch for each transaction (KIP-890, part 2). There a transaction of an older epoch than
+    the coordinator's may have been committed.
+    """
     aborted = known.state == "CompleteAbort" and known.epoch == left.epoch + 1
     return left.epoch < known.epoch and not aborted
 
@@ -75,10 +81,11 @@ def _process_of(transactional_id: str) -> str:
 
 
 def was_committed(known: TransactionInfo, left: OpenTransaction) -> bool:
-    """How a transaction ended that is still open in a partition, from what its coordinator knows of the id.
+    """Whether an open transaction was committed, according to the coordinator's state of its id.
 
-    Our producers (and those of Kafka Streams after a failure) never go on after an abort: so within an epoch all
-    transactions but the last one were committed. A higher epoch means that the producer was fenced before it decided.
+    This library's producers (and those of Kafka Streams after a failure) never continue after an abort. So within an
+    epoch, all transactions but the last one were committed. A higher epoch means that the producer was fenced before it
+    committed.
     """
     if left.epoch != known.epoch:
         return False
@@ -88,15 +95,20 @@ def was_committed(known: TransactionInfo, left: OpenTransaction) -> bool:
 
 
 class Restoring(Protocol):
-    """Somebody who waits for the end of changelogs, and so for transactions in them."""
+    """A component that restores changelogs, and so waits for open transactions in them."""
 
     def restoring(self) -> Collection[TopicPartition]:
-        """Changelogs that are restored now. Thread-safe."""
+        """Return the changelogs that are being restored. Thread-safe."""
 
 
 class OpenTransactions:
-    """One per client. ``topics``: those that the application writes, whose partitions are looked at. ``members``: the
-    process ids of those that are in the group now; None while that is not known, or a rebalance is under way."""
+    """Finds and ends the application's open transactions. One object per client.
+
+    Args:
+        topics: Topics that the application writes to; their partitions are checked.
+        members: Returns the process ids of the group's current members; None if they are not known, or during a
+            rebalance.
+    """
 
     def __init__(
         self,
@@ -116,36 +128,41 @@ class OpenTransactions:
         self._application_id = application_id
         self._topics = frozenset(topics)
         self._timeout_ms = transaction_timeout_ms
-        self._lock = threading.Lock()  # of the client
-        self._watching = threading.Lock()  # of the next one
+        self._lock = threading.Lock()  # guards the client
+        self._watching = threading.Lock()  # guards the updaters
         self._updaters: weakref.WeakSet[Restoring] = weakref.WeakSet()
-        self._seen: dict[OpenTransaction, int] = {}  # since when
+        self._seen: dict[OpenTransaction, int] = {}  # first seen at, in ms
         self._outcomes: dict[OpenTransaction, bool] = {}
-        """How those ended whose id was taken over here: the coordinator does not tell it any more. True: committed."""
-        self._doubted: dict[str, int] = {}  # ids that somebody else seems to end, and since when
-        self._told: set[object] = set()
+        """Outcomes of transactions whose id this client took over (True: committed). The coordinator has lost them."""
+        self._left_to_others: dict[str, int] = {}  # ids that another member seems to be ending, and since when in ms
+        self._warned: set[object] = set()
         self._next_full_ms = clock.monotonic_ms() + _FULL_CHECK_MS
-        self._looks = 0  # so many more full checks are soon
+        self._extra_checks = 0  # number of full checks that follow soon
         self._stop = threading.Event()
 
-    # -- before a producer begins ----------------------------------------
+    # -- before a producer starts ----------------------------------------
 
     def settle(self, transactional_id: str) -> None:
-        """End what is open under an id that is about to be used. BrokerUnavailableError when that has to be tried
-        again, UnsupportedOperationError when the brokers are too old for transactions; what else is refused is logged,
-        and the producer begins nevertheless."""
-        with self._asking():
+        """End the open transactions of an id that is about to be used.
+
+        Other refusals than those below are logged, and the producer starts nevertheless.
+
+        Raises:
+            BrokerUnavailableError: The caller must try again.
+            UnsupportedOperationError: The brokers are too old for transactions.
+        """
+        with self._exclusively():
             self._client.check_brokers()
         try:
-            with self._asking():
+            with self._exclusively():
                 self._settle(transactional_id, is_ours=True)
         except BrokerUnavailableError:
             raise
         except StreamsError as error:
-            self._tell(
+            self._warn_once(
                 "settle",
-                f"it is not known whether transactions of {transactional_id} hang: {error}. If readers stand "
-                f"still: {_REMEDY}",
+                f"cannot determine whether transactions of {transactional_id} hang: {error}. If consumers with "
+                f"isolation.level=read_committed make no progress: {_REMEDY}",
             )
 
     def _settle(self, transactional_id: str, *, is_ours: bool) -> None:
@@ -158,10 +175,10 @@ class OpenTransactions:
         if left and not outcomes:
             self._leave_to_others(transactional_id, names, is_ours=is_ours)
             return
-        self._doubted.pop(transactional_id, None)
+        self._left_to_others.pop(transactional_id, None)
         if not left:
             return
-        # Before: the answer may get lost. What the coordinator has not decided may still end otherwise.
+        # Remember the outcomes first: the answer may get lost. An undecided transaction may still end otherwise.
         self._outcomes |= {one: how for one, how in outcomes.items() if how or known.state != "Ongoing"}
         try:
             producer = self._client.take_over(transactional_id, self._timeout_ms)
@@ -169,39 +186,44 @@ class OpenTransactions:
             before = frozenset(left)
             left = [one for one in self._open({one.partition for one in before}) if one in before]
             if not left:
-                _log.info("transaction %s was left open and is ended now: it held up %s", transactional_id, names)
+                _log.info(
+                    "ended a transaction that %s had left open; it had delayed readers of %s", transactional_id, names
+                )
                 return
             is_same = producer[0] == known.producer_id
             decided = {one.partition: outcomes[one] for one in left if is_same and one in outcomes}
             if len(decided) < len(left):
-                self._ask_for_help(left[0], transactional_id, names)
+                self._warn_of_hanging(left[0], transactional_id, names)
             self._end_again(transactional_id, producer, known, decided)
         except TaskMigratedError as fenced:
             self._leave_to_others(transactional_id, names, is_ours=is_ours, why=fenced)
 
     def _outcome(self, known: TransactionInfo, one: OpenTransaction, is_ours: bool) -> bool | None:
-        """Whether it was committed; None when that is not known."""
-        # Since it was left open. An abort of a higher epoch is that of whoever fenced its producer.
+        """Whether the transaction was committed; None if that is not known."""
+        # Whether the id was used since. An abort with a higher epoch comes from the member that fenced its producer.
         is_used = known.state != "CompleteAbort" and known.epoch > one.epoch
-        if is_used or (not is_ours and is_in_doubt(known, one)):
+        if is_used or (not is_ours and may_be_committed(known, one)):
             return self._outcomes.get(one)
         return was_committed(known, one)
 
     def _leave_to_others(
         self, transactional_id: str, names: str, *, is_ours: bool, why: TaskMigratedError | None = None
     ) -> None:
-        """Who knows more ends it; when nobody does, help is asked for.
-        BrokerUnavailableError when ``is_ours``: a producer that begins would fence them."""
+        """Leave the transaction to the member that knows its outcome. Warn if it is still open after a while.
+
+        Raises:
+            BrokerUnavailableError: ``is_ours``, and another member is ending it. A producer that starts would fence it.
+        """
         now_ms = self._clock.monotonic_ms()
-        if now_ms - self._doubted.setdefault(transactional_id, now_ms) >= _FULL_CHECK_MS:
-            self._ask_for_help((transactional_id, names), transactional_id, names)
+        if now_ms - self._left_to_others.setdefault(transactional_id, now_ms) >= _FULL_CHECK_MS:
+            self._warn_of_hanging((transactional_id, names), transactional_id, names)
         elif is_ours:
             raise BrokerUnavailableError(
                 f"a transaction of {transactional_id} is being ended by another member"
             ) from why
 
     def _decided(self, transactional_id: str) -> TransactionInfo | None:
-        """What the coordinator knows when no decision is being carried out."""
+        """Return the coordinator's state of the id, once no decision is being carried out."""
         until_ms = self._clock.monotonic_ms() + _ENDING_MS
         while True:
             known = self._client.describe(transactional_id)
@@ -219,17 +241,17 @@ class OpenTransactions:
         outcomes: Mapping[TopicPartition, bool],
     ) -> None:
         unanimous = len(set(outcomes.values())) == 1
-        # What was committed first: after an abort the others would be taken for aborted by who looks in between.
+        # Commit first: after an abort, a member that looks in between would take the other partitions for aborted.
         for commit in sorted(set(outcomes.values()), reverse=True):
             partitions = [partition for partition, outcome in outcomes.items() if outcome is commit]
             records = [partition for partition in partitions if partition.topic != _OFFSETS_TOPIC]
-            # Who may not read the topic of offsets does not see them, and ends them with the records.
+            # Without the right to read the offsets topic its transaction is not visible; end it with the records.
             group = self._application_id if unanimous or len(records) < len(partitions) else None
             self._client.end(transactional_id, producer, records, group=group, commit=commit)
-            self._decided(transactional_id)  # the answer comes before the markers are written
+            self._decided(transactional_id)  # the broker answers before it has written the markers
             _log.warning(
-                "a transaction of %s was hanging in %s: its coordinator had ended it (%s), but had not told these "
-                "partitions; it is %s now",
+                "a transaction of %s was hanging in %s: its coordinator had ended it (%s) without telling these "
+                "partitions; it is now %s there",
                 transactional_id,
                 ", ".join(map(str, sorted(partitions))),
                 known.state,
@@ -239,30 +261,32 @@ class OpenTransactions:
     # -- while the client runs ----------------------------------------
 
     def watch(self, updater: Restoring) -> None:
-        """What it restores is looked at more often, as long as it lives."""
+        """Check the changelogs that the updater restores more often, as long as the updater exists."""
         with self._watching:
             self._updaters.add(updater)
 
-    def look_soon(self, _rebalance: object = None) -> None:
-        """A rebalance is over, so somebody may have been killed: look at all partitions now, and once more when markers
-        that were on their way have arrived."""
+    def check_soon(self, _rebalance: object = None) -> None:
+        """Check all partitions now, and again once pending markers have arrived.
+
+        Called after a rebalance, because a member may have been killed.
+        """
         self._next_full_ms = min(self._next_full_ms, self._clock.monotonic_ms())
-        self._looks = 2
+        self._extra_checks = 2
 
     def start(self) -> None:
-        """Check from now on, on a thread of its own."""
+        """Check periodically from now on, on a background thread."""
         threading.Thread(target=self._run, name="open-transactions", daemon=True).start()
 
     def close(self) -> None:
         self._stop.set()
-        with contextlib.suppress(BrokerUnavailableError), self._asking():
+        with contextlib.suppress(BrokerUnavailableError), self._exclusively():
             self._client.close()
 
     @contextlib.contextmanager
-    def _asking(self) -> Iterator[None]:
-        """A stream thread has other things to do than to wait for a question that nobody answers."""
-        if not self._lock.acquire(timeout=_QUESTION_S):
-            raise BrokerUnavailableError("a question about open transactions has no answer yet")
+    def _exclusively(self) -> Iterator[None]:
+        """Use the client exclusively. A stream thread must not wait long for a request that gets no answer."""
+        if not self._lock.acquire(timeout=_LOCK_TIMEOUT_S):
+            raise BrokerUnavailableError("another request about open transactions has no answer yet")
         try:
             yield
         finally:
@@ -273,15 +297,19 @@ class OpenTransactions:
             try:
                 self.check()
             except BrokerUnavailableError as error:
-                _log.debug("open transactions are not known: %s", error)
+                _log.debug("cannot list open transactions: %s", error)
             except StreamsError as error:
-                self._tell("check", f"open transactions are not looked for: {error}. If readers stand still: {_REMEDY}")
+                self._warn_once(
+                    "check",
+                    f"cannot look for open transactions: {error}. If consumers with isolation.level=read_committed "
+                    f"make no progress: {_REMEDY}",
+                )
             except Exception:
                 if not self._stop.is_set():
-                    _log.exception("looking for open transactions failed; trying again")
+                    _log.exception("looking for open transactions failed; retrying")
 
     def check(self) -> None:
-        """Look at the partitions it is time for, and end what holds them up."""
+        """Check the partitions whose check is due, and end transactions that have been open for too long."""
         now_ms = self._clock.monotonic_ms()
         with self._watching:
             updaters = list(self._updaters)
@@ -294,8 +322,8 @@ class OpenTransactions:
                 return
             asked = urgent | self._all_partitions() if full else urgent
             if full:
-                self._looks -= self._looks > 0
-                self._next_full_ms = now_ms + (_RESTORE_PATIENCE_MS if self._looks else _FULL_CHECK_MS)
+                self._extra_checks -= self._extra_checks > 0
+                self._next_full_ms = now_ms + (_RESTORE_PATIENCE_MS if self._extra_checks else _FULL_CHECK_MS)
             found = self._open(asked)
             kept = {one: since for one, since in self._seen.items() if one.partition not in asked}
             self._seen = kept | {one: self._seen.get(one, now_ms) for one in found}
@@ -314,7 +342,7 @@ class OpenTransactions:
         return now_ms - self._seen[one] >= patience_ms
 
     def _end_late(self, late: Sequence[OpenTransaction], waiting: Sequence[OpenTransaction]) -> None:
-        """``waiting``: of those only what dead members have left."""
+        """End transactions that are open for too long; of ``waiting``, only those of dead members."""
         names = self._client.transactional_ids({one.producer_id for one in (*late, *waiting)})
         ours = {of: name for of, name in names.items() if is_of_application(name, self._application_id)}
         dead = self._dead({ours[one.producer_id] for one in waiting if one.producer_id in ours})
@@ -328,14 +356,15 @@ class OpenTransactions:
             open_s = (self._clock.monotonic_ms() - self._seen[first]) / 1000
             if open_s * 1000 >= self._timeout_ms + _FULL_CHECK_MS:
                 who = f"producer {producer_id}" if name is None else f"{name} (producer {producer_id})"
-                self._tell(
+                self._warn_once(
                     first,
-                    f"a transaction of {who}, which is not of this application, has been open in {first.partition} "
-                    f"for {open_s:.0f} s; readers of committed records wait for it. If it hangs: {_REMEDY}",
+                    f"a transaction of {who}, which is not part of this application, has been open in "
+                    f"{first.partition} for {open_s:.0f} s; consumers with isolation.level=read_committed wait for it. "
+                    f"If it hangs: {_REMEDY}",
                 )
 
     def _dead(self, names: Collection[str]) -> set[str]:
-        """Those ids whose process has no member in the group."""
+        """Return the ids whose process has no member in the group."""
         members = self._members() if names else None
         if members is None:
             return set()
@@ -350,18 +379,18 @@ class OpenTransactions:
         found = self._admin.describe_topics(self._topics | {_OFFSETS_TOPIC})
         return set(_partitions(found, self._application_id))
 
-    def _ask_for_help(self, about: object, transactional_id: str, names: str) -> None:
-        self._tell(about, f"a transaction of {transactional_id} hangs in {names}: {_REMEDY}")
+    def _warn_of_hanging(self, about: object, transactional_id: str, names: str) -> None:
+        self._warn_once(about, f"a transaction of {transactional_id} hangs in {names}: {_REMEDY}")
 
-    def _tell(self, about: object, sentence: str) -> None:
-        """Warn, once."""
-        if about not in self._told:
-            self._told.add(about)
+    def _warn_once(self, about: object, sentence: str) -> None:
+        """Log a warning, once per subject."""
+        if about not in self._warned:
+            self._warned.add(about)
             _log.warning("%s", sentence)
 
 
 def _partitions(topics: Mapping[str, Sequence[PartitionInfo] | AdminError], group: str) -> Iterator[TopicPartition]:
-    """All with a leader; of the topic of offsets only the one that has the group's."""
+    """Yield the partitions with a leader; of the offsets topic, only the partition of the group."""
     for topic, infos in topics.items():
         if isinstance(infos, AdminError):
             continue

@@ -1,9 +1,9 @@
-"""Deletes local state that nobody has needed for ``state.cleanup.delay.ms`` (Kafka Streams' cleaner thread), and at the
-start what is too old to be gone on with.
+"""Deletes local state that no task has used for ``state.cleanup.delay.ms`` (Kafka Streams' cleaner thread), and at
+start state that is too old to be used.
 
-The former only while the client is RUNNING, and has been for that long: during a rebalance, and after an outage that
-cost the tasks, directories are without an owner whose tasks are on their way back. Restoring them would take far longer
-than the disk space is worth.
+The cleaner works only while the client is RUNNING and has been for that long. During a rebalance, and after an outage
+that cost the instance its tasks, directories have no owner although their tasks will return. Restoring those tasks
+would cost far more than the disk space.
 """
 
 from __future__ import annotations
@@ -26,8 +26,12 @@ _log = logging.getLogger("streams_py")
 
 
 class StateCleaner:
-    """Cleans every ``delay_ms`` on a thread of its own. ``running_since_ms``: since when, by the monotonic clock, the
-    client has been RUNNING without a break; None when it is not."""
+    """A background thread that cleans the state directory every ``delay_ms``.
+
+    Args:
+        running_since_ms: Returns the monotonic time since which the client has been RUNNING without a break; None while
+            it is not RUNNING.
+    """
 
     def __init__(
         self, directory: StateDirectory, clock: Clock, delay_ms: int, running_since_ms: Callable[[], int | None]
@@ -41,11 +45,11 @@ class StateCleaner:
             threading.Thread(target=self._run, name="state-cleaner", daemon=True).start()
 
     def stop(self) -> None:
-        """No more cleaning."""
+        """Stop cleaning."""
         self._stop.set()
 
     def clean(self) -> Sequence[TaskId]:
-        """Delete what may be deleted now; the tasks concerned."""
+        """Delete state that may be deleted now. Return the tasks that it belonged to."""
         since_ms = self._running_since_ms()
         if since_ms is None or self._clock.monotonic_ms() - since_ms < self._delay_ms:
             return ()
@@ -56,13 +60,17 @@ class StateCleaner:
             try:
                 self.clean()
             except Exception:
-                _log.exception("cleaning the state directory failed; trying again later")
+                _log.exception("cleaning the state directory failed; retrying later")
 
 
 def delete_outdated(directory: StateDirectory, max_age_ms: int, now_ms: int) -> None:
-    """Before anything is used: delete state that has not changed for ``max_age_ms`` (negative: none), because its
-    changelogs may not tell any more what was deleted since (``state.cleanup.dir.max.age.ms``). StateError when it
-    cannot be deleted."""
+    """Delete state that has not changed for ``max_age_ms`` (negative: keep it). Call this before the state is used.
+
+    Compaction may already have removed tombstones that such old state has missed (``state.cleanup.dir.max.age.ms``).
+
+    Raises:
+        StateError: The state cannot be deleted.
+    """
     if max_age_ms < 0:
         return
 
@@ -80,7 +88,7 @@ def delete_outdated(directory: StateDirectory, max_age_ms: int, now_ms: int) -> 
 
 
 def _changed_s(path: str) -> float:
-    """When a directory was changed, or a file of the database in it: a process that is killed leaves nothing newer."""
+    """Return the last change of a directory or of its database files: a killed process updates nothing else."""
     times = [os.stat(path).st_mtime]
     with contextlib.suppress(FileNotFoundError), os.scandir(os.path.join(path, DATABASE_DIRECTORY)) as files:
         times += (file.stat().st_mtime for file in files)

@@ -1,4 +1,4 @@
-"""The snapshots of a client's state that its configuration asks for."""
+"""The snapshots of a client's state, as configured."""
 
 from __future__ import annotations
 
@@ -17,22 +17,25 @@ __all__ = ["open_snapshots", "snapshot_storage"]
 
 _log = logging.getLogger("streams_py")
 
-_PASSING: Final = (AdminErrorKind.TIMED_OUT, AdminErrorKind.LEADER_NOT_AVAILABLE)
+_TEMPORARY: Final = (AdminErrorKind.TIMED_OUT, AdminErrorKind.LEADER_NOT_AVAILABLE)
 
 
 def snapshot_storage(config: StreamsConfig, *, persistent: bool) -> tuple[Any, str] | None:
-    """Where snapshots are; None when ``state.snapshot.store`` is empty or nothing is kept on disk. ConfigError for an
-    address of no use."""
+    """Return the location of the snapshots; None if ``state.snapshot.store`` is empty or no store is on disk.
+
+    Raises:
+        ConfigError: The address is not usable.
+    """
     if not config.state_snapshot_store:
         return None
     if not persistent:
-        _log.warning("state.snapshot.store has no use: no store of this topology is kept on disk")
+        _log.warning("state.snapshot.store has no effect: this topology has no store on disk")
         return None
     return open_storage(config.state_snapshot_store)
 
 
 def open_snapshots(storage: tuple[Any, str] | None, config: StreamsConfig, admin: Admin) -> Snapshots | None:
-    """The snapshots there, made and fetched from now on; None without a storage."""
+    """Open the snapshots at this location; None without a location."""
     if storage is None:
         return None
 
@@ -61,12 +64,12 @@ def open_snapshots(storage: tuple[Any, str] | None, config: StreamsConfig, admin
 
 
 def _check_answered(*answers: object) -> None:
-    """BrokerUnavailableError when one of them may be another one soon."""
+    """Raise BrokerUnavailableError if one of the answers is a temporary error."""
     for answer in answers:
-        if isinstance(answer, AdminError) and answer.kind in _PASSING:
-            raise BrokerUnavailableError(f"its changelogs cannot be looked at now: {answer.message}")
+        if isinstance(answer, AdminError) and answer.kind in _TEMPORARY:
+            raise BrokerUnavailableError(f"its changelogs cannot be described now: {answer.message}")
 
 
 def _delete_retentions(found: Mapping[str, int | AdminError | None]) -> dict[str, int | None]:
-    """Kafka's default for topics whose configuration cannot be read: that needs a right which nothing else needs."""
+    """Replace errors by Kafka's default: reading topic configurations needs a permission that nothing else needs."""
     return {topic: DELETE_RETENTION_MS if isinstance(answer, AdminError) else answer for topic, answer in found.items()}

@@ -25,12 +25,12 @@ class State(Enum):
 
     @property
     def is_final(self) -> bool:
-        """True when the client has ended; it cannot be started again."""
+        """Whether the client has stopped. A stopped client cannot be started again."""
         return self in (State.NOT_RUNNING, State.ERROR)
 
     @property
     def is_running_or_rebalancing(self) -> bool:
-        """True while tasks may be processing."""
+        """Whether tasks may be processing."""
         return self in (State.RUNNING, State.REBALANCING)
 
 
@@ -46,7 +46,7 @@ _CLIENT: Final = {
 
 
 def client_may_go(old: State, new: State) -> bool:
-    """True for a change of state that a client makes."""
+    """Whether a client may change from ``old`` to ``new``."""
     return new in _CLIENT[old]
 
 
@@ -80,14 +80,14 @@ _THREAD: Final = {
 
 
 def thread_may_go(old: ThreadState, new: ThreadState) -> bool:
-    """True for a change of state that a thread makes; others are ignored once it is shutting down."""
+    """Whether a thread may change from ``old`` to ``new``. Once it shuts down, other changes are ignored."""
     return new in _THREAD[old]
 
 
 def is_running(threads: Collection[ThreadState]) -> bool:
-    """True when a client with threads in these states is RUNNING: all run or are dead, and at least one runs.
+    """Whether a client is RUNNING: at least one thread runs, and no thread is starting or rebalancing.
 
-    Threads that are shutting down are overlooked.
+    Threads that are shutting down or dead do not matter.
     """
     return ThreadState.RUNNING in threads and all(
         state in (ThreadState.RUNNING, ThreadState.DEAD, ThreadState.PENDING_SHUTDOWN) for state in threads

@@ -1,4 +1,4 @@
-"""SIGINT (Ctrl-C) and SIGTERM as a request to end in order, while the main thread waits for a client."""
+"""SIGINT (Ctrl-C) and SIGTERM as a request for an orderly close, while the main thread waits for a client."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ _SIGNAL_CHECK_S: Final = 0.5
 
 @contextlib.contextmanager
 def stop_signals(
-    *, replace_handlers: bool = True, at_first: Callable[[], None] = lambda: None
+    *, replace_handlers: bool = True, on_first: Callable[[], None] = lambda: None
 ) -> Iterator[threading.Event]:
-    """Yields an event that is set by the first signal, which then calls ``at_first`` and has no other effect. A second
-    signal ends the process at once, by the system's hand: also when user code hangs and holds the interpreter.
+    """Yield an event that the first SIGINT or SIGTERM sets. The signal then calls ``on_first`` and has no other effect.
 
-    Without ``replace_handlers`` a signal that the application handles itself is left to it. Outside the main thread,
-    where Python delivers no signals, nothing is done and the event is never set.
+    A second signal kills the process immediately: the operating system's default action works even if user code hangs
+    and holds the interpreter.
+
+    With ``replace_handlers=False``, signals that the application handles itself keep their handlers. Python delivers
+    signals on the main thread only: on other threads nothing is installed and the event is never set.
     """
     asked = threading.Event()
     before: dict[signal.Signals, Any] = {}
@@ -34,7 +36,7 @@ def stop_signals(
         asked.set()
         for number in before:
             signal.signal(number, signal.SIG_DFL)
-        at_first()
+        on_first()
 
     if threading.current_thread() is threading.main_thread():
         for number in _SIGNALS:
@@ -48,11 +50,14 @@ def stop_signals(
 
 
 def wait_or_stop(asked: threading.Event, ended: Callable[[float], bool], timeout: float | None) -> bool:
-    """Wait until ``ended(seconds to wait)`` is true, ``asked`` is set, or ``timeout`` seconds are over; True when it
-    ended."""
+    """Wait until ``ended(timeout in seconds)`` is true, ``asked`` is set, or ``timeout`` seconds have elapsed.
+
+    Returns:
+        Whether ``ended`` became true.
+    """
     deadline = math.inf if timeout is None else time.monotonic() + timeout
     while not asked.is_set():
-        # A signal does not wake who waits for a condition.
+        # A signal does not wake a thread that waits for a condition.
         left = deadline - time.monotonic()
         if ended(max(0.0, min(left, _SIGNAL_CHECK_S))):
             return True

@@ -1,4 +1,4 @@
-"""What happens to a client when one of its stream threads fails: the application decides (KIP-671)."""
+"""The application's decision about a failed stream thread (KIP-671)."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ UncaughtHandler = Callable[[Exception], StreamThreadExceptionResponse]
 
 
 def response_to(error: Exception, handler: UncaughtHandler | None) -> StreamThreadExceptionResponse:
-    """The handler's answer; SHUTDOWN_CLIENT without one, and for one that fails or answers nonsense."""
+    """Return the handler's answer; SHUTDOWN_CLIENT without a handler, or if it fails or returns another type."""
     if handler is None:
         return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
     try:
         answer: object = handler(error)
-    except (Exception, SystemExit):  # an exit would end this thread only, and nobody would close what it has
+    except (Exception, SystemExit):  # SystemExit would only stop this thread, before its cleanup
         _log.exception("the uncaught-exception handler failed; shutting down this client")
         return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
     if not isinstance(answer, StreamThreadExceptionResponse):
         _log.error(
-            "the uncaught-exception handler returned %r, no StreamThreadExceptionResponse; closing this client", answer
+            "the uncaught-exception handler returned %r, not a StreamThreadExceptionResponse; closing this client",
+            answer,
         )
         return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
     return answer

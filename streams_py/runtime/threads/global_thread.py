@@ -156,7 +156,7 @@ class GlobalThread:
         return not self._stopping.is_set()
 
     @property
-    def is_filled(self) -> bool:
+    def is_restored(self) -> bool:
         """True while the stores have all that was in their topics at the start. Thread-safe."""
         return self._is_filled
 

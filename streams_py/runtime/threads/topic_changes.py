@@ -167,8 +167,8 @@ class TopicChanges:
         now_ms = self._clock.monotonic_ms()
         for partition in partitions:
             since_ms = now_ms if partition.topic in self._ids.now else now_ms - _LOST_MS
-            self._lost[partition] = (self._ids.looks, since_ms)
-        self._ids.look_soon()
+            self._lost[partition] = (self._ids.requests, since_ms)
+        self._ids.check_soon()
 
     def take_lost(self) -> list[TopicPartition]:
         """Those of :meth:`note_lost` whose topics are still the same: their reset policy decides."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from streams_py.runtime.metrics import Measured, ThreadFigures, measure
+from streams_py.runtime.metrics import Measured, MetricsInput, measure
 from streams_py.runtime.states import State
 from streams_py.serdes import STRING
 from streams_py.topology.stores import key_value_store
@@ -33,9 +33,9 @@ class Client:
         self.world.write("in", b"x", b"y", b"z")
         self.steps.turn(2)
 
-    def figures(self) -> ThreadFigures:
+    def figures(self) -> MetricsInput:
         now_ms = self.world.clock.now_ms() + 2000
-        return ThreadFigures("app", "me", State.RUNNING, [self.steps.thread], 1, now_ms, is_debug=self.level != "INFO")
+        return MetricsInput("app", "me", State.RUNNING, [self.steps.thread], 1, now_ms, is_debug=self.level != "INFO")
 
     def measure(self) -> list[Measured]:
         return list(measure(self.figures()))

@@ -26,7 +26,7 @@ def client(tmp_path: Path, topology: Any = None, **settings: Any) -> KafkaStream
 
 def test_builder_instead_of_a_topology_is_refused_with_the_line(tmp_path: Path) -> None:
     with pytest.raises(
-        TopologyError, match=r"takes a Topology, not a StreamsBuilder; give builder.build\(\) \(.*test_arg"
+        TopologyError, match=r"takes a Topology, not a StreamsBuilder; pass builder.build\(\) \(.*test_arg"
     ):
         client(tmp_path, builder())
 
@@ -39,7 +39,7 @@ def test_builder_instead_of_a_topology_is_refused_with_the_line(tmp_path: Path) 
         ({"on_error": lambda: None}, r"on_error is called with 1 argument, \(error\)"),
         (
             {"standby_listener": "loud"},
-            r"standby_listener is of type str, without on_update_start; give a subclass of S",
+            r"standby_listener is of type str, without on_update_start; pass a subclass of S",
         ),
         ({"restore_listener": lambda *_: None}, r"restore_listener is of type function, without on_restore_start"),
     ],

@@ -117,7 +117,7 @@ def test_client_without_an_error_of_its_own_says_that_another_one_stopped_the_ap
 def test_thread_that_fails_while_it_is_removed_is_not_replaced(client: Client) -> None:
     client.handle = lambda error: StreamThreadExceptionResponse.REPLACE_THREAD
     first, second = client.start()
-    with pytest.raises(StreamsError, match="its removal goes on"):
+    with pytest.raises(StreamsError, match="its removal continues"):
         client.streams.remove_stream_thread(timeout=1)
     removed = next(thread for thread in (first, second) if thread.state is ThreadState.PENDING_SHUTDOWN)
     removed.fail(StreamsError("user code"))
@@ -223,7 +223,7 @@ def test_client_whose_failed_thread_cannot_be_replaced_fails(client: Client) -> 
 
 def test_removal_that_takes_too_long_says_that_it_goes_on(client: Client) -> None:
     client.start()
-    with pytest.raises(StreamsError, match=r"did not end within 0\.1 s; its removal goes on"):
+    with pytest.raises(StreamsError, match=r"did not stop within 0\.1 s; its removal continues"):
         client.streams.remove_stream_thread(timeout=0.1)
 
 
@@ -232,7 +232,7 @@ def test_thread_whose_removal_took_too_long_is_forgotten_when_it_has_ended(clien
     shares: list[int] = []
     client.streams._instance.share_cache = shares.append  # type: ignore[method-assign]
     first, second = client.start()
-    with pytest.raises(StreamsError, match="its removal goes on"):
+    with pytest.raises(StreamsError, match="its removal continues"):
         client.streams.remove_stream_thread(timeout=0.1)
     shares.clear()
     first.end()

@@ -47,7 +47,7 @@ def test_drain_gives_up_after_its_time_out_and_says_what_is_left(
 ) -> None:
     running(client)
     assert not client.streams.drain(0.5)
-    assert "not drained after 0.5 s: it has nothing" in caplog.text
+    assert "not drained after 0.5 s: still has no active tasks" in caplog.text
 
 
 def test_drain_ends_when_the_client_does(client: Client) -> None:
@@ -153,7 +153,7 @@ def test_close_leaves_when_nobody_takes_over_within_a_part_of_its_time_out_and_n
     left_ms = None if timeout is None else 1000 * timeout - sum(waits)
     assert shut_down(working) == [("shut down", True, left_ms)] * 2
     assert "not drained after" in caplog.text
-    assert "it has 1_0\n" in caplog.text
+    assert "still has 1_0\n" in caplog.text
 
 
 def without_state(client: Client) -> None:
@@ -237,7 +237,7 @@ def test_close_goes_on_when_handing_over_fails(working: Client, caplog: pytest.L
     working.made[0].drain = fail  # type: ignore[method-assign]
     assert working.streams.close(30, leave_group=True)
     assert shut_down(working) == [("shut down", True, 30_000)] * 2
-    assert "closes without handing its tasks over" in caplog.text
+    assert "handing the tasks over failed; closing without it" in caplog.text
 
 
 def test_ctrl_c_while_handing_over_leaves_a_client_that_closes(working: Client) -> None:
@@ -253,7 +253,7 @@ def test_ctrl_c_while_handing_over_leaves_a_client_that_closes(working: Client) 
 
 
 def test_signal_drains_once_however_that_ends(working: Client) -> None:
-    working.streams._close_aloud(drain=0.5)
+    working.streams._close_and_log(drain=0.5)
     assert [thread.asked.count("drain") for thread in working.made] == [1, 1]
     assert shut_down(working) == [("shut down", True, None)] * 2
 

@@ -85,7 +85,7 @@ def test_signal_drains_first_when_that_was_asked_for(program) -> None:
     out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err
     assert out.endswith("closed\n")
-    assert "not drained after 0." in err  # nobody else is there
+    assert "not drained after 0." in err  # no other instance runs
 
 
 def test_close_that_waits_for_user_code_names_it_and_a_second_signal_ends_the_process(program) -> None:

@@ -71,7 +71,7 @@ def test_closing_ends_when_the_last_thread_has_ended(client: Client) -> None:
 def test_closing_before_the_start_ends_at_once(client: Client) -> None:
     assert client.streams.close() is True
     assert client.path == "CREATED PENDING_SHUTDOWN NOT_RUNNING"
-    with pytest.raises(IllegalStateError, match="make a new one"):
+    with pytest.raises(IllegalStateError, match="create a new one"):
         client.streams.start()
 
 
@@ -94,7 +94,7 @@ def test_threads_are_told_how_long_they_may_wait_for_the_broker(
 
 def test_second_start_is_refused(client: Client) -> None:
     client.start()
-    with pytest.raises(IllegalStateError, match="started already"):
+    with pytest.raises(IllegalStateError, match="already started"):
         client.streams.start()
 
 
@@ -107,7 +107,7 @@ def test_closing_twice_is_closing_once(client: Client) -> None:
 
 def test_local_state_is_not_deleted_while_the_client_runs(client: Client) -> None:
     client.start()
-    with pytest.raises(IllegalStateError, match="only before start or after close"):
+    with pytest.raises(IllegalStateError, match=r"only be deleted before start\(\) or after close\(\)"):
         client.streams.clean_up()
 
 
@@ -382,7 +382,7 @@ def test_state_listener_may_ask_the_client_while_a_thread_is_removed(client: Cli
         asked.append(other.is_alive())
 
     client.listen = listen
-    with pytest.raises(StreamsError, match="its removal goes on"):
+    with pytest.raises(StreamsError, match="its removal continues"):
         client.streams.remove_stream_thread(1)
     assert first.state is ThreadState.PENDING_SHUTDOWN
     assert asked == [False]

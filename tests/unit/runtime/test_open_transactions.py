@@ -12,7 +12,7 @@ import pytest
 from streams_protocol.types import TopicPartition
 from streams_py.described_transactions import OpenTransaction, TransactionInfo
 from streams_py.errors import BrokerUnavailableError, StreamsError, TaskMigratedError, UnsupportedOperationError
-from streams_py.runtime.open_transactions import OpenTransactions, is_in_doubt, is_of_application, was_committed
+from streams_py.runtime.open_transactions import OpenTransactions, is_of_application, may_be_committed, was_committed
 from tests.unit.runtime.world import World, tp
 
 UUID = "01234567-89ab-cdef-0123-456789abcdef"
@@ -126,12 +126,12 @@ def test_outcome_is_what_the_coordinator_decided(coordinator: TransactionInfo, c
 def test_transaction_of_an_older_epoch_may_have_been_committed_by_a_member_in_java(
     world: World, coordinator: TransactionInfo, in_doubt: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert is_in_doubt(coordinator, left(tp("out-1"))) is in_doubt
+    assert may_be_committed(coordinator, left(tp("out-1"))) is in_doubt
     cluster = Cluster(left(tp("out-1")))
     cluster.known[OURS] = coordinator
     looking = guard(world, cluster, [])
     for _ in range(4):
-        looking.look_soon()
+        looking.check_soon()
         looking.check()
         assert "find-hanging" not in caplog.text  # somebody else may be ending it
         world.clock.sleep_ms(1_000)
@@ -176,7 +176,7 @@ def test_what_hung_is_called_ended_when_its_markers_are_written(world: World, ca
 
         def describe(self, transactional_id: str) -> TransactionInfo | None:
             if self.known[OURS].state == "PrepareCommit":
-                assert "it is committed now" not in caplog.text
+                assert "it is now committed" not in caplog.text
                 self.looks -= 1
                 if not self.looks:
                     self.known[OURS] = known("CompleteCommit", epoch=4)
@@ -187,7 +187,7 @@ def test_what_hung_is_called_ended_when_its_markers_are_written(world: World, ca
     cluster.known[OURS] = known("CompleteCommit")
     guard(world, cluster).settle(OURS)
     assert cluster.open == set()
-    assert "it is committed now" in caplog.text
+    assert "it is now committed" in caplog.text
 
 
 def test_ongoing_transaction_is_ended_by_its_coordinator_alone(world: World) -> None:
@@ -213,7 +213,7 @@ def test_id_is_taken_over_by_one_member_and_the_others_wait(world: World, caplog
     ends = cluster.end
 
     def meanwhile(*args: Any, **kwargs: Any) -> None:
-        second.look_soon()
+        second.check_soon()
         second.check()
         with pytest.raises(BrokerUnavailableError, match="another member"):
             second.settle(OURS)  # it would fence the first one, and abort what was committed
@@ -222,7 +222,7 @@ def test_id_is_taken_over_by_one_member_and_the_others_wait(world: World, caplog
 
     cluster.end = meanwhile  # type: ignore[method-assign]
     for looking in (first, second):
-        looking.look_soon()
+        looking.check_soon()
         looking.check()
     world.clock.sleep_ms(1_000)
     first.check()
@@ -397,7 +397,7 @@ def test_what_a_process_without_a_member_has_left_open_is_ended_soon_after_the_r
     cluster = Cluster(left(tp("out-0")))
     cluster.known[OURS] = known("Ongoing", tp("out-0"))
     looking = guard(world, cluster, members)
-    looking.look_soon()
+    looking.check_soon()
     looking.check()
     assert len(cluster.asked) == 1
     world.clock.sleep_ms(999)
@@ -467,7 +467,7 @@ def test_producer_does_not_begin_on_brokers_that_are_too_old(world: World) -> No
 def test_producer_does_not_wait_for_a_question_that_has_no_answer(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streams_py.runtime.open_transactions._QUESTION_S", 0.01)
+    monkeypatch.setattr("streams_py.runtime.open_transactions._LOCK_TIMEOUT_S", 0.01)
     asked, answers = threading.Event(), threading.Event()
 
     class Silent(Cluster):

@@ -444,7 +444,7 @@ class Steps:
     def turn(self, times: int = 1) -> None:
         """The state updater's round, then one turn of the loop."""
         for _ in range(times):
-            self.instance.topic_ids.look()
+            self.instance.topic_ids.check()
             self.restore()
             for thread in threading.enumerate() if self.waits_for_closing else ():
                 if thread.name == "state-close":

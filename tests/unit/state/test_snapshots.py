@@ -442,7 +442,7 @@ def test_place_for_snapshots_is_called_useless_when_nothing_is_on_disk(
 ) -> None:
     config = {"application.id": "a", "bootstrap.servers": "127.0.0.1:1", "dsl.store.suppliers.class": "in_memory"}
     KafkaStreams(counting(), {**config, "state.snapshot.store": tmp_path.as_uri()}).close()
-    assert "state.snapshot.store has no use: no store of this topology is kept on disk" in caplog.messages
+    assert "state.snapshot.store has no effect: this topology has no store on disk" in caplog.messages
 
 
 def test_page_about_snapshots_describes_a_client_that_can_be_made(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from streams_py.errors import BrokerUnavailableError, TaskCorruptedError
 from streams_py.runtime.blocked_time import BlockedTime
-from streams_py.runtime.metrics import ThreadFigures, measure
+from streams_py.runtime.metrics import MetricsInput, measure
 from streams_py.runtime.states import State
 from streams_py.testing.memory_clients import ManualClock
 from tests.unit.runtime.world import Steps, World, counting, task, tp
@@ -21,7 +21,7 @@ MS = 1_000_000
 
 
 def blocked_ns(steps: Steps) -> float:
-    thread = ThreadFigures("app", "me", State.RUNNING, [steps.thread], 0, steps.world.clock.now_ms(), is_debug=False)
+    thread = MetricsInput("app", "me", State.RUNNING, [steps.thread], 0, steps.world.clock.now_ms(), is_debug=False)
     (found,) = [m.value for m in measure(thread) if m.name == "blocked-time-ns-total"]
     assert isinstance(found, int)
     return found

@@ -38,13 +38,13 @@ def test_client_that_is_told_to_end_while_it_fills_global_stores_processes_nothi
     starting = threading.Thread(target=streams.start)
     starting.start()
     until(lambda: Waiting.tries, "the record to be tried")
-    streams._instance.stop_filling()
+    streams._instance.cancel_global_restore()
     starting.join(PATIENCE_S)
     assert not starting.is_alive()
     assert streams.state is State.REBALANCING
     assert all(thread.state is ThreadState.CREATED for thread in streams._current_threads())
     monkeypatch.setattr(streams, "drain", lambda timeout: pytest.fail("it waits for others to take over what it lacks"))
-    assert streams._close_aloud(drain=60)
+    assert streams._close_and_log(drain=60)
     assert streams.state is State.NOT_RUNNING
 
 
@@ -54,7 +54,7 @@ def test_client_that_is_told_to_end_before_it_fills_global_stores_does_not_begin
     """While it connects, say."""
     world.write("g", b"three", key=b"c")
     streams = client(world, custom(Waiting), tmp_path)
-    streams._instance.stop_filling()
+    streams._instance.cancel_global_restore()
     streams.start()
     assert streams.state is State.REBALANCING
     assert Waiting.tries == 0
@@ -64,7 +64,7 @@ def test_client_that_is_told_to_end_before_it_fills_global_stores_does_not_begin
 def test_global_store_follows_its_topic_until_the_tasks_that_read_it_have_ended(world: World, tmp_path: Path) -> None:
     """A signal comes first. Draining may take a minute after that, and a last commit joins with what it reads."""
     with client(world, table(), tmp_path) as streams:
-        streams._instance.stop_filling()
+        streams._instance.cancel_global_restore()
         world.write("g", b"three", key=b"a")
         until(lambda: streams.store("names").get("a") == "three", "the new value")
         world.write("g", b"four", key=b"a")  # the thread has turned since, and would have seen that it is to end

@@ -7,10 +7,10 @@ renews it when the lock file changes. Standard library only.
   demo [FILE|FOLDER]   count words with two processes; one is killed and comes back
   backfill [LINES]     a history goes through Spark, then the live application takes over (Java 17+)
   backtest [FOLDER]    record a group's rebalances, then find out which assignor would have suited it (Java 17+)
-  test [PYTEST ARGS]   the test suite (broker tests too, when Java 17+ with Maven, or Docker, is there), in
-                       random order: --shuffle=SEED repeats one
+  test [PYTEST ARGS]   the tests that a change needs, in a few minutes and in random order (--shuffle=SEED repeats
+                       one); --all adds the tests on Kafka brokers and Spark (Java 17+ with Maven, or Docker)
   conformance PATH...  compare this library with recordings of Apache Kafka Streams, file by file
-  coverage [ARGS]      the test suite with branch coverage
+  coverage [ARGS]      all tests but the weekly ones, with branch coverage
   check                lint, format and types
   bench [ARGS]         the benchmark table, ours beside its peers
   python [ARGS]        Python inside the environment

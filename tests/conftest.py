@@ -15,6 +15,7 @@ import pytest
 from tests.parallel import Sharing
 from tests.scenarios import TABLES, rows_played
 from tests.secret_search import SecretSearch
+from tests.tiers import Tiers
 
 _ROOT = Path(__file__).resolve().parent.parent
 _Row = tuple[int, str]
@@ -88,6 +89,7 @@ def pytest_collection_finish() -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(RowCounter(), "scenario-rows")
     config.pluginmanager.register(Sharing(), "sharing")
+    config.pluginmanager.register(Tiers(), "tiers")
     config.pluginmanager.register(SecretSearch(), "secret-search")
 
 

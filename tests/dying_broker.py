@@ -43,7 +43,7 @@ def places(table: Iterable[_Row], always: Collection[tuple[str, int]]) -> list[A
             row,
             place,
             id=f"{row.name.replace(' ', '-')}-{row.api_key}-{place}",
-            marks=() if place <= 0 and (row.name, row.api_key) in always else pytest.mark.slow,
+            marks=() if place <= 0 and (row.name, row.api_key) in always else pytest.mark.weekly,
         )
         for row in table
         for place in (UNHEARD, 0, 2, 7, 12, 40, 10_000)

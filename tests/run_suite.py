@@ -4,7 +4,10 @@ A full run is shared by several pytest workers (`tests/parallel.py` decides whic
 given files uses one process. Each run has another order (`tests/shuffling.py`) and prints the seed that repeats it.
 A test runs once: the run is red when a test fails.
 
-Arguments are pytest's. `-n` chooses the number of workers (0: none), `--shuffle=SEED` the order.
+A full run has the default tier of the suite (`tests/tiers.py`). `--all` adds the slow tests, `--rest` runs only those,
+and `--weekly` runs the longest ones. A run of given files has all their tests but the weekly ones.
+
+Other arguments are pytest's. `-n` chooses the number of workers (0: none), `--shuffle=SEED` the order.
 """
 
 from __future__ import annotations
@@ -16,9 +19,13 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
+
+from tests.tiers import OPTIONS
 
 __all__ = ["main", "plan"]
 
+_DEFAULT: Final = "not slow and not weekly"
 _SEED_MAX = 1_000_000
 _WORKERS_MIN, _WORKERS_MAX = 2, 4
 
@@ -35,10 +42,20 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def plan(arguments: Sequence[str], *, workers: int, seed: int) -> list[str]:
-    """Return pytest's arguments: the given ones, plus workers and a seed unless the given ones decide about them."""
-    alone = any(map(_is_place, arguments)) or _has_option(arguments, "-n", "--numprocesses", "--dist", "--pdb")
-    ordered = _has_option(arguments, "--shuffle")
-    return [*([] if alone else [f"-n{workers}"]), *([] if ordered else [f"--shuffle={seed}"]), *arguments]
+    """Return pytest's arguments: the given ones, plus tier, workers and seed where the given ones leave them open."""
+    tiers = [OPTIONS[argument] for argument in arguments if argument in OPTIONS]
+    given = [argument for argument in arguments if argument not in OPTIONS]
+    has_places = any(map(_is_place, given))
+    alone = has_places or _has_option(given, "-n", "--numprocesses", "--dist", "--pdb")
+    if not tiers and not has_places and not _has_option(given, "-m"):
+        tiers = [_DEFAULT]
+    ordered = _has_option(given, "--shuffle")
+    return [
+        *(f"-m{tier}" for tier in tiers[-1:]),
+        *([] if alone else [f"-n{workers}"]),
+        *([] if ordered else [f"--shuffle={seed}"]),
+        *given,
+    ]
 
 
 def _has_option(arguments: Sequence[str], *names: str) -> bool:

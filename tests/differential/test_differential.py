@@ -29,7 +29,7 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaPeer]:
     running.close()
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.broker
 @pytest.mark.parametrize("first", range(0, PROGRAMS, AT_ONCE))
 def test_programs_do_what_kafka_streams_does(peer: JavaPeer, first: int) -> None:
@@ -38,7 +38,7 @@ def test_programs_do_what_kafka_streams_does(peer: JavaPeer, first: int) -> None
     assert {id: what for id, what in found.items() if what is not None} == {}
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.broker
 def test_a_program_that_does_something_else_is_noticed(peer: JavaPeer) -> None:
     """The comparison itself: with our own results there are differences, among so many programs."""
@@ -48,7 +48,7 @@ def test_a_program_that_does_something_else_is_noticed(peer: JavaPeer) -> None:
                    for program, answer in zip(programs, answers, strict=True))  # fmt: skip
 
 
-@pytest.mark.parametrize("first", [0, *(pytest.param(at, marks=pytest.mark.slow) for at in range(40, 1000, 40))])
+@pytest.mark.parametrize("first", [0, *(pytest.param(at, marks=pytest.mark.weekly) for at in range(40, 1000, 40))])
 def test_restarts_change_no_result(first: int) -> None:
     found = {}
     for seed in range(first, first + 40):

@@ -168,7 +168,7 @@ def _interpreter(version: str) -> str | None:
     return None
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.parametrize("version", _pythons())
 def test_wheel_installs_in_a_clean_environment_and_its_first_application_works(
     version: str, wheel: Path, tmp_path: Path

@@ -14,7 +14,7 @@ from tests.spark.standalone import Standalone, wait_until
 from tests.spark.test_backtest import scores
 from tests.unit.backtest.digest import score_digest
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_200)]
+pytestmark = [pytest.mark.weekly, pytest.mark.timeout(1_200)]
 
 CANDIDATES = ("recorded", "ha=builtin:high_availability", "three=tests.unit.backtest.assignors:RaisesForThree")
 

@@ -20,7 +20,7 @@ def environment(**changes: str) -> dict[str, str]:
     return given
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.timeout(600)
 def test_example_ends_with_a_choice_and_two_reports(tmp_path: Path) -> None:
     done = subprocess.run(

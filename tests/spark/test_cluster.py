@@ -11,7 +11,7 @@ from tests.spark.standalone import Standalone, wait_until
 from tests.spark.test_telemetry import append, comparable, expected
 from tests.unit.telemetry.golden import stored
 
-pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(1_200)]
+pytestmark = [pytest.mark.broker, pytest.mark.weekly, pytest.mark.timeout(1_200)]
 
 SMALL = ("spark.executor.memory=512m", "spark.sql.shuffle.partitions=3", "spark.task.maxFailures=8")
 

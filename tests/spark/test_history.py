@@ -432,7 +432,7 @@ def test_global_table_is_filled_whole_before_the_first_record(spark: SparkSessio
         run(priced, {"orders": frame(spark, ORDERS), "prices": broken}, global_tables="as-of-end", spark=spark)
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_records_of_a_megabyte_fit_into_the_memory_of_a_session_of_ours(spark: SparkSession, tmp_path: Path) -> None:
     """Pages and row groups of a hundred blocks and more, as Parquet makes them, would not."""
     import pyarrow as pa

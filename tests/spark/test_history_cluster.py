@@ -118,7 +118,7 @@ def topology():
 """
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.timeout(900)
 def test_module_that_workers_lack_goes_along_with_py_files(
     standalone: Standalone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

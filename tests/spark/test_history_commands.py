@@ -137,7 +137,7 @@ TEXTS = ["a", "bbb", "ccccc", "bbb", "dddddd"]
 BY_OLD = Counter([b"a", b"bbb", b"CCCCC", b"bbb", b"DDDDDD"])
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_backfill_writes_parquet_from_kafka_and_from_an_archive(files: Files, spark: SparkSession) -> None:
     files.produce(*TEXTS)
     done = files.do("backfill", files.topology(), "--out", str(files.folder / "made"), "--until", "1700000000004")
@@ -205,7 +205,7 @@ def test_outputs_in_files_have_the_partitions_that_are_said(files: Files, spark:
     assert f"--partitions {files.out}: it is not read from an archive (--input), nor written to files" in refused.output
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_archive_that_topics_would_not_keep_is_refused_and_leaves_no_plan(files: Files, spark: SparkSession) -> None:
     files.produce(*TEXTS)
     archive = str(files.folder / "archive")
@@ -459,7 +459,7 @@ def test_what_is_refused_leaves_no_plan(files: Files) -> None:
     assert not (files.folder / "plan.json").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_diff_counts_what_differs_and_ends_with_status_1(files: Files) -> None:
     files.produce(*TEXTS)
     report = files.folder / "report.json"

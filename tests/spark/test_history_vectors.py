@@ -14,7 +14,7 @@ from tests.spark.vector_runs import check_program
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3_600)]
+pytestmark = [pytest.mark.weekly, pytest.mark.timeout(3_600)]
 
 
 @pytest.mark.parametrize("id", allowed())

@@ -39,7 +39,7 @@ def program(topic: str) -> Callable[[], Topology]:
     return make
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_query_that_is_restarted_ten_times_writes_what_the_live_application_does(
     cluster: Cluster, spark: SparkSession, options: Any, tmp_path: Path
 ) -> None:
@@ -71,7 +71,7 @@ def test_query_that_is_restarted_ten_times_writes_what_the_live_application_does
             assert numbers == list(range(len(numbers)))
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_a_preview_writes_what_comes_and_says_what_it_cannot(
     cluster: Cluster, spark: SparkSession, options: Any, tmp_path: Path
 ) -> None:

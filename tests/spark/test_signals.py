@@ -27,7 +27,7 @@ from tests.spark.conftest import Cluster
 from tests.spark.test_source_reads import read
 from tests.waiting import until
 
-pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.broker, pytest.mark.weekly, pytest.mark.timeout(900)]
 
 _REPOSITORY: Final = Path(__file__).parents[2]
 _INTERRUPTED: Final = 130

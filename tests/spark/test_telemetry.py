@@ -99,7 +99,7 @@ def check_batch(frame: DataFrame, records: list[Stored]) -> None:
     bronze.unpersist()
 
 
-@pytest.mark.parametrize("rows_per_trigger", [25, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rows_per_trigger", [25, pytest.param(1, marks=pytest.mark.weekly)])
 def test_stream_and_batch_make_the_same_tables(
     rows_per_trigger: int,
     spark: SparkSession,

@@ -25,7 +25,7 @@ from tests.waiting import until
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.broker, pytest.mark.weekly, pytest.mark.timeout(900)]
 
 # A task writes to the partition that it reads, so the order of what is written is that of its records.
 _PROGRAM: Final = """

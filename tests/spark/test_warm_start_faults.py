@@ -32,7 +32,7 @@ __all__ = ["app", "java_programs"]  # fixtures
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(900)]
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_log_that_ends_with_an_aborted_transaction_is_read_to_its_end(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -61,7 +61,7 @@ def test_log_that_ends_with_an_aborted_transaction_is_read_to_its_end(
         until(lambda: state_of(streams) == dict(app.counted), f"counts {dict(app.counted)}")
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_old_local_state_is_warned_of_and_not_taken_for_the_new_one(app: App) -> None:
     app.produce(40)
     with app.live() as streams:
@@ -82,7 +82,7 @@ def test_old_local_state_is_warned_of_and_not_taken_for_the_new_one(app: App) ->
         until(lambda: state_of(streams) == new, "the folded state")
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_abort_clears_up_after_an_application_that_was_started_too_early(app: App) -> None:
     app.produce(20)
     app.plan()
@@ -124,7 +124,7 @@ def jvm(java_programs: JavaPrograms, tmp_path: Path) -> Iterator[Instance]:
     instance.close()
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.parametrize("program", ["timestamped", "window", "session", "versioned"])
 def test_java_application_goes_on_from_the_state_that_was_folded(
     cluster: Cluster, spark: SparkSession, jvm: Instance, tmp_path: Path, program: str

@@ -84,7 +84,7 @@ def check_made_again(app: App) -> None:
 
 
 def slow(*points: tuple[str, Step]) -> list[object]:
-    return [pytest.param(*point, marks=pytest.mark.slow) for point in points]
+    return [pytest.param(*point, marks=pytest.mark.weekly) for point in points]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_what_a_killed_process_leaves_is_taken_back_and_made_again(
         check_made_again(app)
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_process_killed_while_changelogs_are_written_writes_nothing_more_after_an_abort(
     app: App, tmp_path: Path
 ) -> None:
@@ -133,7 +133,7 @@ def test_process_killed_while_changelogs_are_written_writes_nothing_more_after_a
         check_made_again(app)
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_outputs_of_a_killed_process_are_written_once_by_the_next_run(app: App, tmp_path: Path) -> None:
     app.topology = app.with_output
     app.produce(20)
@@ -161,7 +161,7 @@ def test_outputs_of_a_killed_process_are_written_once_by_the_next_run(app: App, 
         assert written() == wanted
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_process_killed_behind_its_commit_is_completed_by_committing_once_more(app: App, tmp_path: Path) -> None:
     app.produce(10)
     app.plan()

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.broker
     ("settings", "takes_s"),
     [
         pytest.param({"session_timeout_ms": 60_000, "request_timeout_ms": 1500}, 5, id="than a request"),
-        pytest.param({"session_timeout_ms": 6_000}, 20, id="than a session", marks=pytest.mark.slow),
+        pytest.param({"session_timeout_ms": 6_000}, 20, id="than a session", marks=pytest.mark.weekly),
     ],
 )
 def test_group_settles_in_one_round_when_the_leader_takes_longer(group, settings, takes_s):

@@ -46,9 +46,9 @@ def test_custom_assignor_is_seen_to_decide(application: Callable[..., Applicatio
     [
         ("raise", "moody today"),
         ("never", "waited"),
-        pytest.param("refuse", "refused on purpose", marks=pytest.mark.slow),
-        pytest.param("nonsense", "TaskAssignment", marks=pytest.mark.slow),
-        pytest.param("twice", "ACTIVE_TASK_ASSIGNED_MULTIPLE_TIMES", marks=pytest.mark.slow),
+        pytest.param("refuse", "refused on purpose", marks=pytest.mark.weekly),
+        pytest.param("nonsense", "TaskAssignment", marks=pytest.mark.weekly),
+        pytest.param("twice", "ACTIVE_TASK_ASSIGNED_MULTIPLE_TIMES", marks=pytest.mark.weekly),
     ],
 )
 def test_running_tasks_keep_running_and_the_error_names_the_assignor_when_it_fails(
@@ -82,8 +82,8 @@ def test_running_tasks_keep_running_and_the_error_names_the_assignor_when_it_fai
     ("value", "message"),
     [
         ("no.such.module:Assignor", "no.such.module:Assignor"),
-        pytest.param("tests.broker.runtime.assignors:NoAssignor", "assignors:NoAssignor", marks=pytest.mark.slow),
-        pytest.param("tests.broker.runtime.assignors:Missing", "assignors:Missing", marks=pytest.mark.slow),
+        pytest.param("tests.broker.runtime.assignors:NoAssignor", "assignors:NoAssignor", marks=pytest.mark.weekly),
+        pytest.param("tests.broker.runtime.assignors:Missing", "assignors:Missing", marks=pytest.mark.weekly),
     ],
 )
 def test_application_does_not_start_when_its_assignor_cannot_be_loaded(

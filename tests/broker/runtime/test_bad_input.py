@@ -294,8 +294,8 @@ class Stranger:
     "garbage",
     [
         b"\x00\x00\x00\x0b\x00\x00\x00\x0b\x7f\xff\xff\xff",
-        pytest.param(b"garbage", marks=pytest.mark.slow),
-        pytest.param(b"", marks=pytest.mark.slow),
+        pytest.param(b"garbage", marks=pytest.mark.weekly),
+        pytest.param(b"", marks=pytest.mark.weekly),
     ],
     ids=["a huge count", "text", "nothing"],
 )

@@ -82,7 +82,7 @@ def test_transaction_of_a_killed_process_without_state_holds_up_nobody(applicati
     transactions.close()
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.parametrize("exact", [True, False], ids=["exactly once", "at least once"])
 def test_chained_repartition_is_tortured_for_minutes(own_broker: Broker, tmp_path: Path, exact: bool) -> None:
     plan = Plan(exact=exact, rate=1_500, seconds=240, seed=int(time.time()))

@@ -78,7 +78,7 @@ def rounds(instance: Instance) -> list[int]:
     return sorted(instance.status.get("generations", {}).values())
 
 
-@pytest.mark.parametrize("hogs", [0, pytest.param(5, marks=pytest.mark.slow)], ids=["alone", "overloaded"])
+@pytest.mark.parametrize("hogs", [0, pytest.param(5, marks=pytest.mark.weekly)], ids=["alone", "overloaded"])
 def test_no_record_is_lost_or_out_of_order_while_instances_are_killed_and_come_back(
     application: Callable[..., Application], hogs: int
 ) -> None:
@@ -118,7 +118,7 @@ def test_history_is_exact_while_instances_join_and_leave_in_order(application: C
 
 
 @pytest.mark.parametrize(
-    ("seed", "times"), [(1, 1), *(pytest.param(seed, 3, marks=pytest.mark.slow) for seed in range(2, 7))]
+    ("seed", "times"), [(1, 1), *(pytest.param(seed, 3, marks=pytest.mark.weekly) for seed in range(2, 7))]
 )
 def test_nothing_is_counted_from_zero_when_the_broker_is_killed_within_two_seconds_of_an_assignment(
     own_broker: Broker, tmp_path: Path, seed: int, times: int
@@ -156,7 +156,7 @@ def test_nothing_is_counted_from_zero_when_the_broker_is_killed_within_two_secon
         app.close()
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("hard", [False, True], ids=["stopped", "killed"])
 def test_no_record_is_lost_or_out_of_order_when_the_broker_was_away_for_longer_than_any_request_waits(

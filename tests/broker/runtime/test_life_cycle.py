@@ -182,7 +182,7 @@ def test_closing_commits_so_that_nothing_is_processed_twice(application: Callabl
 
 
 @pytest.mark.parametrize(
-    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)], ids=["ctrl-c", "sigterm"]
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.weekly)], ids=["ctrl-c", "sigterm"]
 )
 def test_nothing_is_left_behind_when_the_process_is_ended_by_a_signal(
     application: Callable[..., Application], number: int

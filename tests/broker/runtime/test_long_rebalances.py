@@ -18,7 +18,7 @@ pytestmark = pytest.mark.broker
 TRANSACTION_S = 3.0
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.timeout(600)
 def test_member_commits_transactions_on_and_on_while_the_group_waits_for_another_one(
     application: Callable[..., Application],

@@ -27,7 +27,7 @@ from streams_py.testing.broker import Broker
 from tests.waiting import until
 from tests.wire_records import RefusedError, WireRecord, read_records, write_records
 
-pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.broker, pytest.mark.weekly, pytest.mark.timeout(3600)]
 
 _numbers = itertools.count()
 _PATIENCE_S = 600.0

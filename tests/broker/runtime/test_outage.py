@@ -20,7 +20,7 @@ def warnings(log: str) -> list[str]:
     return [line for line in log.splitlines() if "again" in line or "cannot be reached" in line or "no answer" in line]
 
 
-@pytest.mark.parametrize("hard", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["stopped", "killed"])
+@pytest.mark.parametrize("hard", [False, pytest.param(True, marks=pytest.mark.weekly)], ids=["stopped", "killed"])
 def test_counting_goes_on_without_loss_when_the_broker_was_away_for_longer_than_a_session(
     own_broker: Broker, tmp_path: Path, hard: bool
 ) -> None:
@@ -89,7 +89,7 @@ def test_wrong_address_is_named_and_waited_for_when_nobody_answers_there(
         assert a.wait_end() == 0
 
 
-@pytest.mark.parametrize("timeout", [0.5, pytest.param(5.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("timeout", [0.5, pytest.param(5.0, marks=pytest.mark.weekly)])
 def test_close_keeps_its_time_when_the_broker_is_away(own_broker: Broker, tmp_path: Path, timeout: float) -> None:
     app = Application(own_broker, tmp_path)
     try:

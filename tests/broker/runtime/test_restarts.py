@@ -46,7 +46,7 @@ def generation(instance: Instance) -> set[int]:
     return set(instance.status["generations"].values())
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_eager_group_becomes_cooperative_in_two_rolling_bounces_without_losing_anything(
     application: Callable[..., Application],
 ) -> None:

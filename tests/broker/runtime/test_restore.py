@@ -20,8 +20,8 @@ from .kit import Application, Instance, text, true_counts
 pytestmark = pytest.mark.broker
 
 WORDS = 20_000
-SLOW = pytest.mark.slow
-KINDS = ["rocksdb", pytest.param("in_memory", marks=SLOW)]
+WEEKLY = pytest.mark.weekly
+KINDS = ["rocksdb", pytest.param("in_memory", marks=WEEKLY)]
 
 
 def stored(*instances: Instance) -> dict[str, int]:
@@ -147,7 +147,7 @@ def test_standby_takes_over_without_replaying_everything_when_the_active_is_kill
     check_counts(app, lines, b)
 
 
-@pytest.mark.parametrize("guarantee", ["exactly_once_v2", pytest.param("at_least_once", marks=SLOW)])
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", pytest.param("at_least_once", marks=WEEKLY)])
 def test_empty_disk_is_filled_from_a_snapshot_and_only_the_rest_is_replayed(
     application: Callable[..., Application], tmp_path: Path, guarantee: str
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from .kit import PYTHON, Application, Instance, text, true_counts
 
-pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.broker, pytest.mark.weekly, pytest.mark.timeout(1800)]
 
 NAMES = ("a", "b", "c")
 JAVA = "c"

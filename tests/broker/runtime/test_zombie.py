@@ -117,7 +117,7 @@ def test_frozen_static_member_does_not_take_its_place_back_from_the_process_that
     assert second.state == "RUNNING"
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("asleep_s", [1.0, 12.0], ids=["within the session", "past the session"])
 def test_process_that_is_frozen_while_its_coordinator_dies_and_comes_back_loses_and_repeats_nothing(

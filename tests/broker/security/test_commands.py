@@ -72,7 +72,7 @@ def test_group_is_looked_at_with_the_rights_of_the_page(desk: Desk) -> None:
     assert "1_1" in why.output
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_page_shows_a_group_with_the_rights_of_the_page(desk: Desk) -> None:
     made = desk.site
     made.allow(lines_of(LOOKING))
@@ -108,7 +108,7 @@ def test_records_are_written_and_read_with_the_rights_of_the_page(desk: Desk) ->
     assert f"no right CREATE on topic {topic}-new" in desk.refused("topics", "--create", f"{topic}-new")
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_application_is_reset_with_the_rights_of_the_page(desk: Desk) -> None:
     made = desk.site
     made.allow(lines_of(RESET))
@@ -153,7 +153,7 @@ def test_store_is_queried_by_the_application_without_another_right(site: Callabl
         assert {word: store.get(word) for word in "ab"} == {"a": 2, "b": 1}
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_spark_source_reads_with_the_rights_of_the_page(site: Callable[[], Site]) -> None:
     pytest.importorskip("pyspark", reason="PySpark is not installed")
     from pyspark.sql.datasource import CaseInsensitiveDict

@@ -136,7 +136,7 @@ def test_one_broker_of_several_that_lets_us_in_is_enough(site: Callable[[], Site
     streams.close()
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_certificate_inside_the_settings_serves_both_clients(site: Callable[[], Site]) -> None:
     made = site()
     keys = made.login("certificate")

@@ -25,8 +25,8 @@ _GOES_ON = frozenset({"DELETE-topic-<application.id>"})
     [
         pytest.param("SCRAM-SHA-512", "at_least_once", id="scram"),
         pytest.param("certificate", "exactly_once_v2", id="certificate-exactly-once"),
-        pytest.param("PLAIN", "at_least_once", id="plain", marks=pytest.mark.slow),
-        pytest.param("SCRAM-SHA-512", "exactly_once_v2", id="scram-exactly-once", marks=pytest.mark.slow),
+        pytest.param("PLAIN", "at_least_once", id="plain", marks=pytest.mark.weekly),
+        pytest.param("SCRAM-SHA-512", "exactly_once_v2", id="scram-exactly-once", marks=pytest.mark.weekly),
     ],
 )
 def test_application_works_with_the_rights_of_the_page(site: Callable[[], Site], how: str, guarantee: str) -> None:
@@ -73,7 +73,7 @@ _QUICK = {"READ-group-<application.id>", "WRITE-topic-<output>"}
 
 
 @pytest.mark.parametrize(
-    "line", [pytest.param(line, id=line.id, marks=[] if line.id in _QUICK else [pytest.mark.slow]) for line in _LINES]
+    "line", [pytest.param(line, id=line.id, marks=[] if line.id in _QUICK else [pytest.mark.weekly]) for line in _LINES]
 )
 def test_missing_right_ends_the_application_and_is_named(site: Callable[[], Site], line: Line) -> None:
     made = site()
@@ -81,7 +81,7 @@ def test_missing_right_ends_the_application_and_is_named(site: Callable[[], Site
     assert _is_named(line, made, text), text
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.parametrize("line", [pytest.param(line, id=line.id) for line in _LINES + lines_of(EXACTLY_ONCE)])
 def test_missing_right_is_named_under_exactly_once(site: Callable[[], Site], line: Line) -> None:
     made = site()
@@ -98,7 +98,7 @@ def test_topic_that_is_seen_but_may_not_be_written_is_named(site: Callable[[], S
     assert _is_named(line, made, text), text
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_application_without_delete_works_and_says_what_stays(
     site: Callable[[], Site], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -112,7 +112,7 @@ def test_application_without_delete_works_and_says_what_stays(
         until(lambda: any(_is_named(line, made, text) for text in caplog.messages), "the warning")
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.parametrize(
     ("guarantee", "line"),
     [pytest.param("at_least_once", line, id=line.id) for line in _LINES if line.operation != "CREATE"]

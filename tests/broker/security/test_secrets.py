@@ -80,8 +80,8 @@ def _answers(url: str, addresses: Iterable[str]) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    "how", [pytest.param("SCRAM-SHA-512", id="scram"), pytest.param("PLAIN", id="plain", marks=pytest.mark.slow),
-            pytest.param("certificate", id="certificate", marks=pytest.mark.slow)]
+    "how", [pytest.param("SCRAM-SHA-512", id="scram"), pytest.param("PLAIN", id="plain", marks=pytest.mark.weekly),
+            pytest.param("certificate", id="certificate", marks=pytest.mark.weekly)]
 )  # fmt: skip
 def test_secrets_of_an_application_are_found_nowhere(
     site: Callable[[], Site], secured_kafka_broker: SecuredBroker, tmp_path: Path, how: str

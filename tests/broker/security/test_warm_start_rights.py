@@ -120,7 +120,7 @@ def _one_line_less() -> Iterator[Any]:
     for name, heading in _HEADINGS.items():
         for line in lines_of(heading):
             id = f"{name}-{line.id}"
-            yield pytest.param(name, line, id=id, marks=[] if id in _QUICK else [pytest.mark.slow])
+            yield pytest.param(name, line, id=id, marks=[] if id in _QUICK else [pytest.mark.weekly])
 
 
 def _is_named(line: Line, made: Site, text: str) -> bool:
@@ -151,7 +151,7 @@ def test_outputs_are_written_with_the_rights_of_the_page(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [pytest.param(line, id=line.id, marks=pytest.mark.slow) for line in lines_of(BACKFILL)]
+    "line", [pytest.param(line, id=line.id, marks=pytest.mark.weekly) for line in lines_of(BACKFILL)]
 )
 def test_right_that_a_backfill_lacks_is_named(desk: Desk, line: Line) -> None:
     desk.site.grant(BACKFILL, but=line)

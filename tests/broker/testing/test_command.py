@@ -8,7 +8,7 @@ from streams_py.testing.broker.__main__ import main
 from streams_py.testing.broker.jars import why_no_jvm
 from streams_py.testing.broker.jvm import JvmCluster, free_ports
 
-pytestmark = [pytest.mark.broker, pytest.mark.slow]
+pytestmark = [pytest.mark.broker, pytest.mark.weekly]
 
 
 @pytest.fixture(autouse=True)

@@ -35,10 +35,10 @@ def _of_folder(folder: str) -> list[str]:
     "kind",
     [
         "jvm.JvmBroker",
-        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("secured.SecuredBroker", "login.LoginBroker")),
+        *(pytest.param(kind, marks=pytest.mark.weekly) for kind in ("secured.SecuredBroker", "login.LoginBroker")),
     ],
 )
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.weekly)])
 def test_nothing_is_left_when_its_process_is_killed(kind: str, number: signal.Signals) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -90,7 +90,7 @@ def test_output_that_cannot_be_read_is_said_at_once(kafka_broker: Broker, connec
 
 @pytest.mark.parametrize(
     "exact",
-    [True, pytest.param(False, marks=pytest.mark.slow)],  # the command's test below is of at-least-once
+    [True, pytest.param(False, marks=pytest.mark.weekly)],  # the command's test below is of at-least-once
     ids=["exactly once", "at least once"],
 )
 def test_stages_with_different_partition_counts_are_judged_clean_when_nothing_is_wrong(
@@ -130,7 +130,7 @@ def test_commits_that_went_back_are_seen_from_outside(kafka_broker: Broker, conn
     consumer.close()
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_instance_whose_disk_is_full_ends_for_that_and_goes_on_when_there_is_space(
     connection: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -145,7 +145,7 @@ def test_instance_whose_disk_is_full_ends_for_that_and_goes_on_when_there_is_spa
     assert "No space left on device" in (tmp_path / "instance-2" / "log.txt").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_instances_that_are_refused_may_end_and_go_on_when_they_may_log_in_again(tmp_path: Path) -> None:
     try:
         broker = LoginBroker()

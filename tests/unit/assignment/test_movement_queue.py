@@ -136,7 +136,7 @@ def test_queue_picks_whom_the_heap_picks() -> None:
     assert built > 20, "the runs must reach the case that keys alone cannot decide"
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_queue_picks_whom_the_heap_picks_in_many_runs() -> None:
     for seed in range(1000, 2500):
         run_both(seed, random.Random(seed).randint(5, 130), 60)

@@ -164,7 +164,7 @@ def with_one_kind_of_copies(placed: Mapping[str, Any]) -> dict[str, Any]:
     return {name: (of.active, sorted((*of.standby, *of.warmup))) for name, of in placed.items()}
 
 
-@pytest.mark.parametrize("count", [200, pytest.param(1_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [200, pytest.param(1_000, marks=pytest.mark.weekly)])
 def test_decision_equals_the_recorded_one_when_the_same_assignor_decides_again(count: int) -> None:
     source = random.Random(441)
     for number in range(count):

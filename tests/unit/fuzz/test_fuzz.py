@@ -28,7 +28,7 @@ def test_reader_returns_a_value_or_a_documented_error(name: str) -> None:
     assert bool(result.refused) == (name not in READS_ANYTHING)
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", TARGETS)
 def test_reader_returns_a_value_or_a_documented_error_for_many_inputs(name: str) -> None:

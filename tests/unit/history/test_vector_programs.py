@@ -65,7 +65,7 @@ def test_program_with_one_input_topic_leaves_the_recorded_state(id: str) -> None
         assert Counter(run.records(topic)) == Counter(rows)
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.parametrize("partitions", [2, 8])
 @pytest.mark.parametrize("id", ALLOWED)
 def test_program_over_several_partitions_writes_what_tasks_with_full_buffers_write(id: str, partitions: int) -> None:

@@ -31,7 +31,7 @@ def test_every_effect_is_there_and_every_store_is_the_fold_of_its_changelog(
     live(seed, tmp_path, monkeypatch)
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.parametrize("first", range(1_000, 2_000, 50))
 def test_the_same_for_many_histories(first: int, tmp_path: Path) -> None:
     for seed in range(first, first + 50):

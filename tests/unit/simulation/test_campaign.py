@@ -227,7 +227,7 @@ def test_sticky_assignor_that_goes_round_in_circles_is_recognised_and_no_violati
     assert not result.violations
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.parametrize("assignor", [None, *ASSIGNORS])
 @pytest.mark.timeout(1800)
 def test_group_keeps_its_promises_for_hundreds_of_schedules(assignor: str | None) -> None:

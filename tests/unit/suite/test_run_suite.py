@@ -13,8 +13,10 @@ import pytest
 
 from tests.run_suite import plan
 from tests.shuffling import order_of
+from tests.tiers import is_slow
 
 ROOT = Path(__file__).resolve().parents[3]
+DEFAULT = "-mnot slow and not weekly"
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -178,15 +180,15 @@ def test_order_of_two_tests_does_not_depend_on_the_others() -> None:
 @pytest.mark.parametrize(
     ("arguments", "added"),
     [
-        ((), ["-n3", "--shuffle=7"]),
-        (("--durations=15",), ["-n3", "--shuffle=7"]),
+        ((), [DEFAULT, "-n3", "--shuffle=7"]),
+        (("--durations=15",), [DEFAULT, "-n3", "--shuffle=7"]),
         (("-m", "slow"), ["-n3", "--shuffle=7"]),
-        (("--shuffle=1",), ["-n3"]),
-        (("--shuffle", "1"), ["-n3"]),
+        (("--shuffle=1",), [DEFAULT, "-n3"]),
+        (("--shuffle", "1"), [DEFAULT, "-n3"]),
         (("tests/unit",), ["--shuffle=7"]),
         (("tests/unit/test_config.py::test_x", "--shuffle=1"), []),
-        (("-n", "3"), ["--shuffle=7"]),
-        (("--pdb",), ["--shuffle=7"]),
+        (("-n", "3"), [DEFAULT, "--shuffle=7"]),
+        (("--pdb",), [DEFAULT, "--shuffle=7"]),
     ],
 )
 def test_plan_is_made_from_the_arguments(
@@ -194,3 +196,32 @@ def test_plan_is_made_from_the_arguments(
 ) -> None:
     monkeypatch.chdir(ROOT)
     assert plan(arguments, workers=3, seed=7) == [*added, *arguments]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "planned"),
+    [
+        (["--all"], ["-mnot weekly", "-n3", "--shuffle=7"]),
+        (["--rest", "--durations=15"], ["-mslow and not weekly", "-n3", "--shuffle=7", "--durations=15"]),
+        (["--weekly"], ["-mweekly", "-n3", "--shuffle=7"]),
+        (["--weekly", "tests/unit"], ["-mweekly", "--shuffle=7", "tests/unit"]),
+    ],
+)
+def test_option_chooses_the_tier(arguments: list[str], planned: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert plan(arguments, workers=3, seed=7) == planned
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "marks", "slow"),
+    [
+        ("tests/unit/test_a.py::test_a", [], False),
+        ("tests/unit/test_a.py::test_a", ["broker"], True),
+        ("tests/contract/test_a.py::test_a[kafka]", ["broker", "smoke"], False),
+        ("tests/spark/test_a.py::test_a", [], True),
+        ("tests/browser/test_a.py::test_a", ["timeout"], True),
+        ("tests/unit/spark/test_a.py::test_a", [], False),
+    ],
+)
+def test_tests_that_need_a_broker_spark_or_a_browser_are_slow(nodeid: str, marks: list[str], slow: bool) -> None:
+    assert is_slow(nodeid, marks) == slow

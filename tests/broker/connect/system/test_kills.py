@@ -17,7 +17,7 @@ from streams_py.testing.broker import Broker
 from tests.broker.connect.system.processes import Workers
 from tests.waiting import until
 
-pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.broker, pytest.mark.weekly, pytest.mark.timeout(900)]
 
 _CONNECTORS = "streams_py.connect.connectors"
 _FAULTS = 12

@@ -51,14 +51,14 @@ def test_static_workers_take_what_they_list_and_nothing_else_moves(operations: O
     _play(operations, _ALWAYS, "sessioned")
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("mode", ["eager", "compatible", "sessioned"])
 def test_a_group_goes_through_everything_that_an_operator_does(operations: Operations, mode: str) -> None:
     _play(operations, tuple(str(number) for number in range(1, 16)), mode)
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.timeout(1_800)
 def test_any_leader_can_be_lost_at_any_point_of_the_way_to_static_placement(operations: Operations) -> None:
     steps = tuple(str(number) for number in range(1, 9))

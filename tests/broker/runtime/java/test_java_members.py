@@ -37,7 +37,7 @@ class Words:
         )
 
 
-@pytest.mark.parametrize("ends", ["killed", pytest.param("closed", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("ends", ["killed", pytest.param("closed", marks=pytest.mark.weekly)])
 def test_python_joins_java_and_takes_over_and_gives_back(
     application: Callable[..., Application], java: tuple[str, ...], ends: str
 ) -> None:
@@ -99,7 +99,7 @@ def test_python_that_leaves_for_good_goes_when_java_leads_and_does_not_know_what
     words.count_more(leader)
 
 
-@pytest.mark.parametrize("guarantee", ["at_least_once", pytest.param("exactly_once_v2", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("guarantee", ["at_least_once", pytest.param("exactly_once_v2", marks=pytest.mark.weekly)])
 def test_java_and_python_count_on_one_after_the_other_in_one_state_directory(
     application: Callable[..., Application], java: tuple[str, ...], guarantee: str
 ) -> None:
@@ -114,7 +114,7 @@ def test_java_and_python_count_on_one_after_the_other_in_one_state_directory(
             member.close()
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.timeout(900)
 def test_rolling_migration_to_python_and_back_counts_every_word_once_under_exactly_once(
     application: Callable[..., Application], java: tuple[str, ...]

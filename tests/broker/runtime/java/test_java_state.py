@@ -162,7 +162,7 @@ class Run:
 
 
 @pytest.mark.parametrize(
-    "program", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in PROGRAMS]
+    "program", [pytest.param(name, marks=() if name in QUICK else pytest.mark.weekly) for name in PROGRAMS]
 )
 def test_state_of_each_kind_goes_from_java_to_python_and_back(
     application: Callable[..., Application], jvm: Instance, program: str

@@ -17,7 +17,7 @@ from ..java_programs import JAVA_WORKER, JavaPrograms
 from ..kit import PYTHON, Application, Instance, text, true_counts
 from .older_releases import VERSION_OF, streams_jars
 
-pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(1_200)]
+pytestmark = [pytest.mark.broker, pytest.mark.weekly, pytest.mark.timeout(1_200)]
 
 REST_S = 60
 LATEST = 11

@@ -80,7 +80,7 @@ ALWAYS = {"describe", "create"}
 
 @pytest.mark.parametrize(
     ("call", "truth"),
-    [pytest.param(*row, id=name, marks=() if name in ALWAYS else pytest.mark.slow) for name, row in CALLS.items()],
+    [pytest.param(*row, id=name, marks=() if name in ALWAYS else pytest.mark.weekly) for name, row in CALLS.items()],
 )
 def test_call_gives_the_truth_or_asks_to_be_repeated_when_the_server_dies_under_it(
     victim: Victim, call: Callable[[Admin], object], truth: object

@@ -118,7 +118,7 @@ def test_rule_is_the_obvious_fold_whatever_comes(
     check_fold(start, end, events, data)
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.timeout(7200)
 @at_length
 @given(clients(), st.data())
@@ -128,7 +128,7 @@ def test_each_record_is_taken_once_in_100_000_interleavings(
     check_log_is_read(client, data)
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.timeout(7200)
 @at_length
 @given(st.integers(0, 6), st.integers(0, 12), any_events, st.data())

@@ -121,8 +121,8 @@ def large(
         pytest.param(6_000, 2, 2, 0, id="H13-6000x2"),
         pytest.param(1_000, 10, 3, 0, id="H13-1000x10"),
         pytest.param(50_000, 1_000, 3, 0, id="H13-50000x1000"),
-        pytest.param(50_000, 1_000, 3, 2, id="H13-50000x1000-standbys", marks=pytest.mark.slow),
-        pytest.param(1_000, 100, 31, 50, id="H13-1000x100-standbys", marks=pytest.mark.slow),
+        pytest.param(50_000, 1_000, 3, 2, id="H13-50000x1000-standbys", marks=pytest.mark.weekly),
+        pytest.param(1_000, 100, 31, 50, id="H13-1000x100-standbys", marks=pytest.mark.weekly),
     ],
 )
 def test_large_groups_are_optimised_and_keep_their_counts(

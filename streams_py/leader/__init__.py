@@ -1,4 +1,4 @@
-"""The group leader's assign step, sans-IO: :class:`GroupLeader`, driven by :func:`run_assign`."""
+"""The group leader's assign step, without I/O: :class:`GroupLeader` and :func:`run_assign`."""
 
 from streams_py.leader.drive import run_assign
 from streams_py.leader.leader import GroupLeader

@@ -1,4 +1,4 @@
-"""Runs one assign step from beginning to end, for callers that may block."""
+"""Run one assign step from beginning to end, for callers that may block."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from streams_py.leader.leader import GroupLeader
 __all__ = ["Execute", "run_assign"]
 
 Execute = Callable[[Effect], Event | None]
-"""Carries out one effect and returns its answer; None for notices."""
+"""Carries out one effect and returns its answer; None for effects without an answer."""
 
 
 def run_assign(leader: GroupLeader, request: AssignRequested, execute: Execute) -> PublishAssignments | FailAssign:
-    """Assign: every effect but the last goes to ``execute``, in order; the last one is returned.
+    """Run one assign step and return its last effect.
 
-    What ``execute`` raises leaves this function; the leader then simply takes the next request.
+    Passes every effect but the last to ``execute``, in order. Exceptions of ``execute`` propagate; the leader can then
+    take the next request.
     """
     effects: deque[Effect] = deque(leader.handle(request))
     while effects:

@@ -1,8 +1,8 @@
-"""What the group leader wants done, the only thing that ever leaves it. The shell does it.
+"""Effects of the group leader, its only output. The caller carries them out.
 
-An effect that is answered is an :class:`Ask` of its answer's type: the event to hand back to the leader. The others are
-notices, or end the request: exactly one PublishAssignments or FailAssign does. Effects of one answer are to be carried
-out in order.
+An effect that needs an answer is an :class:`Ask` with the type of its answer: an event to pass back to the leader. The
+other effects are notices or end the request. A request ends with exactly one PublishAssignments or FailAssign. The
+effects that one event returns must be carried out in order.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ T = TypeVar("T")
 
 
 class Answering(Protocol):
-    """Answers every effect that is to be answered, each with an event of its type."""
+    """Answers each effect that needs an answer with an event of its answer type."""
 
     def describe_topics(self, names: tuple[str, ...]) -> TopicsDescribed: ...
     def create_topics(self, specs: tuple[TopicSpec, ...]) -> TopicsCreated: ...
@@ -72,17 +72,17 @@ class Answering(Protocol):
 
 
 class Ask(ABC, Generic[A]):
-    """An effect that is answered by an ``A``."""
+    """An effect whose answer is an event of type ``A``."""
 
     __slots__ = ()
     answers: ClassVar[tuple[type[Event], ...]]
 
     @abstractmethod
     def asked_of(self, shell: Answering) -> A:
-        """Have ``shell`` carry the effect out; its answer."""
+        """Let ``shell`` carry out the effect and return the answer."""
 
     def answered_by(self, event: Event) -> A:
-        """The event as the answer; IllegalStateError when it is another one."""
+        """Return the event as the answer. Raises IllegalStateError for an event of another type."""
         if not isinstance(event, self.answers):
             names = " or ".join(kind.__name__ for kind in self.answers)
             raise IllegalStateError(f"the leader waits for {names}, but got {type(event).__name__}")
@@ -91,7 +91,7 @@ class Ask(ABC, Generic[A]):
 
 @dataclass(frozen=True, slots=True)
 class DescribeTopics(Ask[TopicsDescribed]):
-    """Describe these topics. A request that fails as a whole gives its error for each."""
+    """Describe these topics. If the whole request fails, its error is the answer for each topic."""
 
     names: tuple[str, ...]
     answers = (TopicsDescribed,)
@@ -115,7 +115,7 @@ class CreateTopics(Ask[TopicsCreated]):
 
 @dataclass(frozen=True, slots=True)
 class Wait(Ask[WaitEnded]):
-    """Let this time pass."""
+    """Wait for this time."""
 
     duration_ms: int
     answers = (WaitEnded,)
@@ -139,7 +139,7 @@ class ListEndOffsets(Ask[EndOffsetsListed]):
 
 @dataclass(frozen=True, slots=True)
 class FetchCommittedOffsets(Ask[CommittedOffsetsFetched]):
-    """Fetch the group's own committed offsets of these partitions."""
+    """Fetch the offsets that this group has committed for these partitions."""
 
     partitions: tuple[TopicPartition, ...]
     answers = (CommittedOffsetsFetched,)
@@ -151,10 +151,14 @@ class FetchCommittedOffsets(Ask[CommittedOffsetsFetched]):
 
 @dataclass(frozen=True, slots=True)
 class RunAssignor(Ask[AssignorReturned | AssignorFailed]):
-    """Make a new instance of the application's task assignor, configure it, run it under a time limit.
+    """Create the application's task assignor, configure it, and run it with a time limit.
 
-    ``assignor`` is what ``task.assignor.class`` says: a class or ``"package.module:Class"``. ``configs`` goes to its
-    ``configure``, ``application_state`` to its ``assign``. Keep the instance for a NotifyAssignor.
+    Attributes:
+        assignor: the value of ``task.assignor.class``: a class or ``"package.module:Class"``.
+        configs: the argument of the assignor's ``configure``.
+        application_state: the argument of its ``assign``.
+
+    The instance is kept for a later NotifyAssignor.
     """
 
     assignor: object
@@ -181,14 +185,14 @@ class EnterStep(Ask[StepEntered]):
 
 @dataclass(frozen=True, slots=True)
 class Observe:
-    """Something is known or decided: for records of what happens."""
+    """A fact or decision of the assign step, for records of what happened."""
 
     fact: Fact
 
 
 @dataclass(frozen=True, slots=True)
 class Remember:
-    """Keep what a built-in assignor was asked: it decides the same again when somebody asks why."""
+    """Keep the input of a built-in assignor, so that its decision can be explained later."""
 
     decided_at_ms: int
     problem: AssignmentProblem
@@ -197,7 +201,7 @@ class Remember:
 
 @dataclass(frozen=True, slots=True)
 class NotifyAssignor:
-    """Call ``on_assignment_computed`` on the instance of the last RunAssignor. Report what it raises."""
+    """Call ``on_assignment_computed`` of the last RunAssignor's instance; report its exceptions."""
 
     assignment: GroupAssignment
     subscription: GroupSubscription
@@ -206,14 +210,14 @@ class NotifyAssignor:
 
 @dataclass(frozen=True, slots=True)
 class ReportError:
-    """Tell the application about an error that stops nothing: log it, put it into the thread's queue."""
+    """Log an error that does not stop the application, and add it to the thread's errors."""
 
     error: StreamsError
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Write a line at a level of the standard library's ``logging``."""
+    """Write a line with a level of the standard library's ``logging``."""
 
     level: int
     text: str
@@ -221,10 +225,10 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class PublishAssignments:
-    """Send these assignments, one for every member. Ends the request.
+    """Send these assignments, one per member. Ends the request.
 
-    ``stable`` is what the assignment listener is told: False when a follow-up rebalance is coming; None when it is not
-    told anything, because these are error assignments. ``error`` is then the reason.
+    ``stable`` is passed to the assignment listener: False when a follow-up rebalance will come. None means that these
+    are error assignments: the listener is not called, and ``error`` is the reason.
     """
 
     assignments: Mapping[str, MemberAssignment]
@@ -234,9 +238,9 @@ class PublishAssignments:
 
 @dataclass(frozen=True, slots=True)
 class FailAssign:
-    """No assignment in this generation: raise the error from the assign call. Ends the request.
+    """Raise the error from the assign call: no assignment in this generation. Ends the request.
 
-    A retriable error means: wait ``retry.backoff.ms``, then rejoin.
+    After a retriable error the member waits for ``retry.backoff.ms``, then rejoins.
     """
 
     error: Exception
@@ -249,10 +253,10 @@ Notice: TypeAlias = NotifyAssignor | ReportError | Log | Observe | Remember
 Outcome: TypeAlias = PublishAssignments | FailAssign
 Effect: TypeAlias = Question | Notice | Outcome
 Steps: TypeAlias = Generator[tuple[Effect, ...], Event, T]
-"""A part of the assign step: yields effects, is sent the events that answer them, returns its result."""
+"""A part of the assign step: yields effects, receives their answers, returns its result."""
 
 
 def ask(effect: Ask[A]) -> Steps[A]:
-    """The answer to one effect."""
-    event = yield (cast("Question", effect),)  # the union that the base stands for
+    """Yield one effect and return its answer."""
+    event = yield (cast("Question", effect),)  # Question is the union of all subclasses of Ask
     return effect.answered_by(event)

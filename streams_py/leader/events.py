@@ -1,6 +1,6 @@
-"""What happens to the group leader: the request to assign, and the answers to its effects.
+"""Events of the group leader: the request to assign, and the answers to its effects.
 
-Every event carries ``now_ms``, the wall clock in ms since the epoch at the moment it happened: the leader has no clock.
+The leader has no clock. Every event carries ``now_ms``, the wall-clock time of the event in ms since the epoch.
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class AssignRequested:
-    """A JoinGroup response made this member the leader.
+    """The JoinGroup response made this member the leader.
 
-    ``members`` are all members of the group by member id. ``topics`` is the cluster's metadata of the topics they
-    subscribe to; a topic that does not exist is absent (or has no partitions). ``named_topics`` are the source topics
-    that the leader's topology names (patterns aside): whoever runs the same topology subscribes to all of them. Empty
-    when that is not to be looked at.
+    Attributes:
+        members: all members of the group, by member id.
+        topics: the cluster's metadata of the topics that the members subscribe to. A topic that does not exist is
+            absent or has no partitions.
+        named_topics: the source topics that the leader's topology names, without patterns. Every member with the same
+            topology subscribes to all of them. Empty disables this check.
     """
 
     now_ms: int
@@ -48,7 +50,7 @@ class AssignRequested:
 
 @dataclass(frozen=True, slots=True)
 class TopicsDescribed:
-    """Answer to DescribeTopics: every topic asked for, or an error in its place."""
+    """Answer to DescribeTopics: metadata or an error for every requested topic."""
 
     now_ms: int
     topics: Mapping[str, tuple[PartitionInfo, ...] | AdminError]
@@ -56,7 +58,7 @@ class TopicsDescribed:
 
 @dataclass(frozen=True, slots=True)
 class TopicsCreated:
-    """Answer to CreateTopics: None for each topic that was created, else why it was not."""
+    """Answer to CreateTopics, per topic: None if it was created, otherwise the error."""
 
     now_ms: int
     results: Mapping[str, AdminError | None]
@@ -64,7 +66,7 @@ class TopicsCreated:
 
 @dataclass(frozen=True, slots=True)
 class WaitEnded:
-    """The time of a Wait is over."""
+    """Answer to Wait: the time has elapsed."""
 
     now_ms: int
 
@@ -78,7 +80,7 @@ class StepEntered:
 
 @dataclass(frozen=True, slots=True)
 class EndOffsetsListed:
-    """Answer to ListEndOffsets; ``error`` when the request failed as a whole."""
+    """Answer to ListEndOffsets; ``error`` is set when the whole request failed."""
 
     now_ms: int
     offsets: Mapping[TopicPartition, int | AdminError] = field(default_factory=dict)
@@ -87,7 +89,10 @@ class EndOffsetsListed:
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffsetsFetched:
-    """Answer to FetchCommittedOffsets: None where the group has no offset; ``error`` when the request failed."""
+    """Answer to FetchCommittedOffsets: None where the group has no committed offset.
+
+    ``error`` is set when the request failed.
+    """
 
     now_ms: int
     offsets: Mapping[TopicPartition, int | None] = field(default_factory=dict)
@@ -96,7 +101,7 @@ class CommittedOffsetsFetched:
 
 @dataclass(frozen=True, slots=True)
 class AssignorReturned:
-    """The application's task assignor returned; whether by the rules is for the leader to find out."""
+    """The application's task assignor returned. The leader validates the assignment."""
 
     now_ms: int
     assignment: TaskAssignment
@@ -104,9 +109,9 @@ class AssignorReturned:
 
 @dataclass(frozen=True, slots=True)
 class AssignorFailed:
-    """The application's task assignor could not be loaded, raised, or did not return in time.
+    """The application's task assignor failed to load, raised an exception, or exceeded its time.
 
-    ``error`` is a TaskAssignmentError if the assignor raised that itself, else an AssignorError naming the class.
+    ``error`` is a TaskAssignmentError that the assignor itself raised, or an AssignorError that names the class.
     """
 
     now_ms: int

@@ -1,7 +1,7 @@
-"""Carries out what the leader asks for: on a cluster, with somebody who runs assignors.
+"""Carries out the leader's effects: cluster requests, waits, and the application's assignor.
 
-There is one executor. What differs is behind it: a real cluster with time-outs, one that is simulated, one made of the
-values of a recorded case. A subclass hears notices that it wants to hear.
+There is only one executor. The implementations behind it differ: a real cluster with timeouts, a simulated cluster, or
+the values of a recorded case. Subclasses override the notices that they want to receive.
 """
 
 from __future__ import annotations
@@ -46,8 +46,10 @@ T = TypeVar("T")
 
 
 class ClusterAccess(Protocol):
-    """What a leader asks of a cluster, as in the port ``Admin``. BrokerUnavailableError when a request fails as a
-    whole."""
+    """The requests that a leader sends to a cluster, as in the port ``Admin``.
+
+    A method raises BrokerUnavailableError when its whole request fails.
+    """
 
     def describe_topics(self, names: Collection[str]) -> Mapping[str, tuple[PartitionInfo, ...] | AdminError]: ...
     def create_topics(self, specs: Collection[TopicSpec]) -> Mapping[str, AdminError | None]: ...
@@ -58,7 +60,7 @@ class ClusterAccess(Protocol):
 
 
 class Time(Protocol):
-    """The part of the port ``Clock`` that is needed here."""
+    """The part of the port ``Clock`` that the executor needs."""
 
     def now_ms(self) -> int: ...
     def sleep_ms(self, duration_ms: int) -> None: ...
@@ -68,14 +70,18 @@ class Assignors(Protocol):
     """Runs the application's task assignor."""
 
     def ask(self, chosen: object, configs: Mapping[str, object], state: ApplicationState) -> TaskAssignment:
-        """A new instance's answer, checked to be one; a StreamsError when there is none."""
+        """Run a new instance of the assignor and return its checked answer.
+
+        Raises:
+            StreamsError: the assignor failed, or its answer is not usable.
+        """
 
     def notify(self, notice: NotifyAssignor) -> None:
-        """Call ``on_assignment_computed`` of that instance. AssignorError when it fails."""
+        """Call ``on_assignment_computed`` of that instance. Raises AssignorError if it fails."""
 
 
 class Executor:
-    """Carries out effects; one leader's."""
+    """Carries out the effects of one leader."""
 
     def __init__(self, cluster: ClusterAccess, time: Time, assignors: Assignors, *, group: str) -> None:
         self._cluster = cluster
@@ -83,15 +89,17 @@ class Executor:
         self._assignors = assignors
         self._group = group
         self.explanations = Explanations()
-        """Why tasks are where this leader has put them."""
+        """Explanations of this leader's recent assignments."""
 
     def carry_out(self, effect: Effect) -> Event | None:
-        """Carry out one effect; the event that answers it, if it has an answer."""
+        """Carry out one effect and return the event that answers it, or None."""
         match effect:
             case Ask():
                 return effect.asked_of(self)
             case PublishAssignments() | FailAssign():
-                raise IllegalStateError("an assign step ends with these; nobody carries them out")
+                raise IllegalStateError(
+                    "PublishAssignments and FailAssign end an assign step; the executor cannot carry them out"
+                )
             case _:
                 self.notice(effect)
                 return None
@@ -115,18 +123,18 @@ class Executor:
             case _:
                 assert_never(effect)
 
-    # -- what is noticed, for those who want to know -----------------------------------------------------------
+    # -- notices, for subclasses -----------------------------------------------------------------------------------
 
     def log(self, level: int, text: str) -> None:
-        """A line for the log."""
+        """Receive a line for the log."""
 
     def report(self, error: StreamsError) -> None:
-        """An error that stops nothing."""
+        """Receive an error that does not stop the application."""
 
     def observe(self, fact: Fact) -> None:
-        """How far the assign step is."""
+        """Receive a fact about the progress of the assign step."""
 
-    # -- what is answered --------------------------------------------------------------------------------------
+    # -- answers ------------------------------------------------------------------------------------------------------
 
     def describe_topics(self, names: tuple[str, ...]) -> TopicsDescribed:
         """Answer DescribeTopics."""
@@ -173,7 +181,7 @@ class Executor:
         return StepEntered(self._time.now_ms())
 
     def _each(self, names: Collection[str], request: Callable[[], Mapping[str, T]]) -> Mapping[str, T | AdminError]:
-        """The answer to a request; when it failed as a whole, that failure for each name."""
+        """Return the answer to a request; if the whole request failed, its error for each name."""
         try:
             return dict(request())
         except BrokerUnavailableError as error:

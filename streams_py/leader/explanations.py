@@ -1,10 +1,12 @@
-"""Why is a task where it is? The leader's memory of its last assignments.
+"""Explanations of the leader's last assignments: why each task is where it is.
 
-Telling the explanation of every task would make each assign step slower, and hardly any is ever asked for. So only the
-*question* of an assign step is kept, as the assignor got it; it is values that exist anyway. When somebody asks, the
-same assignor decides the same question again and says why: assignors are deterministic, so the answer is the same.
+Computing explanations for every task would slow down each assign step, and almost none of them are ever requested. So
+the leader keeps only the *input* of the assignor, which consists of values that exist anyway. On request the same
+assignor decides the same input again and explains the decision. Assignors are deterministic, so the decision is the
+same.
 
-Bounded twice: by the number of assignments, and by the number of lags they hold together (a lag takes about 100 bytes).
+Two bounds limit the memory: the number of assignments, and the total number of lags in them (a lag takes about 100
+bytes).
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ _LAGS_MAX: Final = 500_000
 
 @dataclass(frozen=True, slots=True)
 class ToldExplanation:
-    """A task's explanation in one assignment; ``assigned_at_ms`` is the leader's wall clock then."""
+    """A task's explanation in one assignment.
+
+    ``assigned_at_ms`` is the leader's wall-clock time of the assignment, in ms since the epoch.
+    """
 
     assigned_at_ms: int
     explanation: TaskExplanation
@@ -45,22 +50,24 @@ class _Kept:
 
 
 class Explanations:
-    """The last assignments that a built-in assignor decided. Of those the application's own assignor decided nothing is
-    kept: it alone knows its reasons."""
+    """The inputs of the last assignments that a built-in assignor decided.
+
+    Assignments of the application's own assignor are not kept: the leader cannot explain them.
+    """
 
     def __init__(self, *, assignments_max: int = _ASSIGNMENTS_MAX, lags_max: int = _LAGS_MAX) -> None:
         self._kept: deque[_Kept] = deque(maxlen=assignments_max)
         self._lags_max = lags_max
 
     def keep(self, assigned_at_ms: int, problem: AssignmentProblem, assignor: BuiltInAssignor) -> None:
-        """Remember the question of an assign step; the oldest ones make room."""
+        """Keep the input of an assign step; the oldest inputs are dropped if necessary."""
         lags = sum(len(client.lags) for client in problem.clients)
         self._kept.append(_Kept(assigned_at_ms, problem, assignor, lags))
         while len(self._kept) > 1 and sum(kept.lags for kept in self._kept) > self._lags_max:
             self._kept.popleft()
 
     def explanation(self, task_id: TaskId) -> list[ToldExplanation]:
-        """The task's explanation in each assignment remembered, newest first; empty when none of them had the task."""
+        """Return the task's explanation in each kept assignment that has the task, newest first."""
         explained: list[ToldExplanation] = []
         for kept in reversed(list(self._kept)):
             if kept.explained is None:
@@ -70,7 +77,7 @@ class Explanations:
         return explained
 
     def tasks(self) -> frozenset[TaskId]:
-        """Every task of the assignments remembered."""
+        """Return every task of the kept assignments."""
         return frozenset(task for kept in self._kept for task in kept.problem.tasks)
 
     def __len__(self) -> int:

@@ -1,20 +1,20 @@
-"""The group leader's assign step, without I/O: events in, effects out (KIP-441, KIP-429, KIP-924).
+"""The group leader's assign step, without I/O (KIP-441, KIP-429, KIP-924).
 
-One request goes through: decode, shutdown check, repartition topics, tasks, version check, changelog topics, end
-offsets and lags, assignor, threads, assignments. Wherever the outside is needed, :meth:`GroupLeader.handle` returns
-effects and the next event continues; the steps are one generator, so that the code reads in that order. Kafka Streams'
-``StreamsPartitionAssignor.assign``.
+A request goes through these steps: decode, shutdown check, repartition topics, tasks, version check, changelog topics,
+end offsets and lags, assignor, threads, assignments. When a step needs the outside world, :meth:`GroupLeader.handle`
+returns effects, and the next event continues the step. All steps are one generator, so the code reads in that order.
+Kafka Streams' ``StreamsPartitionAssignor.assign``.
 
-What ends how:
+How a request ends:
 
-* a member asks for shutdown, a source topic is missing, the group cannot be assigned: *everybody* gets an error
-  assignment with code 4, 1 or 3;
-* a topic setup that cannot work, co-partitioned topics that do not fit: FailAssign, the leader's thread fails;
-* internal topics not ready in time: FailAssign with a retriable error, the leader rejoins;
-* end offsets not known: no error; tasks stay where they are (fallback assignor) and the group asks again later;
-* the application's assignor fails: no error for the group either, see :mod:`streams_py.leader.steps.keep_current`;
-  Kafka Streams fails the leader or all members here;
-* one member's user data is garbage: that member gets an error assignment; Kafka Streams fails the leader.
+* A member requests a shutdown, a source topic is missing, or the group cannot be assigned: *all* members receive an
+  error assignment with code 4, 1 or 3.
+* Internal topics cannot be set up, or co-partitioned topics do not match: FailAssign, and the leader's thread fails.
+* Internal topics are not ready in time: FailAssign with a retriable error, and the leader rejoins.
+* End offsets are unknown: no error. Tasks stay where they are (fallback assignor), and a probing rebalance follows.
+* The application's assignor fails: no error for the group, see :mod:`streams_py.leader.steps.keep_current`. Kafka
+  Streams fails the leader or all members instead.
+* One member's user data cannot be decoded: that member receives an error assignment. Kafka Streams fails the leader.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ _Effects: TypeAlias = tuple[Effect, ...]
 class GroupLeader:
     """Runs one assign step at a time; a new request abandons an unfinished one.
 
-    Drive it with :func:`streams_py.leader.drive.run_assign`, or by hand: carry out the effects that :meth:`handle`
-    returns, in order, and hand in their answers.
+    Callers use :func:`streams_py.leader.drive.run_assign`, or carry out the effects that :meth:`handle` returns, in
+    order, and pass their answers to :meth:`handle`.
     """
 
     def __init__(self, settings: LeaderSettings) -> None:
@@ -103,16 +103,16 @@ class GroupLeader:
 
     @property
     def phase(self) -> Phase:
-        """What the leader waits for."""
+        """The part of the assign step that the leader is in."""
         return self._phase
 
     @property
     def process_id(self) -> ProcessId:
-        """The client that this leader is a thread of."""
+        """Process id of the client that this leader is a thread of."""
         return self._settings.process_id
 
     def handle(self, event: Event) -> _Effects:
-        """Take in what happened, return what to do next. IllegalStateError for an event nobody asked for."""
+        """Process one event and return the next effects. Raises IllegalStateError if unexpected."""
         self._now_ms = event.now_ms
         try:
             if isinstance(event, AssignRequested):
@@ -120,7 +120,9 @@ class GroupLeader:
                 self._steps = self._assign(event)
                 effects = next(self._steps)
             elif self._steps is None:
-                raise IllegalStateError(f"the leader has no request in hand, but got {type(event).__name__}")
+                raise IllegalStateError(
+                    f"the leader has no assign request in progress, but received {type(event).__name__}"
+                )
             else:
                 effects = self._steps.send(event)
         except StopIteration as stop:
@@ -130,7 +132,7 @@ class GroupLeader:
         return notices + effects
 
     def validate_state(self) -> None:
-        """Raise AssertionError when the leader contradicts itself. For tests, after every event."""
+        """Raise AssertionError if the leader's state is inconsistent. For tests, after every event."""
         waiting = self._phase not in (Phase.IDLE, Phase.DONE, Phase.FAILED)
         assert waiting == (self._steps is not None), (self._phase, self._steps)
         assert not self._notices, self._notices
@@ -179,9 +181,8 @@ class GroupLeader:
         self._warn(table.warnings)
         if group.future_version is not None and group.min_received_version < EARLIEST_PROBEABLE_VERSION:
             raise TaskAssignmentError(
-                f"a member of version {group.future_version} and one of version {group.min_received_version} cannot "
-                f"be in one group: versions below {EARLIEST_PROBEABLE_VERSION} cannot agree on a common one. Upgrade "
-                "in two steps"
+                f"members with versions {group.future_version} and {group.min_received_version} cannot share a group: "
+                f"versions below {EARLIEST_PROBEABLE_VERSION} cannot agree on a common version. Upgrade in two steps"
             )
         self._phase = Phase.CHANGELOG_TOPICS
         specs = changelog_specs(request.topology, table, replication_factor=settings.replication_factor)
@@ -224,8 +225,11 @@ class GroupLeader:
     def _make_ready(
         self, specs: Mapping[str, TopicSpec], inputs: Mapping[str, Collection[TopicPartition]]
     ) -> Steps[Collection[str]]:
-        """Bring the topics into existence; returns the newly created ones. ``inputs``: by topic, the partitions whose
-        committed offsets show that records of the topic were needed before."""
+        """Create or check the topics and return the newly created ones.
+
+        ``inputs`` has, by topic, the partitions whose committed offsets show that the topic's records were needed
+        before.
+        """
         setup = TopicSetup(
             specs,
             now_ms=self._now_ms,
@@ -237,14 +241,17 @@ class GroupLeader:
         return frozenset(setup.newly_created)
 
     def _check_missing(self, inputs: Mapping[str, Collection[TopicPartition]], missing: Collection[str]) -> Steps[None]:
-        """Report internal topics that do not exist although the group has committed offsets. StreamsError when the
-        application stops then (``recreated.internal.topics``)."""
+        """Report internal topics that do not exist although the group has committed offsets.
+
+        Raises:
+            StreamsError: ``recreated.internal.topics`` is set to stop the application in this case.
+        """
         asked = {partition for name in missing for partition in inputs.get(name, ())}
         if not asked or self._settings.missing_topics == "ignore":
             return
         fetched = yield from ask(FetchCommittedOffsets(tuple(sorted(asked))))
         if fetched.error is not None:
-            self._say(_WARNING, f"it is not known whether {', '.join(missing)} existed before: {fetched.error.message}")
+            self._say(_WARNING, f"cannot check whether {', '.join(missing)} existed before: {fetched.error.message}")
             return
         for name in sorted(missing):
             committed = [at for at in sorted(inputs.get(name, ())) if (fetched.offsets.get(at) or 0) > 0]
@@ -253,7 +260,7 @@ class GroupLeader:
             text = (
                 f"internal topic {name} does not exist, but the group has committed offset "
                 f"{fetched.offsets[committed[0]]} of {committed[0]}. If the topic was deleted, its records are lost: "
-                "stores that are not on a disk start empty, and records that were not processed stay so. Stop the "
+                "stores that are not on a disk start empty, and unprocessed records will not be processed. Stop the "
                 "application and reset it (streams-py reset) to process its input again. If a new version of the "
                 "application added the topic, this is expected"
             )
@@ -270,7 +277,9 @@ class GroupLeader:
         fetched = (yield from ask(FetchCommittedOffsets(committed))) if committed else None
         result = end_offset_sums(table, created, listed, fetched)
         if result.failed is not None:
-            self._say(_WARNING, f"lags are not known ({result.failed}); tasks stay where they are for now")
+            self._say(
+                _WARNING, f"lags are unknown ({result.failed}); tasks stay where they are until the next rebalance"
+            )
         return result
 
     # -- placing and publishing --------------------------------------------------------------------------------------
@@ -314,7 +323,7 @@ class GroupLeader:
         return optimiser
 
     def _assign_custom(self, step: Gathered) -> Steps[_Effects]:
-        """Ask the application's assignor; carry on without its answer when that cannot be used."""
+        """Run the application's assignor; continue without its answer if that is not usable."""
         settings = self._settings
         name = assignor_name(settings.task_assignor)
         self._phase = Phase.ASSIGNOR
@@ -348,8 +357,11 @@ class GroupLeader:
         return self._publish(step, assignments, stable=stable)
 
     def _describe_internal(self, step: Gathered) -> Steps[Mapping[str, tuple[PartitionInfo, ...] | AdminError]]:
-        """For the racks of internal topics, which the application's own assignor may ask for at any time. Ours do
-        with a strategy only."""
+        """Describe internal topics for their racks.
+
+        The application's own assignor may request racks at any time. Built-in assignors need them only with a rack
+        strategy.
+        """
         settings = self._settings
         ours = public_built_in(settings.task_assignor) is not None
         wanted = undescribed_topics(step.table, step.topics)
@@ -358,20 +370,25 @@ class GroupLeader:
         return (yield from ask(DescribeTopics(wanted))).topics
 
     def _is_trusted(self) -> bool:
-        """Whether follow-ups in the past are meant: by our own assignors, and where we do as Kafka Streams does."""
+        """Whether a follow-up time in the past is intended.
+
+        That is the case for built-in assignors, and when the leader must behave exactly like Kafka Streams.
+        """
         settings = self._settings
         return settings.reference_behaviour or public_built_in(settings.task_assignor) is not None
 
     def _with_floor(self, deadlines: Mapping[ProcessId, int], name: str) -> dict[ProcessId, int]:
-        """Follow-ups no sooner than a while from now: otherwise an assignor whose clock (or sum) is wrong makes the
-        group rebalance without a pause."""
+        """Return the follow-up times, none earlier than ``FOLLOW_UP_FLOOR_MS`` from now.
+
+        An assignor with a wrong clock or calculation would otherwise make the group rebalance without a pause.
+        """
         earliest_ms = self._now_ms + FOLLOW_UP_FLOOR_MS
         early = sorted(client for client, deadline_ms in deadlines.items() if deadline_ms < earliest_ms)
         if early:
             self._say(
                 _WARNING,
                 f"task assignor {name} wants a follow-up rebalance in the past or in less than {FOLLOW_UP_FLOOR_MS} ms "
-                f"from client {', '.join(map(str, early))}; it will be in {FOLLOW_UP_FLOOR_MS} ms",
+                f"from client {', '.join(map(str, early))}; using {FOLLOW_UP_FLOOR_MS} ms from now instead",
             )
         return {client: max(deadline_ms, earliest_ms) for client, deadline_ms in deadlines.items()}
 
@@ -380,13 +397,16 @@ class GroupLeader:
         if idle:
             self._say(
                 _WARNING,
-                f"nobody gets task {', '.join(map(str, idle))}: nothing reads "
+                f"task {', '.join(map(str, idle))} is not assigned to any client: no member reads "
                 f"{', '.join(str(tp) for task in idle for tp in step.table.inputs[task])} until task assignor {name} "
                 "places it",
             )
 
     def _assignor_failed(self, step: Gathered, error: StreamsError) -> Steps[_Effects]:
-        """Everybody keeps what they have, and the application hears of the error (unless we do as Kafka does)."""
+        """Keep all tasks with their members and report the error to the application.
+
+        With ``reference_behaviour`` the error is raised, as in Kafka Streams.
+        """
         if self._settings.reference_behaviour:
             raise error
         self._notices.append(ReportError(error))
@@ -435,14 +455,14 @@ class GroupLeader:
 
     def _publish_error(self, request: AssignRequested, code: ErrorCode, error: StreamsError) -> _Effects:
         self._phase = Phase.DONE
-        self._say(_ERROR, f"every member gets error assignment {code.value} ({code.name}): {error}")
+        self._say(_ERROR, f"all members receive error assignment {code.value} ({code.name}): {error}")
         return (PublishAssignments(error_assignments(sorted(request.members), code), None, error),)
 
     def _fail(self, error: Exception) -> _Effects:
         self._phase = Phase.FAILED
         return (FailAssign(error),)
 
-    # -- saying things ---------------------------------------------------------------------------------------------
+    # -- log lines ----------------------------------------------------------------------------------------------------
 
     def _say(self, level: int, text: str) -> None:
         self._notices.append(Log(level, text))
@@ -453,11 +473,11 @@ class GroupLeader:
 
     def _log_group(self, group: Group) -> None:
         for member, reason in group.refused.items():
-            self._say(_ERROR, f"member {member} gets an error assignment, the others go on: {reason}")
+            self._say(
+                _ERROR, f"member {member} receives an error assignment, the other members are not affected: {reason}"
+            )
         if group.claimed_twice:
             claims = ", ".join(map(str, sorted(group.claimed_twice)))
             self._say(_WARNING, f"partitions claimed by more than one member: {claims}")
         if group.future_version is not None:
-            self._say(
-                _INFO, f"a member speaks version {group.future_version}; it is answered in the version of this leader"
-            )
+            self._say(_INFO, f"a member uses version {group.future_version}; this leader answers it in its own version")

@@ -1,7 +1,7 @@
-"""What an assign step was about and how far it is, for whoever wants to know without being part of it.
+"""Facts about an assign step and its progress, for observers.
 
-The leader says it with its effects ``EnterStep`` and ``Observe``. Whoever listens must not raise, must not change what
-it is given, and must be quick: it runs inside the assign step.
+The leader reports them with the effects ``EnterStep`` and ``Observe``. Observers run inside the assign step. They must
+not raise, must not change the objects they receive, and must be quick.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["AssignStep", "Decided", "Fact", "Gathered", "RacksDescribed"]
 
 
 class AssignStep(Enum):
-    """Part of an assign step, for measuring. Each one lasts until the next is entered."""
+    """A part of the assign step, for measuring. It lasts until the next part begins."""
 
     DECODE = "decode"
     TOPICS = "topics"
@@ -36,7 +36,7 @@ class AssignStep(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """Everything known once the tasks and their history are."""
+    """The input of the decision: the tasks and what each client had before."""
 
     request: AssignRequested
     group: Group
@@ -49,16 +49,21 @@ class Gathered:
 
 @dataclass(frozen=True, slots=True)
 class RacksDescribed:
-    """Topics that were looked up for their racks."""
+    """The topics that were described for their racks."""
 
     topics: Mapping[str, tuple[PartitionInfo, ...] | AdminError]
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """Who is to have which tasks. ``placements`` is None when the application's assignor failed and everybody keeps
-    what they have; ``threads`` has the tasks in any case, withheld ones included. ``deadlines`` of follow-ups are in ms
-    since the epoch. ``warmups`` are among the standbys; a custom assignor does not name any."""
+    """The tasks that each client and each of its threads shall have.
+
+    Attributes:
+        placements: None when the application's assignor failed and all members keep their tasks.
+        threads: the tasks of each thread, always set, including withheld tasks.
+        deadlines: follow-up times, in ms since the epoch.
+        warmups: the standbys that are warm-ups; empty for a custom assignor, which does not distinguish them.
+    """
 
     placements: Mapping[ProcessId, Placement] | None
     threads: Mapping[ProcessId, ClientThreads]
@@ -67,4 +72,4 @@ class Decided:
 
 
 Fact: TypeAlias = AssignStep | Gathered | RacksDescribed | Decided
-"""What can be known of an assign step while it goes on."""
+"""A fact that an observer can receive during an assign step."""

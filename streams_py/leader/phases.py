@@ -1,4 +1,4 @@
-"""Where the leader's assign step stands: which answer it waits for."""
+"""Phases of the leader's assign step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Phase"]
 
 
 class Phase(Enum):
-    """Phases of one assign, in order; after DONE (or FAILED) the leader accepts the next request."""
+    """Phases of one assign step, in order. The next request is accepted after DONE or FAILED."""
 
     IDLE = "waiting for the first request"
     DECODE = "reading the members' subscriptions"

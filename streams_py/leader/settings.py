@@ -1,4 +1,4 @@
-"""What the leader needs from the configuration."""
+"""The part of the configuration that the leader needs."""
 
 from __future__ import annotations
 
@@ -18,32 +18,38 @@ if TYPE_CHECKING:
 __all__ = ["ASSIGNOR_RETRY_MS", "FOLLOW_UP_FLOOR_MS", "LeaderSettings"]
 
 ASSIGNOR_RETRY_MS: Final = 60_000
-"""After a failed custom assignor the group tries again after this time: as long as the smallest allowed probing
-interval, so that a broken assignor costs no more rebalances than a busy probing phase does."""
+"""Delay before the next attempt after a custom assignor failed, in ms.
+
+It equals the smallest allowed probing interval, so a broken assignor costs no more rebalances than a busy probing
+phase.
+"""
 
 FOLLOW_UP_FLOOR_MS: Final = 10_000
-"""No assignor of the application brings on the next rebalance sooner than this."""
+"""Minimum delay of a follow-up rebalance that the application's assignor requests, in ms."""
 
 _MAX_POLL_INTERVAL_MS: Final = 300_000  # Kafka's default
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderSettings:
-    """Settings of one leader; they do not change while the process lives.
+    """Settings of one leader. They do not change during the life of the process.
 
-    ``process_id`` is the leader's own. ``future_process_id`` stands for all members that are newer than this code, and
-    must be random, once per process. ``reference_behaviour`` switches off what we do better than Apache Kafka Streams:
-    one member's garbage fails the whole group then, as does a failing custom assignor and a client that owns nothing
-    but partitions of unknown topics.
+    Attributes:
+        process_id: the leader's own process id.
+        future_process_id: stands for all members that are newer than this code. It must be random, and the same during
+            the life of the process.
+        reference_behaviour: behave exactly like Apache Kafka Streams, without our improvements. Then the whole group
+            fails on one member's undecodable user data, on a failing custom assignor, and on a client that owns only
+            partitions of unknown topics.
     """
 
     process_id: ProcessId
     future_process_id: ProcessId
     assignment: AssignmentConfigs = field(default_factory=AssignmentConfigs)
     internal_assignor: object = None
-    """What ``internal.task.assignor.class`` says; None for the high-availability assignor."""
+    """Value of ``internal.task.assignor.class``; None for the high-availability assignor."""
     task_assignor: object = None
-    """What ``task.assignor.class`` says; None for the internal assignor."""
+    """Value of ``task.assignor.class``; None for the internal assignor."""
     original_configs: Mapping[str, object] = field(default_factory=dict)
     replication_factor: int = -1
     retry_backoff_ms: int = 100
@@ -51,16 +57,19 @@ class LeaderSettings:
     assignor_retry_ms: int = ASSIGNOR_RETRY_MS
     hash_sizing: HashSizing = HashSizing.JDK_19_AND_NEWER
     rack_optimiser: RackOptimiserFactory | None = None
-    """Another one than ours, to repeat recorded decisions."""
+    """Replacement for the built-in rack optimiser, used to repeat recorded decisions."""
     reference_behaviour: bool = False
     missing_topics: Literal["ignore", "report", "fail"] = "ignore"
-    """What happens at an internal topic that does not exist although the group has committed offsets."""
+    """Reaction to an internal topic that does not exist although the group has committed."""
 
     @classmethod
     def from_config(
         cls, config: StreamsConfig, *, process_id: ProcessId, future_process_id: uuid.UUID
     ) -> LeaderSettings:
-        """The settings in a configuration; ``future_process_id`` is a fresh random UUID."""
+        """Return the leader's settings from a configuration.
+
+        ``future_process_id`` must be a new random UUID.
+        """
         max_poll_interval_ms = config.client_setting("max.poll.interval.ms", "consumer.", "main.consumer.")
         return cls(
             process_id=process_id,

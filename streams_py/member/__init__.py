@@ -1,4 +1,4 @@
-"""A member's side of the assignment protocol, sans-IO: start with :class:`Member`."""
+"""The member half of the assignment protocol, without I/O. Entry point: :class:`Member`."""
 
 from streams_py.member.assignment import HostView, Tasks
 from streams_py.member.member import Member

@@ -1,7 +1,7 @@
-"""What an assignment says, in the member's terms.
+"""Tasks and host maps of an assignment, as a member uses them.
 
-The consumer protocol carries partitions, the user data carries the task of each; both lists belong together by
-position, after the partitions are sorted. Kafka Streams' ``StreamsPartitionAssignor.onAssignment``.
+The consumer protocol carries a list of partitions. The user data carries a list of tasks, one per partition. The two
+lists match by position once the partitions are sorted. Kafka Streams' ``StreamsPartitionAssignor.onAssignment``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ __all__ = ["HostView", "Tasks", "host_view", "tasks_of"]
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """The tasks a member is to have, with their input partitions. A task is in one of the two maps at most."""
+    """The tasks assigned to a member, with their input partitions.
+
+    A task is in at most one of the two maps.
+    """
 
     active: Mapping[TaskId, frozenset[TopicPartition]] = field(default_factory=dict)
     standby: Mapping[TaskId, frozenset[TopicPartition]] = field(default_factory=dict)
@@ -26,10 +29,10 @@ class Tasks:
 
 @dataclass(frozen=True, slots=True)
 class HostView:
-    """Which end point has which input partitions, as active and as standby, for interactive queries.
+    """The input partitions of each endpoint, active and standby, for interactive queries.
 
-    It shows where tasks are *going*: while a task moves, its new host appears a little too early. A key can be looked
-    up in the partitions of the active map only.
+    The maps show where tasks are *going*: while a task moves, its new host appears slightly too early. A key can be
+    looked up only in the partitions of the active map.
     """
 
     active: Mapping[HostInfo, AbstractSet[TopicPartition]] = field(default_factory=dict)
@@ -37,9 +40,10 @@ class HostView:
 
 
 def tasks_of(partitions: Collection[TopicPartition], info: AssignmentInfo) -> Tasks:
-    """Pair the assigned partitions, in any order, with the tasks of ``info``.
+    """Match the assigned partitions, in any order, with the tasks of ``info``.
 
-    ``streams_protocol``'s TaskAssignmentDecodeError when the lists do not fit together.
+    Raises:
+        TaskAssignmentDecodeError: (of ``streams_protocol``) the two lists do not match.
     """
     return Tasks(
         active=partitions_by_task(partitions, info.active_tasks),
@@ -48,5 +52,5 @@ def tasks_of(partitions: Collection[TopicPartition], info: AssignmentInfo) -> Ta
 
 
 def host_view(info: AssignmentInfo) -> HostView:
-    """The host maps of an assignment; empty for versions that have none."""
+    """Return the host maps of an assignment; both are empty for versions without host maps."""
     return HostView(dict(info.partitions_by_host), dict(info.standby_partitions_by_host))

@@ -1,4 +1,4 @@
-"""What a member wants done; to be carried out in order."""
+"""Effects of a member. The caller carries them out in order."""
 
 from __future__ import annotations
 
@@ -33,36 +33,39 @@ class SendUserData:
 
 @dataclass(frozen=True, slots=True)
 class ShowHosts:
-    """Replace what interactive queries know about hosts."""
+    """Replace the host maps that interactive queries use."""
 
     hosts: HostView
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyTasks:
-    """Close, keep, recycle, create: afterwards exactly these tasks exist on this thread."""
+    """Close, keep, recycle and create tasks, so that this thread has exactly these tasks."""
 
     tasks: Tasks
 
 
 @dataclass(frozen=True, slots=True)
 class SuspendTasks:
-    """Partitions go: commit, then suspend these active tasks, which may be none; the next ApplyTasks resumes, closes or
-    recycles them. Nothing is processed until then."""
+    """Commit, then suspend these active tasks, because their partitions are revoked.
+
+    ``tasks`` may be empty. The thread processes no records until the next ApplyTasks, which resumes, closes or recycles
+    the suspended tasks.
+    """
 
     tasks: tuple[TaskId, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CloseLostTasks:
-    """Close these active tasks, suspended ones among them, without committing; standbys stay."""
+    """Close these active tasks without committing, including suspended ones. Standbys stay."""
 
     tasks: tuple[TaskId, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CompleteRebalance:
-    """Release the directory locks of tasks that this thread does not have; commits are allowed again."""
+    """Allow commits again and release directory locks of tasks that this thread does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +84,12 @@ class FailThread:
 
 @dataclass(frozen=True, slots=True)
 class StopApplication:
-    """Close this client; it ends in ERROR, because a member asked for it."""
+    """Close this client and leave it in state ERROR, because a member requested a shutdown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Write a line at a level of the standard library's ``logging``."""
+    """Write a line with a level of the standard library's ``logging``."""
 
     level: int
     text: str

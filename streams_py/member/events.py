@@ -1,4 +1,4 @@
-"""What happens to a member of the group, as its stream thread and its consumer see it."""
+"""Events of a group member, as its stream thread and its consumer report them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionRequested:
-    """A JoinGroup request is being built. Answered by SendUserData, every time.
+    """A JoinGroup request is being built. Each such event is answered by a SendUserData effect.
 
-    ``task_offset_sums`` are those of runtime's tasks and locked task directories: -2 for a running active, else the sum
-    of the offsets in records; tasks without changelog are left out.
+    ``task_offset_sums`` has the tasks of the runtime and the tasks whose directories it has locked. The value is -2 for
+    a running active task, otherwise the sum of the changelog offsets, in records. Tasks without a changelog are left
+    out.
     """
 
     task_offset_sums: Mapping[TaskId, int] = field(default_factory=dict)
@@ -44,34 +45,34 @@ class AssignmentReceived:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsRevoked:
-    """The consumer gives up partitions, and is still a member."""
+    """The consumer gives up partitions and is still a member."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionsLost:
-    """Membership is gone; other members may own these partitions already."""
+    """The member has left or was removed; other members may already own these partitions."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionsAssigned:
-    """The end of a rebalance; ``added`` may be empty."""
+    """The rebalance has ended. ``added`` may be empty."""
 
     added: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class LoopTurned:
-    """One turn of the thread's loop at this wall-clock time, in ms since the epoch."""
+    """The thread's loop ran one iteration at this wall-clock time, in ms since the epoch."""
 
     now_ms: int
 
 
 class Progress(NamedTuple):
-    """How far a standby or warm-up is, in offsets summed over its changelogs."""
+    """Progress of a standby or warm-up task, in offsets summed over its changelogs."""
 
     position: int
     end: int
@@ -79,7 +80,10 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StandbysMeasured:
-    """How far standbys and warm-ups are at this wall-clock time, in ms since the epoch; those of which it is known."""
+    """Progress of standby and warm-up tasks at a wall-clock time, in ms since the epoch.
+
+    Tasks whose progress is unknown are left out.
+    """
 
     now_ms: int
     progress: Mapping[TaskId, Progress]
@@ -87,12 +91,12 @@ class StandbysMeasured:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownRequested:
-    """This client asks the whole application to stop."""
+    """This client requests that the whole application stops."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrainRequested:
-    """This client is to hand its tasks over to others, and to get no more."""
+    """This client shall hand its tasks over to other clients and receive no more tasks."""
 
 
 Event: TypeAlias = (

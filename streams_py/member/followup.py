@@ -1,8 +1,9 @@
-"""When this member asks for the next rebalance.
+"""The time at which this member requests the next rebalance.
 
-An assignment may tell a member to come back: at once, because a task is on its way to it, or at an instant, because
-the leader wants to look again. Two more reasons are found here: the member has to change its version, and a static
-member that came back with another end point and was handed its old assignment must make the new one known.
+An assignment may tell a member to rejoin: immediately, because a task is about to move to it, or at a given time,
+because the leader wants to check the placement again. This module finds two more reasons. The member has to change its
+version. Or a static member restarted with another endpoint and received its previous assignment: it must announce the
+new endpoint.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ __all__ = ["is_due", "next_rebalance_ms"]
 
 
 def next_rebalance_ms(info: AssignmentInfo, *, version_changed: bool, own_host: HostInfo | None) -> int:
-    """Instant of the follow-up in ms since the epoch: 0 at once, ``NO_FOLLOW_UP`` never (which ends an older plan)."""
+    """Return the time of the follow-up rebalance, in ms since the epoch.
+
+    0 means immediately. ``NO_FOLLOW_UP`` means never, and cancels an earlier plan.
+    """
     if version_changed:
         return FOLLOW_UP_NOW
     if own_host is not None and info.partitions_by_host and own_host not in info.partitions_by_host:
@@ -23,5 +27,5 @@ def next_rebalance_ms(info: AssignmentInfo, *, version_changed: bool, own_host: 
 
 
 def is_due(scheduled_ms: int, now_ms: int) -> bool:
-    """Whether the instant has passed; "at once" has, always."""
+    """Whether the scheduled time has passed; 0 ("immediately") always has."""
     return scheduled_ms != NO_FOLLOW_UP and scheduled_ms < now_ms

@@ -1,13 +1,15 @@
 """One member's side of the assignment protocol, without I/O: events in, effects out.
 
-It writes the subscription, reads the assignment, decides when to ask for a rebalance, and keeps what its thread shares
-with the assignor in Kafka Streams: the error code, the next scheduled rebalance, the version used, the hosts. It does
-not hold tasks; it says which ones there should be. Kafka Streams' member half of ``StreamsPartitionAssignor``, and
-``StreamsRebalanceListener``.
+The member writes the subscription, reads the assignment and decides when to request a rebalance. It holds the state
+that a Kafka Streams thread shares with its assignor: the error code, the next scheduled rebalance, the version used and
+the host maps. It does not hold the task objects; it says which tasks the thread must have. Kafka Streams' member half
+of ``StreamsPartitionAssignor``, and ``StreamsRebalanceListener``.
 
-Two things that look like slips are rules. The error code, once received, stays: later subscriptions keep carrying it
-(leaders react to "shutdown" only). And an assignment with an error code changes nothing but the code, so that tasks
-and the plan for the next rebalance survive it.
+Two rules look like mistakes but are intended:
+
+* The member never clears an error code that it received: all later subscriptions carry the code. (Leaders react only to
+  the shutdown code.)
+* An assignment with an error code changes only the code. The tasks and the scheduled rebalance stay as they were.
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ _DEBUG, _INFO, _ERROR = 10, 20, 40  # levels of the standard library's logging
 
 
 class Member:
-    """One stream thread's membership. Feed it events in the order in which they happen."""
+    """The group membership of one stream thread. Events must be passed in the order they happen."""
 
     def __init__(self, settings: MemberSettings) -> None:
         self._settings = settings
@@ -83,12 +85,12 @@ class Member:
 
     @property
     def phase(self) -> Phase:
-        """The phase of the protocol that the member is in."""
+        """Current phase of the protocol."""
         return self._phase
 
     @property
     def rebalance_in_progress(self) -> bool:
-        """True from the moment a subscription is built until the rebalance is complete: no commits meanwhile."""
+        """Whether a rebalance is in progress, from the subscription on. No commits are allowed then."""
         return self._phase in (Phase.JOINING, Phase.ASSIGNED)
 
     @property
@@ -98,29 +100,32 @@ class Member:
 
     @property
     def protocols(self) -> tuple[RebalanceProtocol, ...]:
-        """Rebalance protocols to list in the consumer, least preferred first."""
+        """Rebalance protocols for the consumer to list, least preferred first."""
         return self._protocols
 
     @property
     def is_drained(self) -> bool:
-        """True once it has asked for its tasks to be handed over, and a rebalance is over into which it went without
-        any active one: in that one others were given what it had, which the one before has only revoked (KIP-429)."""
+        """Whether this member has handed over all of its active tasks, as it requested.
+
+        True once the member has requested it and a rebalance has ended that it joined without active tasks. Only in
+        that rebalance do other members receive the tasks: the rebalance before it merely revoked them (KIP-429).
+        """
         is_idle = self._joined_idle and not self._tasks.active
         return self._drain_told and is_idle and self._phase is Phase.STABLE
 
     @property
     def error_code(self) -> int:
-        """Last error code received or set; 0 when there never was one."""
+        """Last error code received or set; 0 before the first one."""
         return self._error_code
 
     @property
     def next_rebalance_ms(self) -> int:
-        """When this member will ask for a rebalance, in ms since the epoch; 2**63-1 never."""
+        """Time at which this member will request a rebalance, in ms since the epoch; 2**63-1: never."""
         return self._scheduled_ms
 
     @property
     def tasks(self) -> Tasks:
-        """Tasks of the last usable assignment; active ones without those revoked or lost since."""
+        """Tasks of the last usable assignment, without active tasks revoked or lost since then."""
         return self._tasks
 
     @property
@@ -129,7 +134,7 @@ class Member:
         return self._hosts
 
     def handle(self, event: Event) -> tuple[Effect, ...]:
-        """Take in what happened, return what to do, in order."""
+        """Process one event and return the effects to carry out, in order."""
         match event:
             case SubscriptionRequested():
                 return self._on_subscription_requested(event)
@@ -155,7 +160,7 @@ class Member:
                 assert_never(event)
 
     def validate_state(self) -> None:
-        """Raise AssertionError when the member contradicts itself. For tests, after every event."""
+        """Raise AssertionError if the member's state is inconsistent. For tests, after every event."""
         assert -128 <= self._unique_field <= 127, self._unique_field
         assert not self._tasks.active.keys() & self._tasks.standby.keys(), self._tasks
         owned = [tp for parts in self._tasks.active.values() for tp in parts]
@@ -198,7 +203,7 @@ class Member:
         return self._accept(info, tasks)
 
     def _refuse(self, error: StreamsError) -> tuple[Effect, ...]:
-        """An unusable assignment: nothing changes, the thread fails once the rebalance is over."""
+        """Reject an unusable assignment. State is unchanged; the thread fails after the rebalance."""
         self._phase = Phase.ASSIGNED
         return (FailThread(error),)
 
@@ -207,7 +212,7 @@ class Member:
         used, changed = next_used_version(self._used_version, info.version, info.commonly_supported_version)
         if changed:
             logged.append(
-                Log(_INFO, f"version {self._used_version} -> {used}: the group supports {used}; rejoining at once")
+                Log(_INFO, f"version {self._used_version} -> {used}: the group supports {used}; rejoining immediately")
             )
         self._used_version = used
         self._scheduled_ms = next_rebalance_ms(info, version_changed=changed, own_host=self._settings.host)
@@ -219,7 +224,7 @@ class Member:
         return (*logged, ShowHosts(self._hosts), ApplyTasks(tasks))
 
     def _on_assigned(self) -> tuple[Effect, ...]:
-        """End of the rebalance: go on, or fail, by the error code."""
+        """End the rebalance: continue or fail, depending on the error code."""
         code = self._error_code
         if code in (ErrorCode.NONE, ErrorCode.VERSION_PROBING):
             self._phase = Phase.STABLE
@@ -229,7 +234,7 @@ class Member:
             self._phase = Phase.STOPPING
             return (CompleteRebalance(), StopApplication())
         if code not in _KNOWN_CODES:
-            return (failure,)  # the rebalance is not complete for a code that nobody knows
+            return (failure,)  # an unknown code leaves the rebalance incomplete
         self._phase = Phase.FAILED
         return (CompleteRebalance(), failure)
 
@@ -261,13 +266,13 @@ class Member:
     def _on_loop_turned(self, event: LoopTurned) -> tuple[Effect, ...]:
         if self._error_code == ErrorCode.SHUTDOWN_REQUESTED:
             if self._phase is Phase.STOPPING:
-                return ()  # everybody has been told
+                return ()  # all members have received the shutdown code
             return (RequestRejoin("the application is shutting down"),)
         if self._draining and not self._drain_told and self._phase is Phase.STABLE:
             return (RequestRejoin("its tasks are to be handed over"),)
         if self.rebalance_in_progress or not is_due(self._scheduled_ms, event.now_ms):
             return ()
-        reason = "at once" if self._scheduled_ms == FOLLOW_UP_NOW else f"planned for {self._scheduled_ms}"
+        reason = "immediate" if self._scheduled_ms == FOLLOW_UP_NOW else f"planned for {self._scheduled_ms}"
         self._scheduled_ms = NO_FOLLOW_UP
         return (RequestRejoin(f"follow-up rebalance, {reason}"),)
 
@@ -300,7 +305,7 @@ def _meaning(code: int) -> str:
 
 
 def _failure(code: int) -> FailThread | None:
-    """What an error code does to the thread; None for a shutdown."""
+    """Return the effect of an error code on the thread; None for a shutdown."""
     if code == ErrorCode.SHUTDOWN_REQUESTED:
         return None
     if code == ErrorCode.INCOMPLETE_SOURCE_TOPIC_METADATA:

@@ -1,4 +1,4 @@
-"""Where a member stands in the life of a generation."""
+"""Phases of a member within one generation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Phase(Enum):
     """Phases of membership. A rebalance is in progress in JOINING and ASSIGNED."""
 
     OUTSIDE = "not in a group"
-    JOINING = "a subscription was sent, no assignment is there"
+    JOINING = "subscription sent, no assignment received yet"
     ASSIGNED = "the assignment was read, the rebalance is not complete"
     STABLE = "the rebalance is complete"
     FAILED = "the rebalance is complete, and ended with an error for the thread"

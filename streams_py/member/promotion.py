@@ -1,13 +1,13 @@
-"""When a member asks for a rebalance because what it warms up has caught up.
+"""Early rebalance requests of a member whose standbys and warm-ups have caught up.
 
-The leader moves a task to a client once that client's copy is within ``acceptable.recovery.lag``, but it only knows
-what the last subscriptions said, and Kafka Streams looks again after ``probing.rebalance.interval.ms``: with two
-warm-ups at a time that is twelve tasks an hour. Here the member that warms up says so itself: when all of its standbys
-and warm-ups (an assignment does not tell them apart) are within the lag, and the leader does not know it of one of
-them, the member joins again. To any leader, Kafka Streams' too, that is a member that rejoins.
+The leader moves a task to a client once the client's copy is within ``acceptable.recovery.lag``. It only knows the lags
+of the last subscriptions. Kafka Streams checks again after ``probing.rebalance.interval.ms``, so with two warm-ups at a
+time it moves twelve tasks per hour. Here the member that warms up a task reports it: the member rejoins when all of its
+standbys and warm-ups are within the lag (an assignment does not distinguish the two) and the leader does not know this
+yet for at least one of them. Any leader, including Kafka Streams', treats this as an ordinary rejoin.
 
-It cannot become a loop. A task is news only until the next subscription reports it; a request that moves nothing
-doubles the pause before the next one, up to ten minutes.
+The requests cannot form a loop. A task is news only until the next subscription reports it. A request after which no
+task moves doubles the pause before the next one, up to ten minutes.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ from streams_py.member.events import Progress
 
 __all__ = ["Promotion"]
 
-_RUNNING: Final = -2  # what a subscription says of a running active
+_RUNNING: Final = -2  # offset sum that a subscription reports for a running active task
 _PAUSE_MS, _PAUSE_MAX_MS = 1_000, 600_000
 _PATIENCE_MS: Final = 60_000
-"""So long those that have caught up wait for the others."""
+"""Maximum time that tasks that have caught up wait for the other tasks, in ms."""
 
 
 class Promotion:
-    """What the leader knows of a member's standbys and warm-ups, and what it should hear."""
+    """What the leader knows about a member's standbys and warm-ups, and what is news to it."""
 
     def __init__(self, acceptable_lag: int) -> None:
         self._acceptable_lag = acceptable_lag
         self._standbys: frozenset[TaskId] = frozenset()
         self._progress: Mapping[TaskId, Progress] = {}
         self._reported: Mapping[TaskId, int] = {}
-        self._known: set[TaskId] = set()  # the leader counts them as caught up
-        self._judged: set[TaskId] = set()  # whether it does is decided
+        self._known: set[TaskId] = set()  # tasks that the leader counts as caught up
+        self._judged: set[TaskId] = set()  # tasks for which this was determined, either way
         self._asked: frozenset[TaskId] = frozenset()
         self._news_since_ms: int | None = None
         self._pause_ms = _PAUSE_MS
         self._not_before_ms = 0
 
     def subscribed(self, sums: Mapping[TaskId, int]) -> None:
-        """The leader is told these offset sums."""
+        """Note the offset sums that the member's subscription reports to the leader."""
         self._reported = sums
         self._known = {task for task in sums if sums[task] == _RUNNING or self._is_warm(task)}
         self._judged = set(self._known)
 
     def assigned(self, standbys: Collection[TaskId]) -> None:
-        """These are the standbys and warm-ups now."""
+        """Replace the member's standbys and warm-ups."""
         self._standbys = frozenset(standbys)
         if self._asked - self._standbys:
             self._pause_ms = _PAUSE_MS
@@ -56,9 +56,12 @@ class Promotion:
         self._news_since_ms = None
 
     def reason(self, now_ms: int, progress: Mapping[TaskId, Progress]) -> str | None:
-        """Why to rejoin now; None: do not. ``progress`` has the tasks of which it is known."""
+        """Return a reason to rejoin now, or None.
+
+        ``progress`` contains only tasks whose progress is known.
+        """
         self._progress = progress
-        for task in progress.keys() - self._judged:  # what the leader made of the last report
+        for task in progress.keys() - self._judged:  # how the leader read the last report
             self._judged.add(task)
             if progress[task].end - max(0, self._reported.get(task, 0)) <= self._acceptable_lag:
                 self._known.add(task)
@@ -78,7 +81,7 @@ class Promotion:
         return f"follow-up rebalance: caught up with the changelogs of {names}"
 
     def _ask(self, now_ms: int, news: frozenset[TaskId]) -> None:
-        if now_ms > self._not_before_ms + _PAUSE_MAX_MS:  # the last request is long ago
+        if now_ms > self._not_before_ms + _PAUSE_MAX_MS:  # the last request was long ago
             self._pause_ms = _PAUSE_MS
         self._not_before_ms = now_ms + self._pause_ms
         self._pause_ms = min(2 * self._pause_ms, _PAUSE_MAX_MS)

@@ -1,7 +1,7 @@
-"""Which tasks end when partitions are taken away.
+"""The tasks that a member loses when partitions are revoked.
 
-A task is revoked when *all* of its input partitions are; a part of them, or partitions of no task, changes nothing.
-Kafka Streams' ``TaskManager.handleRevocation``.
+A task is revoked when *all* of its input partitions are. Losing some of its partitions, or partitions that belong to no
+task, changes nothing. Kafka Streams' ``TaskManager.handleRevocation``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["left_over", "revoked_tasks"]
 def revoked_tasks(
     active: Mapping[TaskId, frozenset[TopicPartition]], partitions: Collection[TopicPartition]
 ) -> tuple[TaskId, ...]:
-    """Active tasks that lose all of their partitions, ascending."""
+    """Return the active tasks that lose all of their partitions, in ascending order."""
     lost = frozenset(partitions)
     return tuple(sorted(task for task, inputs in active.items() if inputs and inputs <= lost))
 
@@ -26,6 +26,6 @@ def left_over(
     partitions: Collection[TopicPartition],
     revoked: Collection[TaskId],
 ) -> tuple[TopicPartition, ...]:
-    """Revoked partitions that do not end a task, ascending."""
+    """Return the revoked partitions that do not end a task, in ascending order."""
     ended = {tp for task in revoked for tp in active[task]}
     return tuple(sorted(set(partitions) - ended))

@@ -1,4 +1,4 @@
-"""What a member needs from the configuration."""
+"""The part of the configuration that a member needs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["MemberSettings"]
 
 @dataclass(frozen=True, slots=True)
 class MemberSettings:
-    """Settings of one member. ConfigError when ``endpoint`` is no end point."""
+    """Settings of one member. Raises ConfigError if ``endpoint`` is not a valid endpoint."""
 
     process_id: ProcessId
     endpoint: str = ""
-    """``application.server`` as it is configured; empty when the client serves no queries."""
+    """``application.server`` as configured; empty if the client serves no queries."""
     client_tags: Mapping[str, str] = field(default_factory=dict)
     upgrade_from: str | None = None
     acceptable_lag: int = 10_000
@@ -35,7 +35,7 @@ class MemberSettings:
 
     @classmethod
     def from_config(cls, config: StreamsConfig, *, process_id: ProcessId) -> MemberSettings:
-        """The settings in a configuration."""
+        """Return the member's settings from a configuration."""
         return cls(
             process_id=process_id,
             endpoint=config.application_server,

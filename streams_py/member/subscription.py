@@ -1,8 +1,8 @@
 """The user data of a member's JoinGroup request.
 
-Written once for every request that is built, retries included. The *unique field* changes every time: the broker
-answers a follower that rejoins with unchanged bytes by confirming the current generation, and the rebalance that the
-follower wanted would not happen. Kafka Streams' ``StreamsPartitionAssignor.subscriptionUserData``.
+The member writes new user data for every request that it builds, including retries. The *unique field* changes every
+time. If a follower rejoined with unchanged bytes, the broker would only confirm the current generation, and the
+rebalance that the follower wants would not happen. Kafka Streams' ``StreamsPartitionAssignor.subscriptionUserData``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["build_user_data", "next_unique_field"]
 
 
 def next_unique_field(unique_field: int) -> int:
-    """The signed byte after this one: 127 is followed by -128."""
+    """Return the next signed byte; -128 follows 127."""
     return (unique_field + 129) % 256 - 128
 
 
@@ -31,8 +31,10 @@ def build_user_data(
     task_offset_sums: Mapping[TaskId, int],
     draining: bool = False,
 ) -> bytes:
-    """Bytes of a SubscriptionInfo in the version used; fields that it lacks are left out. ``draining`` asks the leader
-    to hand the tasks of this client over to others."""
+    """Encode a SubscriptionInfo in the version used, without the fields that this version lacks.
+
+    ``draining`` asks the leader to hand this client's tasks over to other clients.
+    """
     tags = {**settings.client_tags, DRAINING_TAG: "true"} if draining else settings.client_tags
     return encode_subscription_info(
         SubscriptionInfo(

@@ -1,9 +1,9 @@
-"""Which version a member speaks, and how it moves.
+"""The protocol version that a member uses, and how the version changes.
 
-A member starts with the newest version, or with an old one while ``upgrade.from`` says that older members are still
-about. Each assignment tells the version it is written in and the newest that *everybody* supports; from the two a
-member finds out that it must step down (an older leader treated it as a "future" member) or may step up (everybody is
-upgraded). Kafka Streams' version probing (KIP-268).
+A member starts with the newest version. It starts with an old version while ``upgrade.from`` says that the group still
+has older members. Each assignment carries two versions: the one that it is written in, and the newest version that
+*all* members support. From these two a member learns that it must step down (an older leader treated it as a "future"
+member) or may step up (all members are upgraded). Kafka Streams' version probing (KIP-268).
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ __all__ = ["RebalanceProtocol", "check_received_version", "next_used_version", "
 
 
 class RebalanceProtocol(Enum):
-    """How partitions change hands: all given up before joining, or only the lost ones after it (KIP-429)."""
+    """How partitions change owners (KIP-429).
+
+    EAGER: a member gives up all partitions before it joins. COOPERATIVE: it gives up only the partitions that it loses,
+    after it has joined.
+    """
 
     EAGER = "eager"
     COOPERATIVE = "cooperative"
@@ -26,12 +30,12 @@ class RebalanceProtocol(Enum):
 
 _VERSION_1: Final = frozenset({"0.10.0"})
 _VERSION_2: Final = frozenset({"0.10.1", "0.10.2", "0.11.0", "1.0", "1.1"})
-_EAGER_ONLY: Final = frozenset({"2.0", "2.1", "2.2", "2.3"})  # from 2.4 on leaders know owned partitions
+_EAGER_ONLY: Final = frozenset({"2.0", "2.1", "2.2", "2.3"})  # leaders since 2.4 know owned partitions
 _NEWEST_RELEASE_LISTED: Final = (4, 99)
 
 
 def start_version(upgrade_from: str | None) -> int:
-    """Version of the first subscription. ConfigError for a release that does not exist."""
+    """Return the version of the first subscription. Raises ConfigError for an unknown release."""
     _check_release(upgrade_from)
     if upgrade_from in _VERSION_1:
         return 1
@@ -39,7 +43,10 @@ def start_version(upgrade_from: str | None) -> int:
 
 
 def start_protocols(upgrade_from: str | None) -> tuple[RebalanceProtocol, ...]:
-    """Rebalance protocols this member lists, least preferred first; it uses the last one that all members list."""
+    """Return the rebalance protocols that this member lists, least preferred first.
+
+    The group uses the last protocol that all members list.
+    """
     _check_release(upgrade_from)
     if upgrade_from in _VERSION_1 | _VERSION_2 | _EAGER_ONLY:
         return (RebalanceProtocol.EAGER,)
@@ -54,13 +61,14 @@ def _check_release(upgrade_from: str | None) -> None:
         (2, 0) <= (int(major), int(minor)) <= _NEWEST_RELEASE_LISTED
     ):
         raise ConfigError(
-            f"upgrade.from = {upgrade_from!r} is no release to upgrade from; use one like '2.3', or leave it out",
+            f"upgrade.from = {upgrade_from!r} is not a supported release; use a value such as '2.3', or remove the "
+            "setting",
             key="upgrade.from",
         )
 
 
 def check_received_version(used: int, received: int, commonly_supported: int) -> None:
-    """TaskAssignmentError for an assignment that no correct leader sends to this member."""
+    """Raise TaskAssignmentError for an assignment that no correct leader sends to this member."""
     if received > used:
         raise TaskAssignmentError(
             f"this member sent a subscription of version {used} and received an assignment of version {received}; "
@@ -68,16 +76,16 @@ def check_received_version(used: int, received: int, commonly_supported: int) ->
         )
     if commonly_supported > LATEST_SUPPORTED_VERSION:
         raise TaskAssignmentError(
-            f"the leader says that everybody supports version {commonly_supported}, but this member supports at most "
+            f"the leader says that all members support version {commonly_supported}, but this member supports at most "
             f"{LATEST_SUPPORTED_VERSION}; check which program and version the leader runs"
         )
 
 
 def next_used_version(used: int, received: int, commonly_supported: int) -> tuple[int, bool]:
-    """(version of the next subscription, whether to rejoin for it at once).
+    """Return (version of the next subscription, whether to rejoin immediately because of it).
 
-    Stepping down goes to the commonly supported version, which may be the one already used: then only the rejoin
-    matters, while somebody else steps up.
+    A member steps down to the commonly supported version. This may be the version that it already uses: then the rejoin
+    itself matters, while another member steps up.
     """
     if received < EARLIEST_PROBEABLE_VERSION:
         return used, False

@@ -61,7 +61,9 @@ __all__ = ["run_leader_case", "run_threads_case"]
 _EXCEPTIONS: Final[Mapping[str, Callable[[Exception], bool]]] = {
     "java.nio.BufferUnderflowException": lambda e: isinstance(e, DecodeError),
     "java.lang.IllegalStateException": lambda e: isinstance(e, IllegalStateError),
-    "java.lang.IllegalArgumentException": lambda e: type(e) is StreamsError and "did not answer" in str(e),
+    "java.lang.IllegalArgumentException": lambda e: (
+        type(e) is StreamsError and "did not return an end offset" in str(e)
+    ),
     "org.apache.kafka.common.config.ConfigException": lambda e: isinstance(e, ConfigError),
     "org.apache.kafka.common.errors.TimeoutException": lambda e: isinstance(e, BrokerUnavailableError),
     "org.apache.kafka.streams.errors.StreamsException": (lambda e: type(e) is StreamsError and "exists with" in str(e)),

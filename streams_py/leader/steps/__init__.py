@@ -1,1 +1,1 @@
-"""What the leader does in one assign step, a file for each part of it, in the order of ``ARCHITECTURE.md``."""
+"""The parts of the leader's assign step, one file each; ``ARCHITECTURE.md`` has their order."""

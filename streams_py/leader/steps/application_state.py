@@ -1,11 +1,11 @@
-"""KIP-924's ``ApplicationState`` for a custom assignor, over the values of this assign step.
+"""KIP-924's ``ApplicationState`` for a custom assignor, built from one assign step.
 
-"Stateful" has two meanings here: ``TaskInfo.is_stateful`` asks for a state store, logged or not, while lags exist only
-for tasks with a changelog.
+"Stateful" has two meanings here. ``TaskInfo.is_stateful`` means that the task has a state store, with or without a
+changelog. Lags exist only for tasks with a changelog.
 
-Racks of changelog topics, and of topics whose metadata knows no replicas (repartition topics), are known when those
-were described before (:func:`undescribed_topics`); the rest is in the metadata. When they cannot be described, their
-racks stay unknown.
+The leader's metadata does not have changelog topics, and has no replicas for repartition topics. Their racks are known
+only if the topics were described before (:func:`undescribed_topics`). Racks of topics that cannot be described stay
+unknown.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ def application_state(
     topics: Mapping[str, Sequence[PartitionInfo]],
     described: Mapping[str, tuple[PartitionInfo, ...] | AdminError] = MappingProxyType({}),
 ) -> ProblemState:
-    """What the assignor may look at. ``described``: internal topics that were looked up for their racks."""
+    """Return the state that the assignor may read.
+
+    ``described`` are the internal topics that were described for their racks.
+    """
     lookup = RackLookup(lambda: _racks(topics, described))
 
     def describe_tasks() -> Iterable[TaskDescription]:
@@ -47,7 +50,7 @@ def application_state(
 
 
 def undescribed_topics(table: TaskTable, topics: Mapping[str, Sequence[PartitionInfo]]) -> tuple[str, ...]:
-    """Topics to describe before an assignor can know all racks."""
+    """Return the topics to describe so that an assignor can know all racks."""
     inputs = {tp.topic for tp in table.task_of}
     wanted = {tp.topic for parts in table.changelogs.values() for tp in parts}
     return tuple(sorted(wanted | {name for name in inputs if any(not info.replicas for info in topics.get(name, ()))}))

@@ -1,8 +1,8 @@
-"""Reading what the application's own task assignor returned (KIP-924).
+"""Conversion and validation of the answer of the application's task assignor (KIP-924).
 
-The shell has made sure that it is a TaskAssignment all the way down, of values that nobody else can change
-(:mod:`streams_py.assignment.assignors.answer`). Here its entries become placements, and the rules of KIP-924 are
-checked.
+The executor has made sure that all values of the answer have this library's types and cannot change later
+(:mod:`streams_py.assignment.assignors.answer`). This module converts its entries to placements and checks the rules of
+KIP-924.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ __all__ = ["CustomAnswer", "read_assignment"]
 
 @dataclass(frozen=True, slots=True)
 class CustomAnswer:
-    """What a custom assignor decided, with the first rule that it breaks. Deadlines in ms since the epoch."""
+    """The decision of a custom assignor, with the first rule that it breaks.
+
+    ``deadlines`` are in ms since the epoch.
+    """
 
     placements: Mapping[ProcessId, Placement]
     deadlines: Mapping[ProcessId, int]
@@ -36,7 +39,7 @@ class CustomAnswer:
     culprit: str = ""
 
     def as_error(self, name: str) -> AssignorError:
-        """The broken rule as an error that names the class, the task and the client."""
+        """Return the broken rule as an error that names the class, the task and the client."""
         return AssignorError(
             f"task assignor {name} returned an assignment that cannot be used: {self.error.value}: {self.culprit} "
             f"({self.error.name}); correct its assign method"
@@ -46,10 +49,12 @@ class CustomAnswer:
 def read_assignment(
     returned: TaskAssignment, state: ApplicationState, name: str, *, reference_behaviour: bool = False
 ) -> CustomAnswer:
-    """The placements in ``returned``.
+    """Return the placements in ``returned``.
 
-    AssignorError, naming the class, when a client has two entries: one of them would be lost, and with it its tasks.
-    With ``reference_behaviour`` the later one counts, as in Kafka Streams.
+    With ``reference_behaviour`` the later of two entries for one client counts, as in Kafka Streams.
+
+    Raises:
+        AssignorError: a client has two entries. One of them, and its tasks, would be lost.
     """
     placements: dict[ProcessId, Placement] = {}
     deadlines = {}
@@ -68,7 +73,7 @@ def read_assignment(
 
 
 def _culprit(error: AssignmentError, returned: TaskAssignment, state: ApplicationState) -> str:
-    """The first task or client that breaks the rule."""
+    """Return the first task or client that breaks the rule."""
     if error is AssignmentError.NONE:
         return ""
     tasks, clients = state.all_tasks(), state.kafka_streams_states()

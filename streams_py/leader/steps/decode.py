@@ -1,19 +1,19 @@
-"""From subscriptions to clients: who is in the group, with what.
+"""Subscriptions to clients: the members of the group, grouped by process id.
 
-Members with one process id are threads of one client. Members newer than this code cannot be read, so they share one
-made-up client: they take part, and get the version the others speak.
+Members with the same process id are threads of one client. Members newer than this code cannot be decoded. They share
+one artificial client: they stay in the group and learn the version that the other members use.
 
-Apache Kafka Streams lets one member's undecodable user data fail the assign step, and with it the whole group. Here
-that member alone is refused (it gets an error assignment) while its claims on partitions still count: it may be
-processing them until it learns of the error.
+Three deviations from Apache Kafka Streams:
 
-A member that does not subscribe to what the leader's topology reads runs another topology under the same
-``application.id``. It could not process what it is given: it would reject the assignment and rejoin, for ever. It is
-refused in the same way, and both sides say why. (Kafka Streams rebalances for ever.)
-
-All members of one client have the same end point. If two members with one process id name different end points, one of
-them may want the queries of the other, and nothing shows which one. So that client gets no end point: no query goes to
-a wrong address. (Kafka Streams takes the end point of the first member.)
+* In Kafka Streams, one member's undecodable user data fails the assign step, and with it the whole group. Here only
+  that member receives an error assignment. Its claims on partitions still count, because it may process them until it
+  receives the error.
+* A member that does not subscribe to all source topics of the leader's topology runs another topology under the same
+  ``application.id``. It would reject its assignment and rejoin indefinitely, as it does in Kafka Streams. Here it
+  receives an error assignment, and both sides report the reason.
+* All members of a client must have the same endpoint. If two members with one process id have different endpoints, one
+  of them may want to receive the queries of the other, and the leader cannot tell which. So that client gets no
+  endpoint, and no query goes to a wrong address. Kafka Streams uses the endpoint of the first member.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ __all__ = ["Client", "Group", "consumer_order", "decode_group", "doubtful_end_po
 
 
 def consumer_order(member: str) -> bytes:
-    """Sort key of member ids: by UTF-16 code unit, as Java compares text."""
+    """Return the sort key of a member id: its UTF-16 code units, as Java compares strings."""
     return member.encode("utf-16-be", "surrogatepass")
 
 
 @dataclass(slots=True)
 class Client:
-    """One application instance. End point, tags and rack are those of its first consumer."""
+    """One application instance. Its endpoint, tags and rack are those of its first consumer."""
 
     process_id: ProcessId
     host: HostInfo | None = None
@@ -55,22 +55,24 @@ class Client:
     consumers: list[str] = field(default_factory=list)
     """Its members, ascending."""
     owner: dict[TopicPartition, str] = field(default_factory=dict)
-    """Consumer that claims a partition."""
+    """The consumer that claims each partition."""
     sums: dict[TaskId, int] = field(default_factory=dict)
-    """Reported offset sums, merged over the consumers."""
+    """Reported offset sums of all its consumers."""
     reported: dict[str, frozenset[TaskId]] = field(default_factory=dict)
-    """Tasks that each consumer has an offset sum for."""
+    """Tasks for which each consumer reported an offset sum."""
     racks: dict[str, str | None] = field(default_factory=dict)
     end_points: dict[str, HostInfo | None] = field(default_factory=dict)
-    """End point that each consumer names. Without ``refuse_garbage`` only that of the first."""
+    """The endpoint of each consumer. Without ``refuse_garbage``, the first consumer's for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The whole group. ``clients`` iterate in Java's hash order, which the sticky assignors depend on.
+    """The whole group. ``clients`` is in Java's hash order, which the sticky assignors need.
 
-    ``refused`` maps members whose user data is unusable to the reason. ``claimed`` are all claimed partitions, theirs
-    included; ``claimed_twice`` those that more than one member claims.
+    Attributes:
+        claimed: all partitions that members claim, including refused members.
+        claimed_twice: partitions that more than one member claims.
+        refused: the reason for each member whose subscription is not usable.
     """
 
     clients: Mapping[ProcessId, Client]
@@ -97,8 +99,15 @@ def decode_group(
 ) -> Group:
     """Decode all subscriptions.
 
-    With ``refuse_garbage`` undecodable members end up in ``refused``; without it their DecodeError (or ConfigError, for
-    a bad end point) is raised, as in Kafka. Members that do not subscribe to all of ``named_topics`` are refused, too.
+    Members that do not subscribe to all of ``named_topics`` are refused.
+
+    Args:
+        refuse_garbage: collect members whose user data is not usable in ``refused``. Otherwise their error is raised,
+            as in Kafka.
+
+    Raises:
+        DecodeError: a member's user data cannot be decoded.
+        ConfigError: a member's endpoint is not valid.
     """
     clients: dict[ProcessId, Client] = {}
     claimed: set[TopicPartition] = set()
@@ -156,13 +165,16 @@ def decode_group(
 
 
 def unread_topics(request: AssignRequested) -> list[str]:
-    """Warnings: topics that members subscribe to, but that the leader's topology does not read, so that nobody does."""
+    """Return warnings about subscribed topics that the leader's topology does not read.
+
+    No member processes these topics.
+    """
     if not request.named_topics:
         return []
     read = request.topology.source_topics
     return [
-        f"member {member} also reads {_listed(unread)}, which the leader's topology does not: nobody processes that "
-        "until a member with the larger topology leads. Run the same code everywhere"
+        f"member {member} also reads {_listed(unread)}, which the leader's topology does not: no member processes them "
+        "until a member with the larger topology becomes the leader. Run the same code on all instances"
         for member in sorted(request.members, key=consumer_order)
         if request.named_topics.issubset(request.members[member].topics)
         and (unread := frozenset(request.members[member].topics) - read)
@@ -170,22 +182,25 @@ def unread_topics(request: AssignRequested) -> list[str]:
 
 
 def doubtful_end_points(group: Group) -> list[str]:
-    """Warnings: members with one process id and different end points, and end points of several process ids."""
+    """Return warnings about endpoints that are ambiguous.
+
+    Either members with one process id have different endpoints, or several process ids have the same endpoint.
+    """
     warnings = []
     owners: dict[HostInfo, list[ProcessId]] = {}
     for process_id, client in group.clients.items():
         if len(set(client.end_points.values())) > 1:
-            named = ", ".join(f"{printable(member)} names {_shown(host)}" for member, host in client.end_points.items())
+            named = ", ".join(f"{printable(member)}: {_shown(host)}" for member, host in client.end_points.items())
             warnings.append(
-                f"members with process id {process_id} name different end points ({named}): none is used, so queries "
-                "of that client's stores find no host. One of the members may claim a process id that is not its own; "
-                "stop it, or give all members of the client the same application.server"
+                f"members with process id {process_id} have different endpoints ({named}): none of them is used, so "
+                "queries of that client's stores find no host. One of the members may claim another client's process "
+                "id; stop it, or set the same application.server for all members of the client"
             )
         elif client.host is not None:
             owners.setdefault(client.host, []).append(process_id)
     warnings += [
-        f"process ids {', '.join(map(str, same))} name the same end point {_shown(host)}, so queries find the stores "
-        "of the last one only; give every instance its own application.server"
+        f"process ids {', '.join(map(str, same))} have the same endpoint {_shown(host)}, so queries find only the "
+        "stores of the last one; give every instance a different application.server"
         for host, same in owners.items()
         if len(same) > 1
     ]
@@ -193,14 +208,14 @@ def doubtful_end_points(group: Group) -> list[str]:
 
 
 def _shown(host: HostInfo | None) -> str:
-    return "no end point" if host is None else printable(f"{host.host}:{host.port}", 200)
+    return "no endpoint" if host is None else printable(f"{host.host}:{host.port}", 200)
 
 
 def _other_topology(topics: Collection[str], missing: frozenset[str], named: frozenset[str]) -> str:
     return (
-        f"two topologies run under one application.id: this member reads {_listed(topics)}, and not "
-        f"{_listed(missing)}, which the leader's topology reads (all of it: {_listed(named)}). Give one of the two "
-        "applications another application.id, or run the same code everywhere"
+        f"two topologies run under one application.id: this member reads {_listed(topics)}, but not "
+        f"{_listed(missing)}, which the leader's topology reads (all of its topics: {_listed(named)}). Give one of the "
+        "two applications another application.id, or run the same code on all instances"
     )
 
 

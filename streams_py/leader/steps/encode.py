@@ -1,9 +1,10 @@
-"""From placements to what each member is sent.
+"""Placements to the bytes that each member receives.
 
-Here the cooperative protocol (KIP-429) is kept: a task goes to a member only if none of its partitions is claimed by
-somebody else. Otherwise the *whole* task is withheld for this generation. Its current owner sees that it lost the task,
-gives it up and rejoins; the member that is to have it is told to rejoin at once; the next generation hands it over.
-If the receiving client had the task as standby, it keeps it as standby in between, so that its state stays open.
+This module implements the cooperative protocol (KIP-429). A member receives a task only if no other member claims any
+of its partitions. Otherwise the *whole* task is withheld in this generation. Its current owner sees that it lost the
+task, gives it up and rejoins. The member that shall receive it must rejoin immediately, and the next generation
+hands the task over. If the receiving client had the task as a standby, it keeps the standby until then, so that its
+state stays open.
 
 Kafka Streams' ``StreamsPartitionAssignor.computeNewAssignment`` and ``addClientAssignments``.
 """
@@ -40,7 +41,7 @@ PartitionsByHost = dict[HostInfo, frozenset[TopicPartition]]
 
 @dataclass(frozen=True, slots=True)
 class ClientThreads:
-    """Tasks of each consumer of one client."""
+    """The tasks of each consumer of one client."""
 
     active: Mapping[str, Collection[TaskId]]
     standby: Mapping[str, Collection[TaskId]]
@@ -54,7 +55,10 @@ def spread_over_threads(
     *,
     custom: bool,
 ) -> dict[ProcessId, ClientThreads]:
-    """Tasks of every client, given to its threads. ``custom``: the placements are a custom assignor's."""
+    """Distribute each client's tasks over its threads.
+
+    ``custom`` is True for the placements of a custom assignor.
+    """
     spread = {}
     for process_id, client in group.clients.items():
         placement = placements.get(process_id, _NOTHING)
@@ -77,9 +81,10 @@ _NOTHING = Placement([], [])
 def host_maps(
     group: Group, threads: Mapping[ProcessId, ClientThreads], table: TaskTable
 ) -> tuple[PartitionsByHost, PartitionsByHost]:
-    """(active, standby) input partitions by end point; both empty when some member could not read them.
+    """Return the (active, standby) input partitions of each endpoint.
 
-    They show where tasks are *going*, so withheld tasks appear under their future owner.
+    Both are empty when a member uses a version without host maps. The maps show where tasks are *going*, so a withheld
+    task is listed under its future owner.
     """
     active: PartitionsByHost = {}
     standby: PartitionsByHost = {}
@@ -103,9 +108,12 @@ def encode_assignments(
     threads: Mapping[ProcessId, ClientThreads],
     deadlines: Mapping[ProcessId, int],
 ) -> tuple[dict[str, MemberAssignment], bool]:
-    """(assignment of each usable member in ascending order, whether the group is stable now).
+    """Return (each usable member's assignment in ascending order, whether the group is stable).
 
-    ``deadlines`` are follow-ups by client, in ms since the epoch. TaskAssignmentError when something cannot be encoded.
+    ``deadlines`` are the follow-up times of clients, in ms since the epoch.
+
+    Raises:
+        TaskAssignmentError: something cannot be encoded.
     """
     encoder = _Encoder(group, host_maps(group, threads, table))
     stable = group.future_version is None and not deadlines
@@ -132,7 +140,7 @@ def encode_assignments(
 def _split(
     client: Client, consumer: str, tasks: Collection[TaskId], table: TaskTable, claimed: frozenset[TopicPartition]
 ) -> tuple[list[tuple[TopicPartition, TaskId]], list[TaskId]]:
-    """(partition and task pairs of a consumer in ascending order, tasks withheld from it)."""
+    """Return a consumer's (partition, task) pairs in ascending order, and the withheld tasks."""
     owner = client.owner
     pairs: list[tuple[TopicPartition, TaskId]] = []
     withheld = []
@@ -147,11 +155,11 @@ def _split(
 
 
 class _Encoder:
-    """Writes the user data of one generation.
+    """Encodes the user data of one generation.
 
-    Versions and host maps are the same for everybody, and in a group of a thousand members with end points the maps are
-    nearly all there is to write. So they are written once, and cut into each member's bytes: they stand between the
-    tasks, which are encoded without them, and the error code and follow-up at the end.
+    Versions and host maps are the same for all members. In a group of a thousand members with endpoints the host maps
+    are nearly all of the bytes. So the encoder encodes them once and inserts the bytes into each member's data: after
+    the tasks, which are encoded without host maps, and before the error code and the follow-up time.
     """
 
     def __init__(self, group: Group, hosts: tuple[PartitionsByHost, PartitionsByHost]) -> None:
@@ -192,6 +200,6 @@ def _encoded(info: AssignmentInfo) -> bytes:
 
 
 def error_assignments(members: Collection[str], code: ErrorCode) -> dict[str, MemberAssignment]:
-    """No tasks, only an error code, for every member."""
+    """Return an assignment without tasks, only with an error code, for every member."""
     data = encode_assignment_info(error_assignment(int(code)))
     return {member: MemberAssignment((), data) for member in members}

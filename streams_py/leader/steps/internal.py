@@ -1,8 +1,8 @@
-"""The built-in path: which assignor decides when the application brings none of its own.
+"""Selection of the built-in assignor when the application does not define an assignor.
 
-Without end offsets the high-availability assignor would see every client as equally far behind and might move
-everything; the fallback gives each task back to its previous owner and asks for another try. Only the sticky assignor
-is used all the same. Kafka Streams' ``StreamsPartitionAssignor.assignTasksToClients``.
+Without end offsets the high-availability assignor would see every client as equally far behind, and might move all
+tasks. The fallback assignor returns each task to its previous owner and requests another rebalance. Only the sticky
+assignor is used even without end offsets. Kafka Streams' ``StreamsPartitionAssignor.assignTasksToClients``.
 """
 
 from __future__ import annotations
@@ -31,12 +31,16 @@ __all__ = ["ReplayedAssignor", "internal_assignor", "uses_custom_assignor"]
 
 
 def uses_custom_assignor(settings: LeaderSettings) -> bool:
-    """True when ``task.assignor.class`` is set to something else than the name of an internal assignor."""
+    """Whether ``task.assignor.class`` is set, and not to the name of an internal assignor."""
     return settings.task_assignor is not None and _built_in(settings.task_assignor) is None
 
 
 def internal_assignor(settings: LeaderSettings, *, lags_known: bool) -> BuiltInAssignor:
-    """Who decides. ConfigError when ``internal.task.assignor.class`` names nothing that exists."""
+    """Return the assignor that decides.
+
+    Raises:
+        ConfigError: ``internal.task.assignor.class`` is not the name of an internal assignor.
+    """
     assignor = _built_in(settings.task_assignor) or built_in_assignor(settings.internal_assignor)
     if not lags_known and not isinstance(assignor, LegacyStickyAssignor):
         assignor = FallbackPriorAssignor()
@@ -46,11 +50,11 @@ def internal_assignor(settings: LeaderSettings, *, lags_known: bool) -> BuiltInA
 
 
 def _built_in(configured: object) -> BuiltInAssignor | None:
-    """The internal assignor that ``task.assignor.class`` names, if it does; imports nothing."""
+    """Return the internal assignor that ``task.assignor.class`` names, or None; imports nothing."""
     if configured is None:
         return None
     if isinstance(configured, str):
-        if configured.strip() == "sticky":  # here the name of the public one
+        if configured.strip() == "sticky":  # as task.assignor.class, this is the public assignor
             return None
         try:
             return built_in_assignor(configured)
@@ -59,19 +63,19 @@ def _built_in(configured: object) -> BuiltInAssignor | None:
     try:
         made = choose_assignor(configured).built_in
     except AssignorError:
-        return None  # whoever runs it will say so
+        return None  # the error is reported when the assignor is run
     return made() if made is not None else None
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayedAssignor:
-    """A public assignor of ours, to be asked again why it placed tasks as it did: for the leader's explanations."""
+    """A public built-in assignor that can repeat and explain its decision."""
 
     configured: object
     configs: Mapping[str, object]
     state_of: Callable[[AssignmentProblem], ProblemState]
     placements: Mapping[ProcessId, Placement]
-    """What it decided. It knew the racks of internal topics, which nobody looks up again only to explain."""
+    """Its decision, made with racks of internal topics that are not described again."""
 
     @classmethod
     def if_ours(
@@ -80,13 +84,13 @@ class ReplayedAssignor:
         state_of: Callable[[AssignmentProblem], ProblemState],
         placements: Mapping[ProcessId, Placement],
     ) -> ReplayedAssignor | None:
-        """None for an assignor of the application's own: it alone knows its reasons."""
+        """Return None for the application's own assignor, which the leader cannot explain."""
         if public_built_in(settings.task_assignor) is None:
             return None
         return cls(settings.task_assignor, settings.original_configs, state_of, placements)
 
     def decide(self, problem: AssignmentProblem, *, explain: bool = False) -> Decision:
-        """The decision as it was."""
+        """Return the same decision again."""
         if not explain:
             return Decision(self.placements)
         found = public_built_in(self.configured)
@@ -102,7 +106,7 @@ class ReplayedAssignor:
 def _as_placed(
     explained: Mapping[TaskId, TaskExplanation], problem: AssignmentProblem, placements: Mapping[ProcessId, Placement]
 ) -> dict[TaskId, TaskExplanation]:
-    """Where the decision differs from the one told, it was the racks."""
+    """Correct the explanations to match the decision. A difference is caused by racks."""
     clients = {client.process_id: client for client in problem.clients}
 
     def moved(task: TaskId, process_id: ProcessId) -> Host:

@@ -1,9 +1,9 @@
-"""Making internal topics ready: describe, create what is missing, wait, again; until a deadline.
+"""Setup of internal topics: describe, create missing topics, wait, repeat until a deadline.
 
-Kafka Streams' ``InternalTopicManager.makeReady`` without the waiting: :class:`TopicSetup` asks for what it needs and is
-sent the answers. A topic that exists with the right count is ready; with another count it is an error that only the
-user can resolve, because deleting it would lose data. A topic whose leader is not known yet is left alone for a round,
-and one that "already exists" although it could not be described is probably being deleted: both are waited for.
+Kafka Streams' ``InternalTopicManager.makeReady`` without blocking: :class:`TopicSetup` yields requests and receives the
+answers. A topic that exists with the right partition count is ready. A wrong count is an error that only the user can
+resolve, because deleting the topic would lose data. Two kinds of topics are retried in the next round: a topic without
+a known leader, and a topic that "already exists" but could not be described. The latter is probably being deleted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WARNING = 30  # logging.WARNING, without importing logging into the core
 
 
 class TopicSetup:
-    """Brings a set of topics into existence. ``newly_created`` are the topics this call created."""
+    """Creates or checks a set of topics. ``newly_created`` are the topics that it created."""
 
     def __init__(
         self,
@@ -33,7 +33,10 @@ class TopicSetup:
         retry_backoff_ms: int,
         before_creating: Callable[[Collection[str]], Steps[None]] | None = None,
     ) -> None:
-        """``before_creating`` is given the names of the topics that do not exist; it may raise StreamsError."""
+        """``before_creating`` receives the names of the topics that do not exist.
+
+        It may raise StreamsError.
+        """
         self._before_creating = before_creating
         self._not_ready = dict(sorted(specs.items()))
         self._deadline_ms = now_ms + timeout_ms
@@ -43,19 +46,25 @@ class TopicSetup:
 
     @property
     def done(self) -> bool:
-        """True when every topic is ready."""
+        """Whether every topic is ready."""
         return not self._not_ready
 
     def run(self) -> Steps[None]:
-        """Bring them into existence. StreamsError when that cannot be done, BrokerUnavailableError when it takes too
-        long."""
+        """Create or check the topics.
+
+        Raises:
+            StreamsError: a topic cannot be created or described, or has the wrong partition count.
+            BrokerUnavailableError: the topics are not ready in time.
+        """
         while not self.done:
             described = yield from ask(DescribeTopics(tuple(self._not_ready)))
             now_ms = described.now_ms
             missing = self._note_described(described)
             if missing and self._before_creating is not None:
                 yield from self._before_creating([spec.name for spec in missing])
-                self._before_creating = None  # once: topics that are missing in a later round were missing before
+                self._before_creating = (
+                    None  # call it once: topics that are missing in a later round were missing in this one, too
+                )
             if missing:
                 created = yield from ask(CreateTopics(missing))
                 now_ms = created.now_ms
@@ -64,7 +73,7 @@ class TopicSetup:
                 yield from self._wait(now_ms)
 
     def _note_described(self, event: TopicsDescribed) -> tuple[TopicSpec, ...]:
-        """Those that do not exist."""
+        """Check the described topics and return the specs of missing ones."""
         missing = []
         for name, spec in list(self._not_ready.items()):
             answer = event.topics.get(name) or AdminError(AdminErrorKind.UNKNOWN_TOPIC, "not in the answer")
@@ -103,11 +112,11 @@ class TopicSetup:
         if now_ms >= self._deadline_ms:
             raise BrokerUnavailableError(
                 f"internal topics {names} are not ready after {self._timeout_ms} ms (half of max.poll.interval.ms); "
-                "the next rebalance tries again. If they are being deleted, wait until that is done"
+                "the next rebalance tries again. If the topics are being deleted, wait until the deletion is complete"
             )
         wait = Wait(self._retry_backoff_ms)
         event = yield (
-            Log(_WARNING, f"internal topics {names} are not ready; next try in {self._retry_backoff_ms} ms"),
+            Log(_WARNING, f"internal topics {names} are not ready; retrying in {self._retry_backoff_ms} ms"),
             wait,
         )
         wait.answered_by(event)

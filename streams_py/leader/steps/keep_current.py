@@ -1,13 +1,13 @@
-"""What the group does when the application's own assignor fails: go on as before.
+"""The assignment after the application's own assignor failed: every member keeps its tasks.
 
-Apache Kafka Streams lets the leader's thread die, and the others wait for the next rebalance, which fails the same way.
-Here every member keeps the active tasks that it owns and the standbys that it reported, the error goes to the
-application, and the leader's client asks for another try after a while.
+In Apache Kafka Streams the leader's thread fails, and the other members wait for the next rebalance, which fails in the
+same way. Here every member keeps the active tasks that it owns and the standbys that it reported. The application
+receives the error, and the leader's client requests another rebalance after a delay.
 
-Ownership is what members *claim*. Nothing moves, so the cooperative rule holds by itself: each partition goes to a
-member that claims it, or to nobody's loss. Tasks that nobody owns (their member is gone, or there never was an
-assignment) wait for the next try: placing them is the assignor's business, and guessing would hide that it is broken.
-With the eager protocol members give up everything before they join, so nothing is left to keep; that protocol exists
+A member owns the partitions that it *claims*. No task moves, so the cooperative rule holds automatically: each
+partition stays with the member that claims it. Tasks without an owner (their member is gone, or they were never
+assigned) wait for the next attempt. Placing them is the assignor's job, and guessing would hide that it is broken. With
+the eager protocol members give up all partitions before they join, so there are no tasks to keep. That protocol is used
 only during an upgrade from releases before 2.4.
 """
 
@@ -33,12 +33,13 @@ def keep_current(
     *,
     standbys_max: int,
 ) -> dict[ProcessId, ClientThreads]:
-    """The tasks of each consumer, as its subscription says it had them.
+    """Return the tasks of each consumer according to its subscription.
 
-    A task belongs to the member that claims its partitions; where claims disagree, to the one of the newest generation
-    (the others are out of date). Standbys are stateful tasks that a client reported and runs nowhere as active, given
-    to the first consumer that reported them. What a client reports may as well lie on its disk from former times, so of
-    each task no more than ``standbys_max`` copies are kept (``num.standby.replicas``), the most complete ones.
+    A task belongs to the member that claims its partitions. If several members claim them, the member with the newest
+    generation owns the task, because the claims of the others are out of date. Standbys are stateful tasks that a
+    client reported and runs nowhere as active; the first consumer that reported the task gets it. A client also reports
+    old state that is still on its disk. So each task keeps at most ``standbys_max`` standbys
+    (``num.standby.replicas``), those with the smallest lag.
     """
     owner = _owners(group, table, members)
     kept = _standbys(group, histories, table, owner, standbys_max)
@@ -65,7 +66,7 @@ def _standbys(
     owner: Mapping[str, list[TaskId]],
     standbys_max: int,
 ) -> dict[ProcessId, set[TaskId]]:
-    """Standbys that each client keeps."""
+    """Return the standbys that each client keeps."""
     running = {
         (process, task) for process, c in group.clients.items() for m in c.consumers for task in owner.get(m, ())
     }
@@ -83,7 +84,7 @@ def _standbys(
 
 
 def _owners(group: Group, table: TaskTable, members: Mapping[str, MemberSubscription]) -> dict[str, list[TaskId]]:
-    """Active tasks of each usable member."""
+    """Return the active tasks of each usable member."""
     claims: dict[TopicPartition, str] = {}
     for member in sorted(members, key=lambda m: (members[m].generation, consumer_order(m))):
         claims.update(dict.fromkeys(members[member].owned, member))  # a newer generation overwrites

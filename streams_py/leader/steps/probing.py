@@ -1,8 +1,8 @@
-"""Follow-ups: who asks the group to rebalance again, and when.
+"""Follow-up rebalances: which member requests the next rebalance, and when.
 
-A placement that is not the desired one yet (tasks warm up elsewhere, an assignor wants to look again) ends with a
-*probing rebalance*: one member of a client is told an instant, and rejoins then. The built-in assignors only say that
-they want one; it goes to the leader's own client. A custom assignor gives instants to clients of its choice.
+A placement may not be final: tasks warm up elsewhere, or an assignor wants to check again. Then a *probing rebalance*
+follows: one member of a client receives a time at which it rejoins. The built-in assignors only say that they need a
+probing rebalance, and the leader's own client requests it. A custom assignor sets times for clients of its choice.
 """
 
 from __future__ import annotations
@@ -22,10 +22,13 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 def probing_deadlines(
     clients: Collection[ProcessId], leader: ProcessId, *, now_ms: int, interval_ms: int
 ) -> dict[ProcessId, int]:
-    """Deadline (ms since the epoch) of the leader's client; nothing when it has no usable member in the group."""
+    """Return the follow-up time of the leader's client, in ms since the epoch.
+
+    Empty when the leader's client has no usable member in the group.
+    """
     return {leader: now_ms + interval_ms} if leader in clients else {}
 
 
 def epoch_millis(deadline: datetime) -> int:
-    """Milliseconds since the epoch, rounded down. A copied answer's deadlines have a time zone."""
+    """Return milliseconds since the epoch, rounded down. ``deadline`` must have a time zone."""
     return (deadline - _EPOCH) // _MILLISECOND

@@ -1,11 +1,11 @@
-"""May the built-in assignors trade tasks by rack in this rebalance, and with which racks (KIP-925)?
+"""Whether the built-in assignors can use racks in this rebalance, and which racks (KIP-925).
 
-Only with a strategy configured, one rack per client, and a known rack for every partition that would be charged: inputs
-for actives, changelogs for standbys. Internal topics have no replicas in the leader's metadata, so they are described.
-Anything missing means "no", and the placement stays as it is without racks. Kafka Streams' ``RackAwareTaskAssignor``.
+This requires a rack strategy, one rack per client, and a known rack for every partition that counts: inputs for active
+tasks, changelogs for standbys. The leader's metadata has no replicas of internal topics, so these are described first.
+If any of this is missing, racks are not used. Kafka Streams' ``RackAwareTaskAssignor``.
 
-Kafka says "no" as soon as one replica has no rack. Here such replicas are ignored as long as a partition has another
-one whose rack is known.
+Kafka does not use racks as soon as one replica has no rack. Here such a replica is ignored if another replica of the
+partition has a known rack.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ __all__ = ["RackQuestion", "client_racks", "named_racks", "rack_question"]
 
 @dataclass(frozen=True, slots=True)
 class RackQuestion:
-    """What must be known before racks can be used. ``topics`` are to be described; there may be none."""
+    """The racks of clients, and the topics to describe before racks can be used.
+
+    ``topics`` may be empty.
+    """
 
     racks_of: Mapping[ProcessId, str]
     topics: tuple[str, ...]
@@ -39,7 +42,10 @@ class RackQuestion:
         described: Mapping[str, tuple[PartitionInfo, ...] | AdminError],
         factory: RackOptimiserFactory | None = None,
     ) -> tuple[RackOptimiser | None, str]:
-        """(optimiser, ""), or (None, why racks cannot be used). ``factory`` makes the optimiser; None for ours."""
+        """Return (optimiser, ""), or (None, the reason why racks cannot be used).
+
+        ``factory`` creates the optimiser; None for the built-in one.
+        """
         known: dict[TopicPartition, frozenset[str]] = {}
         for name, infos in self.metadata.items():
             known |= {TopicPartition(name, info.partition): named_racks(info) for info in infos}
@@ -69,12 +75,15 @@ class RackQuestion:
 
 
 def named_racks(info: PartitionInfo) -> frozenset[str]:
-    """Racks of a partition's replicas; an empty name is none, as for clients."""
+    """Return the racks of a partition's replicas. An empty name means no rack, as for clients."""
     return info.racks - {""}
 
 
 def client_racks(group: Group) -> tuple[Mapping[ProcessId, str], str]:
-    """Rack of every client, and what is wrong: a member has none, or two members of one client disagree."""
+    """Return the rack of every client and an error text.
+
+    The error is that a member has no rack, or that the members of one client have different racks.
+    """
     racks: dict[ProcessId, str] = {}
     for process_id in sorted(group.clients):
         named = group.clients[process_id].racks
@@ -93,7 +102,10 @@ def client_racks(group: Group) -> tuple[Mapping[ProcessId, str], str]:
 def rack_question(
     group: Group, table: TaskTable, metadata: Mapping[str, Sequence[PartitionInfo]], configs: AssignmentConfigs
 ) -> tuple[RackQuestion | None, str]:
-    """(what has to be asked, ""), or (None, why racks cannot be used; empty when no strategy is configured)."""
+    """Return (the question, ""), or (None, the reason why racks cannot be used).
+
+    The reason is empty when no rack strategy is configured.
+    """
     if configs.rack_aware_assignment_strategy == STRATEGY_NONE:
         return None, ""
     racks_of, wrong = client_racks(group)

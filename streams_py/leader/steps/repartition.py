@@ -1,13 +1,13 @@
-"""How many partitions each repartition topic needs.
+"""The partition count of each repartition topic.
 
-A repartition topic without a count of the user's takes the largest count among the source topics of the sub-topologies
-that write to it; those may be repartition topics themselves, so counts spread through the graph until all are known.
-After that each co-partition group (topics whose partitions meet in one task) must agree. Kafka Streams'
-``RepartitionTopics`` and ``CopartitionedTopicsEnforcer``.
+Without a count from the user, a repartition topic gets the largest count among the source topics of the sub-topologies
+that write to it. These may be repartition topics themselves, so counts are propagated through the graph until all are
+known. Then the topics of each co-partition group (topics whose partitions are processed by the same task) must have
+equal counts. Kafka Streams' ``RepartitionTopics`` and ``CopartitionedTopicsEnforcer``.
 
-Kafka visits sub-topologies in hash order and sets a count from whatever is known at that moment, so a topic with one
-known and one unknown upstream can get different counts in different JVMs. Here sub-topologies and topics are visited in
-ascending order: the same count every time. A user who wants another one gives it explicitly.
+Kafka visits sub-topologies in hash order and derives a count from the counts known at that moment. So a topic with one
+known and one unknown upstream topic can get different counts in different JVMs. Here sub-topologies and topics are
+visited in ascending order, which always gives the same count. Users who need another count set it explicitly.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = ["missing_source_topics", "partition_counts", "repartition_counts", "r
 
 
 def partition_counts(topics: Mapping[str, Sequence[PartitionInfo]]) -> dict[str, int]:
-    """Partition count of each topic that has partitions."""
+    """Return the partition count of each topic that has partitions."""
     return {name: len(partitions) for name, partitions in topics.items() if partitions}
 
 
 def missing_source_topics(topology: TopologyMetadata, counts: Mapping[str, int]) -> list[str]:
-    """External source topics that do not exist, ascending."""
+    """Return the external source topics that do not exist, ascending."""
     wanted: set[str] = set()
     for sub in topology.subtopologies.values():
         wanted |= sub.source_topics - sub.repartition_sources.keys()
@@ -36,18 +36,21 @@ def missing_source_topics(topology: TopologyMetadata, counts: Mapping[str, int])
 
 
 def repartition_topics(topology: TopologyMetadata) -> dict[str, InternalTopic]:
-    """All repartition topics that some sub-topology reads, in order of sub-topology and name."""
+    """Return all repartition topics that a sub-topology reads, by sub-topology and name."""
     return {name: topic for _, sub in _in_order(topology) for name, topic in sorted(sub.repartition_sources.items())}
 
 
 def repartition_counts(
     topology: TopologyMetadata, counts: Mapping[str, int], *, reference_behaviour: bool = False
 ) -> dict[str, int]:
-    """Partition count of every repartition topic.
+    """Return the partition count of every repartition topic.
 
-    ``counts`` are those of the external topics. TaskAssignmentError when a count cannot be derived, TopologyError when
-    a co-partition group disagrees. Kafka Streams looks at groups only when there is a repartition topic, and joins
-    wrong partitions when there is none: so does ``reference_behaviour``.
+    ``counts`` are the counts of the external topics. Kafka Streams checks co-partition groups only if the topology has
+    a repartition topic; without one it joins the wrong partitions. ``reference_behaviour`` does the same.
+
+    Raises:
+        TaskAssignmentError: a count cannot be derived.
+        TopologyError: the counts of a co-partition group do not match.
     """
     topics = repartition_topics(topology)
     if not topics and reference_behaviour:
@@ -67,7 +70,7 @@ def repartition_counts(
 def with_repartition(
     topics: Mapping[str, tuple[PartitionInfo, ...]], repartition: Mapping[str, int]
 ) -> dict[str, tuple[PartitionInfo, ...]]:
-    """The metadata with the repartition topics added; their partitions have neither leader nor replicas yet."""
+    """Return the metadata with the repartition topics added, without leaders and replicas."""
     full = dict(topics)
     for name, count in repartition.items():
         full[name] = tuple(PartitionInfo(name, p, None, (), frozenset()) for p in range(count))
@@ -97,8 +100,8 @@ def _spread(
                 known[name] = count
         if len(waiting) == len(unset):
             raise TaskAssignmentError(
-                f"the number of partitions of {', '.join(sorted(waiting))} cannot be derived: no topic upstream has a "
-                "known count. Check that every pattern source matches a topic, or give the count in repartition(...)"
+                f"the number of partitions of {', '.join(sorted(waiting))} cannot be derived: no upstream topic has a "
+                "known count. Check that every pattern source matches a topic, or set the count in repartition(...)"
             )
         unset = waiting
     return known
@@ -126,7 +129,7 @@ def _largest_upstream(
 def _enforce(
     group: Sequence[str], topics: Mapping[str, InternalTopic], known: dict[str, int], counts: Mapping[str, int]
 ) -> None:
-    """Give every repartition topic of one group the group's count, or raise."""
+    """Set every repartition topic of one group to the group's count, or raise an error."""
     internal = [name for name in group if name in topics]
     external = {name: counts.get(name) for name in group if name not in topics}
     enforced = {name: known[name] for name in internal if topics[name].partitions is not None}
@@ -148,8 +151,9 @@ def _enforce(
     for name, count in enforced.items():
         if count != required:
             raise TopologyError(
-                f"repartition topic {name} is given {count} partitions, but the topics it is joined with "
-                f"({', '.join(other for other in group if other != name)}) need {required}; give it {required} or none"
+                f"repartition topic {name} is set to {count} partitions, but the topics it is joined with "
+                f"({', '.join(other for other in group if other != name)}) need {required}; set it to {required}, or "
+                "remove the number"
             )
     for name in internal:
         known[name] = required

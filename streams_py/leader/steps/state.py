@@ -1,8 +1,8 @@
-"""What every client had before: previous tasks and lags.
+"""The previous tasks and the lags of every client.
 
-A task was active on a client whose member claims one of its partitions, or reports it as running. Every other task it
-reports was a standby there, or is on its disk. How far a client is behind follows from the end offsets of the task's
-changelogs. Kafka Streams' ``ClientState.initializePrevTasks`` and ``computeTaskLags``.
+A task was active on a client if a member of the client claims one of its partitions or reports it as running. Every
+other task that the client reports was a standby there, or its state is still on the client's disk. Lags follow from the
+end offsets of the tasks' changelogs. Kafka Streams' ``ClientState.initializePrevTasks`` and ``computeTaskLags``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ _INT64_MAX = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class EndOffsets:
-    """End-offset sum of every stateful task, in records; all -3 when ``failed`` says why they are not known."""
+    """The end-offset sum of every stateful task, in records.
+
+    If the end offsets are unknown, all sums are -3 and ``failed`` is the reason.
+    """
 
     sums: Mapping[TaskId, int]
     failed: str | None = None
@@ -49,10 +52,11 @@ class ClientHistory:
 def asked_partitions(
     table: TaskTable, newly_created: Collection[str]
 ) -> tuple[tuple[TopicPartition, ...], tuple[TopicPartition, ...]]:
-    """(changelog partitions whose end offsets are wanted, source partitions whose committed offsets are wanted).
+    """Return (partitions whose end offsets, partitions whose committed offsets are needed).
 
-    Changelogs created just now are empty and not asked for. A source topic that doubles as changelog is "complete" up
-    to what the group has committed, not up to its end.
+    The first are changelog partitions, without newly created ones, which are empty. The second are source partitions
+    that also serve as changelogs. A source topic is complete as changelog at the group's committed offset, not at its
+    end.
     """
     ends = {tp for parts in table.changelogs.values() for tp in parts if tp.topic not in newly_created}
     committed = {tp for parts in table.source_changelogs.values() for tp in parts}
@@ -65,10 +69,12 @@ def end_offset_sums(
     listed: EndOffsetsListed | None,
     committed: CommittedOffsetsFetched | None,
 ) -> EndOffsets:
-    """Sum up the answers (None: was not asked, because there was nothing to ask).
+    """Add up the answers. An answer is None if no request was needed.
 
-    A failure of a request or of one partition is no error: the sums are then unknown. StreamsError when a successful
-    answer leaves out a partition.
+    If a request or a single partition failed, all sums are unknown; this is not an error.
+
+    Raises:
+        StreamsError: a successful answer leaves out a partition.
     """
     failure = _failure(listed, committed)
     if failure is not None:
@@ -94,28 +100,28 @@ def _failure(listed: EndOffsetsListed | None, committed: CommittedOffsetsFetched
         if isinstance(answer, AdminError):
             return f"the end offset of {tp} cannot be listed: {answer.message}"
         if answer < 0:
-            return f"the end offset of {tp} is not known: {answer} is no offset"
+            return f"the end offset of {tp} is unknown: {answer} is not a valid offset"
     return None
 
 
 def _end_offset(ends: Mapping[TopicPartition, int | AdminError], tp: TopicPartition) -> int:
     offset = ends.get(tp)
     if not isinstance(offset, int):
-        raise StreamsError(f"the brokers did not answer for the end offset of {tp}, although nothing failed")
+        raise StreamsError(f"the brokers did not return an end offset for {tp}, although the request succeeded")
     return offset
 
 
 def client_histories(
     group: Group, table: TaskTable, ends: EndOffsets, *, tolerate_unknown: bool, owned_first: bool = False
 ) -> tuple[dict[ProcessId, ClientHistory], list[str]]:
-    """Previous tasks and lags of every client, and warnings.
+    """Return the previous tasks and lags of every client, and warnings.
 
-    A client that owns partitions of which none belongs to a task is an IllegalStateError unless ``tolerate_unknown``.
-
-    ``owned_first`` puts the tasks that a consumer owns before those of which it only has state. By lag alone, as in
-    Kafka Streams, a thread that is still restoring gives its task up for one that lies on the same disk and is a little
-    further; it rejoins at once, before the new one has been restored, and now the old one is further: while records
-    keep arriving this never ends.
+    Args:
+        tolerate_unknown: accept a client that owns partitions but none of a known task; otherwise IllegalStateError.
+        owned_first: sort the tasks that a consumer owns before the tasks of which it only has state. Kafka Streams
+            sorts by lag alone. There a thread that is still restoring a task gives it up for another task on the same
+            disk with a slightly smaller lag. The thread rejoins immediately, before the new task is restored, and by
+            then the old task has the smaller lag. While new records keep arriving, this never ends.
     """
     warnings: list[str] = []
     histories = {}
@@ -132,7 +138,7 @@ def _history(
     if unknown:
         text = f"client {client.process_id} owns {', '.join(map(str, unknown))}, which no task reads"
         if not active and not tolerate_unknown:
-            raise IllegalStateError(f"{text}, and nothing else; is another application using this application.id?")
+            raise IllegalStateError(f"{text}, and no others; is another application using this application.id?")
         warnings.append(text)
     standby: set[TaskId] = set()
     for task, offset_sum in client.sums.items():
@@ -164,7 +170,7 @@ def problem_of(
     configs: AssignmentConfigs,
     hash_sizing: HashSizing,
 ) -> AssignmentProblem:
-    """The input of an assignor; every container in the order that the Java leader's has."""
+    """Return the input of an assignor. Every container has the same order as in the Java leader."""
     return AssignmentProblem(
         clients=[_client_input(client, histories[process_id]) for process_id, client in group.clients.items()],
         tasks=table.tasks,

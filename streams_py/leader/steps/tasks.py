@@ -1,10 +1,11 @@
-"""Which tasks there are, what they read, and where their changelogs are.
+"""The tasks of a topology, their input partitions and their changelog partitions.
 
-Task p of a sub-topology reads partition p of every source topic that has one; there are as many tasks as the largest
-source topic has partitions. Kafka Streams' ``DefaultPartitionGrouper`` and the changelog part of ``ChangelogTopics``.
+Task p of a sub-topology reads partition p of every source topic that has one. A sub-topology has as many tasks as its
+largest source topic has partitions. Kafka Streams' ``DefaultPartitionGrouper`` and the changelog part of
+``ChangelogTopics``.
 
-The iteration orders of ``tasks`` and ``stateful`` are those of the Java leader's hash maps: the sticky assignors depend
-on them (:mod:`streams_py.assignment.java_order`).
+The iteration orders of ``tasks`` and ``stateful`` are those of the Java leader's hash maps, because the sticky
+assignors depend on them (:mod:`streams_py.assignment.java_order`).
 """
 
 from __future__ import annotations
@@ -25,9 +26,13 @@ __all__ = ["TaskTable", "changelog_inputs", "changelog_specs", "repartition_inpu
 class TaskTable:
     """All tasks of one assign step.
 
-    ``inputs`` maps each task to its input partitions, ascending; ``task_of`` is the inverse. ``tasks`` and
-    ``stateful`` (tasks with a changelog) are in Java's hash order. ``source_changelogs`` and ``changelogs`` map a
-    stateful task to its changelog partitions, by whether the topic is also a source topic.
+    Attributes:
+        inputs: the input partitions of each task, ascending.
+        task_of: the inverse of ``inputs``.
+        tasks: all tasks, in Java's hash order.
+        stateful: tasks with a changelog, in Java's hash order.
+        changelogs: the partitions of changelog topics of each stateful task.
+        source_changelogs: its partitions of source topics that are used as changelogs.
     """
 
     inputs: Mapping[TaskId, tuple[TopicPartition, ...]]
@@ -40,16 +45,19 @@ class TaskTable:
     warnings: tuple[str, ...] = ()
 
     def is_stateful(self, task: TaskId) -> bool:
-        """True when the task has a changelog; a task with unlogged stores only is not stateful in this sense."""
+        """Whether the task has a changelog. A task with only unlogged stores is not stateful here."""
         return task in self.changelogs
 
 
 def task_table(
     topology: TopologyMetadata, topics: Mapping[str, Sequence[PartitionInfo]], *, hash_sizing: HashSizing
 ) -> TaskTable:
-    """The tasks of a topology over ``topics``, the metadata with repartition topics.
+    """Return the tasks of a topology.
 
-    StreamsError when a sub-topology has no source topic with partitions.
+    ``topics`` is the metadata including repartition topics.
+
+    Raises:
+        StreamsError: a sub-topology has no source topic with partitions.
     """
     by_sub = {sub: _tasks_of(topology, sub, topics) for sub in sorted(topology.subtopologies)}
     inputs = {task: parts for tasks in by_sub.values() for task, parts in tasks.items()}
@@ -77,7 +85,7 @@ def task_table(
 
 
 def changelog_specs(topology: TopologyMetadata, table: TaskTable, *, replication_factor: int) -> dict[str, TopicSpec]:
-    """The changelog topics to make ready: one partition for each task up to the highest."""
+    """Return the specs of the changelog topics: one partition for each task up to the highest."""
     highest: dict[int, int] = {}
     for task in table.changelogs:
         highest[task.subtopology] = max(highest.get(task.subtopology, 0), task.partition)
@@ -89,7 +97,7 @@ def changelog_specs(topology: TopologyMetadata, table: TaskTable, *, replication
 
 
 def changelog_inputs(topology: TopologyMetadata, table: TaskTable) -> dict[str, tuple[TopicPartition, ...]]:
-    """Changelog topic -> input partitions of the tasks whose stores it has."""
+    """Map each changelog topic to the input partitions of the tasks whose stores it backs."""
     inputs: dict[int, list[TopicPartition]] = {}
     for task in table.changelogs:
         inputs.setdefault(task.subtopology, []).extend(table.inputs[task])
@@ -99,7 +107,10 @@ def changelog_inputs(topology: TopologyMetadata, table: TaskTable) -> dict[str, 
 def repartition_inputs(
     topology: TopologyMetadata, topics: Mapping[str, Sequence[PartitionInfo]]
 ) -> dict[str, tuple[TopicPartition, ...]]:
-    """Repartition topic -> partitions of the existing topics that are read by the sub-topologies that write to it."""
+    """Map each repartition topic to the existing partitions that its writers read.
+
+    The writers are the sub-topologies that have the repartition topic as a sink.
+    """
     return {
         name: tuple(
             TopicPartition(source, info.partition)
@@ -141,7 +152,7 @@ def _shared_partitions(
 def _in_java_order(
     by_sub: Mapping[int, Collection[TaskId]], stateful: Collection[TaskId], sizing: HashSizing
 ) -> tuple[list[TaskId], list[TaskId]]:
-    """(all tasks, stateful tasks) as the containers of ``StreamsPartitionAssignor`` iterate them."""
+    """Return (all tasks, stateful tasks) in the order of the Java leader's containers."""
     copied = in_hash_order(by_sub, _subtopology_hash, buckets=_map_copy_buckets(len(by_sub), sizing))
     grouped = in_hash_order(copied, _subtopology_hash)
     tasks = in_hash_order((task for sub in grouped for task in sorted(by_sub[sub])), task_hash)
@@ -157,7 +168,7 @@ def _subtopology_hash(sub: int) -> int:
 
 
 def _map_copy_buckets(size: int, sizing: HashSizing) -> int:
-    """Initial buckets of a Java hash map that receives ``size`` entries at once."""
+    """Return the initial buckets of a Java hash map that receives ``size`` entries in one call."""
     if size == 0:
         return 16
     wanted = 4 * size // 3 + 1 if sizing is HashSizing.JDK_18_AND_OLDER else -(-4 * size // 3)

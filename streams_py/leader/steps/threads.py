@@ -1,15 +1,15 @@
-"""From a client's tasks to its threads: balanced within one task, and sticky.
+"""Distribution of a client's tasks over its threads: balanced and sticky.
 
-Kafka Streams' ``StreamsPartitionAssignor.assignTasksToThreads``. One procedure runs three times per client, for
-stateful actives, standbys and stateless actives, over a shared load per consumer. Each run has three steps:
+Kafka Streams' ``StreamsPartitionAssignor.assignTasksToThreads``. The same procedure runs three times per client (for
+stateful actives, standbys and stateless actives) and adds up one load per consumer. Each run has three steps:
 
-* A. a stateful task goes back to the thread that reported it, up to the share every thread is due;
-* B. threads below their share take the remaining tasks in turn;
-* C. what is left over goes, one each, to threads that are exactly at their share, former owners first.
+* A. A stateful task returns to the thread that reported it, up to the share of each thread.
+* B. Threads below their share take the remaining tasks in turn.
+* C. Threads that are exactly at their share take one surplus task each, former owners first.
 
-Any order would do in the last half of step C, but Java walks the array of a binary heap there, and stateless tasks are
-not sticky: whenever leadership moved between a Java and a Python member, every thread of the group would swap some
-of them. So the heap is mirrored here operation by operation.
+In the last half of step C any order would be correct. But Java iterates the array of a binary heap there, and stateless
+tasks are not sticky. With another order, all threads of the group would exchange some stateless tasks whenever the
+leadership moves between a Java member and a Python member. So this module mirrors the heap operation by operation.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from streams_py.errors import TaskAssignmentError
 __all__ = ["PreviousTasks", "distribute", "distribute_client", "tasks_by_lag"]
 
 PreviousTasks = Callable[[str], Sequence[TaskId]]
-"""Stateful tasks that a consumer reported, as :func:`tasks_by_lag` has them."""
+"""Returns the stateful tasks that a consumer reported, ordered as by :func:`tasks_by_lag`."""
 
 
 def tasks_by_lag(tasks: Iterable[TaskId], lags: Mapping[TaskId, int], first: Collection[TaskId]) -> tuple[TaskId, ...]:
-    """Tasks by (lag, task), those in ``first`` before the others."""
+    """Sort tasks by (lag, task), with the tasks in ``first`` before all others."""
     return tuple(sorted(tasks, key=lambda task: (task not in first, lags[task], task)))
 
 
@@ -42,10 +42,11 @@ def distribute_client(
     previous: PreviousTasks,
     standby_in_hash_order: bool = False,
 ) -> tuple[dict[str, list[TaskId]], dict[str, list[TaskId]]]:
-    """(actives, standbys) of each consumer of one client; the order within a list is the order of placement.
+    """Return (actives, standbys) of each consumer of one client, in the order of placement.
 
-    ``consumers`` are ascending. ``standby_in_hash_order`` is for placements of a custom assignor, whose standbys Java
-    keeps in a hash set.
+    Args:
+        consumers: in ascending order.
+        standby_in_hash_order: True for placements of a custom assignor, whose standbys Java keeps in a hash set.
     """
     load = dict.fromkeys(consumers, 0)
     known = {consumer: previous(consumer) for consumer in consumers}
@@ -66,8 +67,10 @@ def distribute(
 ) -> dict[str, list[TaskId]]:
     """Spread ``tasks`` over ``consumers`` (ascending) and add the result to ``load``.
 
-    The order of ``tasks`` decides only which of the surplus tasks goes to which thread. ``previous`` None means not
-    sticky. TaskAssignmentError when tasks run out before every thread has its share, which balanced loads exclude.
+    The order of ``tasks`` decides only which surplus task goes to which thread. ``previous`` None means not sticky.
+
+    Raises:
+        TaskAssignmentError: there are not enough tasks to give every thread its share. Balanced loads exclude this.
     """
     out: dict[str, list[TaskId]] = {consumer: [] for consumer in consumers}
     if not tasks:
@@ -115,11 +118,11 @@ def _place_surplus(
 
 
 class _TaskHeap:
-    """Java's ``PriorityQueue`` of task ids, down to the order of its array.
+    """Java's ``PriorityQueue`` of task ids, including the order of its array.
 
-    Two heaps with the same content can differ in the array, and only the exact sequence of operations gives Java's.
-    While the array happens to be sorted (a heap too, and the common case in the standby stage), positions are found
-    by bisection.
+    Two heaps with the same content can have different arrays. Only the same sequence of operations gives Java's array.
+    A sorted array is a heap, too, and the common case for standbys. While the array is sorted, positions are found by
+    bisection.
     """
 
     def __init__(self, tasks: Iterable[TaskId]) -> None:

@@ -1,4 +1,4 @@
-"""A real sans-IO member, and the tasks that it works on: carries out what the member wants, as far as it shows."""
+"""A real sans-IO member with a model of its tasks, which carries out the member's effects."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ __all__ = ["ModelMember"]
 
 
 class ModelMember(ABC):
-    """One stream thread as its group sees it. A subclass says what else there is, such as state on a disk.
+    """One stream thread as its group sees it. Subclasses add the rest, such as state on disk.
 
-    The member checks itself after every event; IllegalStateError when something is wrong with it.
+    Each event is followed by a check of the member's state; an inconsistent state raises AssertionError.
     """
 
     def __init__(self, member: Member) -> None:
@@ -48,7 +48,7 @@ class ModelMember(ABC):
     # -- events ------------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event) -> tuple[Effect, ...]:
-        """One event for the member; its effects are carried out."""
+        """Pass one event to the member, carry out its effects, and return them."""
         effects = self.member.handle(event)
         self.member.validate_state()
         for effect in effects:
@@ -56,23 +56,23 @@ class ModelMember(ABC):
         return effects
 
     def subscribe(self, sums: Mapping[TaskId, int]) -> bytes:
-        """The subscription's user data, with these offset sums."""
+        """Return the subscription's user data, with these offset sums."""
         return next(e.user_data for e in self.handle(SubscriptionRequested(sums)) if isinstance(e, SendUserData))
 
     def on_lost(self, partitions: Partitions) -> None:
-        """Membership is gone."""
+        """Tell the member that its membership and these partitions are lost."""
         self.handle(PartitionsLost(tuple(sorted(partitions))))
 
     def on_revoked(self, partitions: Partitions) -> None:
-        """Partitions go, in order."""
+        """Tell the member that these partitions are revoked while it stays in the group."""
         self.handle(PartitionsRevoked(tuple(sorted(partitions))))
 
     def on_assignment(self, partitions: tuple[TopicPartition, ...], user_data: bytes) -> None:
-        """What the leader sent."""
+        """Hand the leader's assignment to the member."""
         self.handle(AssignmentReceived(partitions, user_data))
 
     def on_assigned(self, added: Partitions) -> None:
-        """The rebalance is over."""
+        """Tell the member that the rebalance has ended."""
         self.handle(PartitionsAssigned(tuple(sorted(added))))
 
     # -- effects -----------------------------------------------------------------------------------------------------
@@ -94,31 +94,31 @@ class ModelMember(ABC):
             case StopApplication():
                 self.stop_application()
             case SendUserData() | ShowHosts() | Log():
-                pass  # the first is sent by whoever asked; nothing of the others shows in a group
+                pass  # subscribe() returns the user data; the group does not see the other two
             case _:
                 assert_never(effect)
 
     def apply_tasks(self, active: dict[TaskId, Partitions], standby: set[TaskId]) -> None:
-        """These are the tasks from now on."""
+        """Replace the thread's tasks."""
         self.active, self.standby = active, standby
 
     def close_active(self, tasks: tuple[TaskId, ...], *, lost: bool) -> None:
-        """These do not run here any more. One that is ``lost`` may be suspended already."""
+        """Stop these active tasks. A ``lost`` task may already be suspended."""
         for task in tasks:
             self.active.pop(task, None)
 
     @abstractmethod
     def complete_rebalance(self) -> None:
-        """Everything that the assignment brought is known."""
+        """Complete the rebalance: the member has handled the whole assignment."""
 
     @abstractmethod
     def request_rejoin(self) -> None:
-        """Join again, soon."""
+        """Rejoin the group soon."""
 
     @abstractmethod
     def fail_thread(self, error: Exception) -> None:
-        """The thread cannot go on."""
+        """Stop the thread because of ``error``."""
 
     @abstractmethod
     def stop_application(self) -> None:
-        """A member asked all others to stop."""
+        """Stop the application, because a member requested it."""

@@ -1,8 +1,8 @@
-"""What the consumer of one member owns: the rules of KIP-429, as in Kafka's ``ConsumerCoordinator``.
+"""The partitions that a member owns, by the rules of KIP-429 and ``ConsumerCoordinator``.
 
-Eager members give up everything before they join; cooperative ones keep what they own, and give up only what an
-assignment takes away from them, after they have got it. Who has lost the membership has lost the partitions, too: they
-are not revoked, since somebody else may have them already.
+Eager members give up all partitions before they join. Cooperative members keep their partitions and give up only those
+that a new assignment takes away, after they have received it. A member that lost its membership lost its partitions,
+too. They are not revoked, because another member may already own them.
 """
 
 from __future__ import annotations
@@ -17,33 +17,39 @@ Partitions: TypeAlias = frozenset[TopicPartition]
 
 
 class OwnershipListener(Protocol):
-    """Hears of every change, in Kafka's order of callbacks."""
+    """Callbacks for every change of ownership, called in Kafka's order."""
 
     def on_lost(self, partitions: Partitions) -> None:
-        """The membership is gone, and these with it."""
+        """The member lost its membership, and with it these partitions."""
 
     def on_revoked(self, partitions: Partitions) -> None:
-        """These are about to go; offsets may still be committed."""
+        """The member is about to give up these partitions; it may still commit their offsets."""
 
     def on_owned(self, before: Partitions, now: Partitions) -> None:
-        """The set of owned partitions has changed, or was set anew."""
+        """The set of owned partitions was set; it may be the same as before."""
 
     def on_assignment(self, partitions: tuple[TopicPartition, ...], user_data: bytes) -> None:
-        """What the leader sent; partitions to be revoked are revoked, those that are new are not owned yet."""
+        """The leader's assignment arrived.
+
+        Partitions that it takes away have already been revoked. New partitions are not owned yet.
+        """
 
     def on_assigned(self, added: Partitions) -> None:
-        """The rebalance is over, and these are new."""
+        """The rebalance has ended; the ``added`` partitions are new."""
 
 
 class Ownership:
-    """Partitions of one member."""
+    """The partitions that one member owns."""
 
     def __init__(self, listener: OwnershipListener) -> None:
         self._listener = listener
         self.owned: Partitions = frozenset()
 
     def prepare_to_join(self, *, is_member: bool, cooperative: bool) -> None:
-        """Give up what must not be kept over a JoinGroup. ``is_member``: the membership is not lost."""
+        """Give up the partitions that must not be kept across a JoinGroup.
+
+        ``is_member`` is False when the membership was lost.
+        """
         if not is_member:
             if self.owned:
                 self._listener.on_lost(self.owned)
@@ -53,12 +59,14 @@ class Ownership:
             self._own(frozenset())
 
     def taken_away_by(self, assigned: Partitions) -> Partitions:
-        """What an assignment leaves out. Whoever gives up partitions for it has to rejoin at once, so that others
-        get them."""
+        """Return the owned partitions that an assignment leaves out.
+
+        A member that gives up partitions has to rejoin immediately, so that other members get them.
+        """
         return self.owned - assigned
 
     def take(self, partitions: tuple[TopicPartition, ...], user_data: bytes) -> None:
-        """Take an assignment over."""
+        """Adopt an assignment: revoke what it takes away, deliver it, then own its partitions."""
         assigned, before = frozenset(partitions), self.owned
         gone = self.taken_away_by(assigned)
         if gone:

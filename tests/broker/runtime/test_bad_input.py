@@ -156,7 +156,7 @@ def test_second_topology_under_one_application_id_ends_with_a_sentence_and_the_f
     assert isinstance(error, TaskAssignmentError)
     assert "its topology reads other topics than the leader's under the same application.id" in str(error)
     assert (
-        f"two topologies run under one application.id: this member reads {stage.dead}, and not {stage.input}, which "
+        f"two topologies run under one application.id: this member reads {stage.dead}, but not {stage.input}, which "
         "the leader's topology reads"
     ) in caplog.text
     stage.write(b"one")

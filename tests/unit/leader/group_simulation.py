@@ -1,8 +1,9 @@
-"""A whole group in one thread: real members, a real leader, real bytes, and the consumer's rules between them.
+"""A whole group in one thread, with real members, a real leader and real bytes.
 
-What the group coordinator and the consumers do (KIP-429) is played here: who gives up what before joining, what is
-revoked after an assignment, who rejoins, and that the broker ignores a follower that rejoins with unchanged bytes.
-After every single step the world is checked: no partition is usable on two members of one generation.
+The simulation plays the group coordinator and the consumers (KIP-429): the partitions that members give up before
+joining, the partitions revoked after an assignment, and the members that rejoin. It also plays the broker, which
+ignores a follower that rejoins with unchanged bytes. The group is checked after every step: no partition is usable on
+two members of one generation.
 """
 
 from __future__ import annotations
@@ -64,10 +65,10 @@ class SimulatedMember(ModelMember):
         self.wants_rejoin = True
 
     def complete_rebalance(self) -> None:
-        """Tasks run as soon as they are assigned."""
+        """Do nothing: tasks run as soon as they are assigned."""
 
     def stop_application(self) -> None:
-        """Nobody asks for it here."""
+        """Do nothing: no test requests a shutdown here."""
 
     def fail_thread(self, error: Exception) -> None:
         self.failure = error
@@ -81,7 +82,7 @@ class SimulatedMember(ModelMember):
         super().on_revoked(partitions)
 
     def on_owned(self, before: Partitions, now: Partitions) -> None:
-        """``owned`` says it."""
+        """Do nothing: ``owned`` has the partitions."""
 
     def on_assigned(self, added: Partitions) -> None:
         self.callbacks.append(("assigned", added))
@@ -100,12 +101,12 @@ class SimulatedMember(ModelMember):
 
     def on_assignment(self, partitions: tuple[TopicPartition, ...], user_data: bytes) -> None:
         super().on_assignment(partitions, user_data)
-        if self.ahead:  # 11 < 12: step down, rejoin at once
+        if self.ahead:  # 11 < 12: step down, rejoin immediately
             self.ahead, self.wants_rejoin = False, True
 
 
 class SimulatedGroup:
-    """Members by id, and what each process has on its disk: every task it ever had."""
+    """Members by id, and the tasks on each process's disk: all tasks that the process ever had."""
 
     def __init__(self, topology: TopologyMetadata, cluster: FakeCluster, rng: random.Random, **changes: object) -> None:
         self.topology = topology
@@ -119,7 +120,7 @@ class SimulatedGroup:
         self.published: PublishAssignments | None = None
         self._born = 0
 
-    # -- who is there ------------------------------------------------------------------------------------------------
+    # -- members -----------------------------------------------------------------------------------------------------
 
     def join(self, process: int, *, newest: int = 11, upgrade_from: str | None = None) -> SimulatedMember:
         self._born += 1
@@ -130,7 +131,7 @@ class SimulatedGroup:
         return new
 
     def leave(self, name: str) -> None:
-        """The broker noticed that it is gone; the others are told to rejoin."""
+        """Remove a member as the broker does; the other members must rejoin."""
         del self.members[name]
         for member in self.members.values():
             member.wants_rejoin = True
@@ -142,7 +143,7 @@ class SimulatedGroup:
     # -- rebalances --------------------------------------------------------------------------------------------------
 
     def settle(self, *, rebalances_max: int) -> int:
-        """Rebalance until nobody wants to any more, letting time pass; how often it took."""
+        """Rebalance until no member requests it, letting time pass; return the number of rebalances."""
         if not self._is_due():
             return 0
         rest = follow(self._rounds(), rebalances_max)
@@ -155,7 +156,7 @@ class SimulatedGroup:
             yield Round({name: set(member.active) for name, member in self.members.items()}, self._is_due())
 
     def _is_due(self) -> bool:
-        """Whether somebody wants a rebalance; if not now, time passes until then."""
+        """Whether a member requests a rebalance; if none does yet, let time pass until one does."""
         self.cluster.now_ms += 1
         self._turn_loops()
         if not any(member.wants_rejoin for member in self.members.values()):
@@ -216,7 +217,7 @@ class SimulatedGroup:
         reported = [task for task in member.active if task.subtopology in stateful] + sorted(member.standby)
         siblings = [m for m in self.members.values() if m.process == member.process]
         taken = {task for m in siblings for task in (*m.active, *m.standby)}
-        if member is siblings[0]:  # it wins the locks of directories that nobody uses
+        if member is siblings[0]:  # this member gets the locks of unused directories
             reported += [task for task in disk if task not in taken]
         return disk.report(reported, running=member.active.keys())
 
@@ -230,7 +231,7 @@ class SimulatedGroup:
         return outcome
 
     def _check_as_the_consumer_does(self, joined: Mapping[str, MemberSubscription]) -> None:
-        """The cooperative consumer's own check: nothing may be added here and revoked there."""
+        """Check like the cooperative consumer: no partition may be added on one member and revoked on another."""
         assert self.published is not None
         added: set[TopicPartition] = set()
         revoked: set[TopicPartition] = set()
@@ -257,7 +258,7 @@ class SimulatedGroup:
         )
 
     def _catch_up(self) -> None:
-        """Running tasks are at the end; standbys come some way closer."""
+        """Move running tasks to the end of their changelogs, and standbys part of the way."""
         end = self.cluster.end_offset
         for member in self.members.values():
             disk = self.disks[member.process]
@@ -266,14 +267,14 @@ class SimulatedGroup:
             for task in member.standby:
                 disk.restore([task], ends, self.rng.randint(end // 4, end))
 
-    # -- the world ---------------------------------------------------------------------------------------------------
+    # -- checks ------------------------------------------------------------------------------------------------------
 
     def check_usable(self) -> None:
-        """No partition is usable twice, and a member works only on what its consumer owns."""
+        """Check that no partition is usable twice, and that members use only what their consumers own."""
         usable: dict[TopicPartition, str] = {}
         for member in self.members.values():
             if member.generation != self.generation:
-                continue  # not in this generation yet: it processes what it kept
+                continue  # not in this generation yet: it processes the partitions that it kept
             working = {tp for parts in member.active.values() for tp in parts}
             assert working <= member.owned, (member.name, working, member.owned)
         for member in self.members.values():
@@ -292,7 +293,7 @@ class SimulatedGroup:
         }
 
     def target(self) -> tuple[dict[HostInfo, set[TopicPartition]], dict[HostInfo, set[TopicPartition]]]:
-        """Where the last assignment wants every input partition, as active and as standby."""
+        """Return the active and standby host of every input partition in the last assignment."""
         info = next(iter(self.infos().values()))
         return (
             {host: set(parts) for host, parts in info.partitions_by_host.items()},

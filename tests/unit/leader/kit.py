@@ -1,4 +1,4 @@
-"""A cluster in memory, and short ways to say who is in a group."""
+"""A cluster in memory, and short notations for the members of a group."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ TIMED_OUT = AdminError(AdminErrorKind.TIMED_OUT, "timed out")
 
 
 def pid(number: int) -> ProcessId:
-    """Process ids that sort like their numbers."""
+    """Return a process id that sorts like its number."""
     return ProcessId(uuid.UUID(int=number))
 
 
 def tp(text: str) -> TopicPartition:
-    """``in-3``."""
+    """Parse a partition such as ``in-3``."""
     topic, _, partition = text.rpartition("-")
     return TopicPartition(topic, int(partition))
 
@@ -138,7 +138,7 @@ def member(
 
 @dataclass
 class FakeCluster:
-    """Topics with partition counts. ``faults`` maps an effect's type to what answers it in place of the cluster."""
+    """Topics with partition counts. ``faults`` maps an effect's type to a replacement answer."""
 
     topics: dict[str, int] = field(default_factory=lambda: {"in": 4})
     end_offset: int = 100
@@ -174,7 +174,7 @@ class FakeCluster:
         return {name: self._infos(name) if name in self.topics else unknown for name in names}
 
     def of(self, kind: type[Effect]) -> list[Effect]:
-        """Effects of one kind, in order."""
+        """Return the effects of one kind, in order."""
         return [effect for effect in self.seen if type(effect) is kind]
 
     @property
@@ -199,7 +199,7 @@ class FakeCluster:
 
 
 class _Access:
-    """The cluster, the clock and the assignor of a FakeCluster, as an executor wants them."""
+    """The cluster, the clock and the assignor of a FakeCluster, with the executor's interfaces."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
@@ -230,14 +230,14 @@ class _Access:
         return trusted_answer(assignor_name(chosen), self._cluster.assignor(state))
 
     def notify(self, notice: NotifyAssignor) -> None:
-        """What was notified is in ``seen``."""
+        """Do nothing: ``seen`` has the notices."""
 
 
 # -- running -----------------------------------------------------------------------------------------------------
 
 
 class CheckedLeader(GroupLeader):
-    """A leader that checks itself after every event."""
+    """A leader that validates its state after every event."""
 
     def handle(self, event: Event) -> tuple[Effect, ...]:
         effects = super().handle(event)
@@ -247,7 +247,7 @@ class CheckedLeader(GroupLeader):
 
 @dataclass
 class Outcome:
-    """What a request ended with."""
+    """The result of a request."""
 
     result: PublishAssignments | FailAssign
     cluster: FakeCluster
@@ -285,7 +285,7 @@ class Outcome:
 
 
 def settings(**changes: object) -> LeaderSettings:
-    """Settings of a leader with process id 1; AssignmentConfigs' fields may be given directly."""
+    """Return settings of a leader with process id 1; fields of AssignmentConfigs may be passed directly."""
     fields = AssignmentConfigs.__dataclass_fields__
     configs = {name: changes.pop(name) for name in list(changes) if name in fields}
     return LeaderSettings(
@@ -302,7 +302,7 @@ def assign(
     cluster: FakeCluster | None = None,
     **changes: object,
 ) -> Outcome:
-    """One assign step from beginning to end; subscriptions are compared with the topology's topics if asked to."""
+    """Run one assign step; optionally compare subscriptions with the topology's topics."""
     cluster = cluster if cluster is not None else FakeCluster()
     named = topology.source_topics if changes.pop("compare_topics", False) else frozenset()
     subscribed = topology.source_topics.union(*(sent.topics for sent in members.values()))

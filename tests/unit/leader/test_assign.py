@@ -1,4 +1,7 @@
-"""One assign step at a time: who gets what, and which invariants hold. Invariant numbers stand in the names."""
+"""Single assign steps: the resulting assignments and their invariants.
+
+Comments such as L1 are numbers of invariants.
+"""
 
 from __future__ import annotations
 
@@ -267,7 +270,7 @@ def test_tags_that_cannot_be_kept_apart_are_one_warning_with_a_remedy() -> None:
     members = {"a": member(1, tags={"zone": "a"}), "b": member(2, tags={"zone": "a"}), "c": member(3)}
     keys = ("zone", "cluster")
     outcome = assign(members, num_standby_replicas=1, rack_aware_assignment_tags=keys)
-    assert "cannot differ" not in outcome.cluster.logged  # one zone, and a client without any
+    assert "cannot differ" not in outcome.cluster.logged  # one zone, and a client without a zone
     members = {
         "a": member(1, tags={"zone": "a", "cluster": "x"}),
         "b": member(2, tags={"zone": "b", "cluster": "x"}),

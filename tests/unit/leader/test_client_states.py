@@ -1,4 +1,4 @@
-"""What a client had before, and how far behind it is: from its members' claims and offset sums."""
+"""Previous tasks and lags of a client, derived from its members' claims and offset sums."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENDS = {"0_0": 500, "0_1": 500, "0_2": 100, "0_3": 0}
 def history(
     members: dict[str, MemberSubscription], ends: dict[str, int] | None = None, *, tolerate_unknown: bool = False
 ) -> ClientHistory:
-    """Of the only client."""
+    """Return the history of the only client."""
     group = decode_group(members, future_process_id=settings().future_process_id, refuse_garbage=False)
     sums = {task(name): end for name, end in (ends or ENDS).items()}
     found, _ = client_histories(group, TABLE, EndOffsets(sums), tolerate_unknown=tolerate_unknown)
@@ -121,7 +121,7 @@ def test_placed_tasks_are_counted_and_listed_by_role() -> None:  # CS-09, CS-10,
 
 
 def placement(*clients: tuple[int, int], tasks: int = 20) -> StickyPlacement:
-    """Clients of the internal sticky assignor as (threads, tasks that they have)."""
+    """Run the internal sticky assignor on clients given as (threads, previous tasks)."""
     made = StickyPlacement(
         [StickyClient(pid(n), threads, [], []) for n, (threads, _) in enumerate(clients, 1)],
         [TaskId(0, n) for n in range(tasks)],

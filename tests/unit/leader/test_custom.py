@@ -1,4 +1,4 @@
-"""The application's own task assignor: asked, checked, told; and survived when it fails."""
+"""The application's task assignor: its input, the check of its answer, notices, and failures."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Assign = Callable[[ApplicationState], TaskAssignment]
 
 
 class Mine(TaskAssignor):
-    """Only its name matters: the fake cluster runs a function."""
+    """An assignor of which only the name matters: the fake cluster runs a function instead."""
 
     def assign(self, application_state: ApplicationState) -> TaskAssignment:
         raise AssertionError("not called here")
@@ -154,7 +154,7 @@ def test_assignor_is_used_when_end_offsets_are_not_known() -> None:
     assert outcome.standby("b") == ["0_0"]  # withheld while a still has it, kept as standby meanwhile
 
 
-# -- what it sees ------------------------------------------------------------------------------------------------
+# -- its input ---------------------------------------------------------------------------------------------------
 
 
 def test_state_has_clients_tasks_and_lags() -> None:
@@ -230,7 +230,7 @@ def test_internal_topics_are_described_for_an_assignor_of_ours_only_with_a_rack_
     assert len(outcome.cluster.of(DescribeTopics)) == described  # one made the topics ready
 
 
-# -- when it fails -------------------------------------------------------------------------------------------------
+# -- failures --------------------------------------------------------------------------------------------------------
 
 
 def refuses(state: ApplicationState) -> TaskAssignment:
@@ -261,7 +261,7 @@ FAULTY: dict[str, tuple[Assign, str]] = {
         fixed(entry(pid(1), "0_0"), entry(pid(1), "0_1"), entry(pid(2))),
         f"{NAME} returned two entries for client {pid(1)}",
     ),
-    "standby beside its active": (
+    "standby together with its active": (
         fixed(entry(pid(1), "0_0"), standby_entry(pid(1), "0_0"), entry(pid(2))),
         f"{NAME} returned two entries for client {pid(1)}",
     ),
@@ -270,7 +270,7 @@ FAULTY: dict[str, tuple[Assign, str]] = {
         "has no time zone",
     ),
 }
-ACCEPTED_BY_KAFKA = ("refuses", "two entries", "standby beside its active")  # or answered in another way
+ACCEPTED_BY_KAFKA = ("refuses", "two entries", "standby together with its active")  # or answered in another way
 RUNNING_GROUP = {
     "a": member(1, owned="in-0 in-1", sums={"0_0": -2, "0_1": -2, "0_2": 50}),
     "b": member(2, owned="in-2", sums={"0_2": -2, "0_0": 10}),
@@ -301,9 +301,12 @@ def test_most_complete_copies_are_kept_when_the_assignor_fails() -> None:
 
 
 @pytest.mark.parametrize("assignor", [breaks, fixed(entry(pid(1), "0_0 0_1"), standby_entry(pid(2), "0_2"))])
-def test_tasks_that_nobody_gets_are_warned_of(assignor: Assign) -> None:
+def test_unassigned_tasks_are_reported_in_a_warning(assignor: Assign) -> None:
     logged = run(assignor, {"a": member(1, owned="in-0 in-1"), "b": member(2)}).cluster.logged
-    assert f"nobody gets task 0_2, 0_3: nothing reads in-2, in-3 until task assignor {NAME} places it" in logged
+    assert (
+        f"task 0_2, 0_3 is not assigned to any client: no member reads in-2, in-3 until task assignor {NAME} places it"
+        in (logged)
+    )
 
 
 def test_what_the_callback_changes_reaches_nobody() -> None:
@@ -367,7 +370,7 @@ def test_task_with_two_owners_waits_when_the_assignor_fails() -> None:
     group = {"a": member(1, owned="x-0"), "b": member(2, owned="y-0")}
     outcome = run(breaks, group, topology, FakeCluster({"x": 1, "y": 1}))
     assert outcome.partitions == {"a": (), "b": ()}
-    assert outcome.next_ms("a") == NOW_MS + 60_000  # not at once: that would be a loop
+    assert outcome.next_ms("a") == NOW_MS + 60_000  # not immediately: that would be a loop
 
 
 def test_standby_is_given_once_when_two_threads_report_it() -> None:
@@ -393,7 +396,7 @@ def test_error_leaves_the_assign_step_when_it_fails_and_we_do_as_kafka_does(faul
 
 
 def decided_with(configured: object, answer: Assign) -> Explanations:
-    """What is remembered after one decision."""
+    """Return what the leader remembers of one decision."""
     cluster = FakeCluster()
     cluster.assignor = answer
     assign({"a": member(1), "b": member(2)}, COUNT, cluster, task_assignor=configured)

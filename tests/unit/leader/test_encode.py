@@ -1,4 +1,4 @@
-"""Host maps are written once per generation and cut into each member's bytes: the result is as if encoded at once."""
+"""Host maps are encoded once per generation, and the bytes equal those of a complete encoding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes what: error assignments, failures of the leader, and neither."""
+"""Errors of an assign step: error assignments, failures of the leader, and errors without either."""
 
 from __future__ import annotations
 
@@ -137,10 +137,10 @@ def test_error_leaves_the_assign_step_when_an_end_offset_is_left_out() -> None: 
         {"in": 1, "app-counts-changelog": 1}, faults={ListEndOffsets: lambda e: EndOffsetsListed(NOW_MS)}
     )
     outcome = assign({"a": member(1)}, COUNT, cluster)
-    assert "did not answer for the end offset of app-counts-changelog-0" in str(outcome.error)
+    assert "did not return an end offset for app-counts-changelog-0" in str(outcome.error)
 
 
-# -- one member's garbage ----------------------------------------------------------------------------------------
+# -- undecodable user data of one member ------------------------------------------------------------------------
 
 GARBAGE = {
     "truncated": b"\x00\x00\x00\x0b\x00\x00\x00\x0b\x00",
@@ -158,7 +158,7 @@ def test_only_the_member_gets_code_3_when_its_user_data_is_garbage(kind: str) ->
     assert outcome.codes == {"a": 0, "bad": 3, "c": 0}
     assert outcome.partitions["bad"] == ()
     assert len(outcome.active("a")) + len(outcome.active("c")) == 4
-    assert "member bad gets an error assignment, the others go on" in outcome.cluster.logged
+    assert "member bad receives an error assignment, the other members are not affected" in outcome.cluster.logged
 
 
 def test_only_the_member_gets_code_3_when_its_end_point_is_garbage() -> None:
@@ -301,7 +301,7 @@ def test_joined_topics_are_compared_also_without_a_repartition_topic_but_not_by_
 
 
 def test_illegal_state_when_an_answer_comes_without_a_request() -> None:
-    with pytest.raises(IllegalStateError, match="no request in hand, but got WaitEnded"):
+    with pytest.raises(IllegalStateError, match="no assign request in progress, but received WaitEnded"):
         GroupLeader(settings()).handle(WaitEnded(NOW_MS))
 
 

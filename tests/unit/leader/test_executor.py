@@ -1,4 +1,4 @@
-"""The executor that everybody shares: what it answers, what it hands on, and what it refuses."""
+"""The executor that all leaders share: its answers, its notices, and the effects it rejects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.unit.leader.kit import NOW_MS, FakeCluster, tps
 
 
 class Away:
-    """A cluster that answers nothing, a clock that moves when it is told to, an assignor that does not like news."""
+    """A cluster that fails every request, a clock that only waits advance, and a failing assignor."""
 
     def __init__(self) -> None:
         self.ms = NOW_MS
@@ -40,7 +40,7 @@ class Away:
         self.ms += duration_ms
 
     def _away(self, *arguments: object) -> object:
-        raise BrokerUnavailableError("nobody answers")
+        raise BrokerUnavailableError("no broker answers")
 
     describe_topics = create_topics = list_offsets = committed_offsets = _away
 
@@ -52,11 +52,11 @@ class Away:
 
 
 class Listening(Executor):
-    """Writes down what it is told."""
+    """Records the notices that it receives."""
 
     def __init__(self) -> None:
         away = Away()
-        super().__init__(away, away, away, group="app")  # type: ignore[arg-type]  # answers nothing, whatever is asked
+        super().__init__(away, away, away, group="app")  # type: ignore[arg-type]  # all requests fail
         self.heard: list[object] = []
 
     def log(self, level: int, text: str) -> None:
@@ -69,7 +69,7 @@ class Listening(Executor):
         self.heard.append(fact)
 
 
-GONE = AdminError(AdminErrorKind.TIMED_OUT, "nobody answers")
+GONE = AdminError(AdminErrorKind.TIMED_OUT, "no broker answers")
 
 
 def test_request_that_fails_as_a_whole_fails_for_everything_that_was_asked() -> None:
@@ -92,12 +92,12 @@ def test_notices_are_heard_and_have_no_answer() -> None:
     notices = [Log(30, "careful"), ReportError(AssignorError("broken")), Observe(decided)]
     assert [executor.carry_out(notice) for notice in notices] == [None] * 3
     executor.carry_out(EnterStep(AssignStep.DECODE))
-    executor.carry_out(NotifyAssignor(None, None, None))  # type: ignore[arg-type]  # which is not looked at
+    executor.carry_out(NotifyAssignor(None, None, None))  # type: ignore[arg-type]  # the fake does not read it
     assert executor.heard == [(30, "careful"), "broken", decided, AssignStep.DECODE, "no news, please"]
 
 
 def test_end_of_a_step_is_nothing_to_carry_out() -> None:
-    with pytest.raises(IllegalStateError, match="ends with these"):
+    with pytest.raises(IllegalStateError, match="PublishAssignments and FailAssign end an assign step"):
         FakeCluster().executor.carry_out(FailAssign(StreamsError("end")))
 
 

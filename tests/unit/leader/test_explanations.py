@@ -1,4 +1,4 @@
-"""What the leader remembers of its assignments, and how it bounds that."""
+"""The inputs that the leader remembers for explanations, and the bounds of this memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ENDS = dict.fromkeys(TASKS, 100_000)
 
 
 def problem(*lags: dict[TaskId, int]) -> AssignmentProblem:
-    """One client for each table of reported lags; all tasks have state."""
+    """Return a problem with one client for each table of reported lags; all tasks have state."""
     clients = [ClientInput(ProcessId(uuid.UUID(int=n)), lags=table) for n, table in enumerate(lags, 1)]
     return AssignmentProblem(tasks=TASKS, end_offset_sums=ENDS, clients=clients, configs=AssignmentConfigs())
 

@@ -1,4 +1,4 @@
-"""Promises that hold for every history of a group: many rounds, real bytes, random changes."""
+"""Invariants that hold for every history of a group: many rounds, real bytes, random changes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def new_group(seed: int, **changes: object) -> SimulatedGroup:
 
 
 def check_placement(group: SimulatedGroup, replicas: int, warmups: int) -> None:
-    """A1 and A2, on the target that the last assignment shows."""
+    """Check A1 and A2 on the target of the last assignment."""
     active, standby = group.target()
     inputs = {TopicPartition(topic, p) for topic, n in group.cluster.topics.items() for p in range(n)}
     inputs = {tp for tp in inputs if tp.topic in MIXED.source_topics}
@@ -42,7 +42,7 @@ def check_placement(group: SimulatedGroup, replicas: int, warmups: int) -> None:
     clients = len({m.process for m in group.members.values()})
     stateful = {topic for s in MIXED.subtopologies.values() if s.is_logged for topic in s.source_topics}
     for host, parts in standby.items():
-        assert not parts & active[host], "no standby beside its active"
+        assert not parts & active[host], "no standby together with its active"
         assert {tp.topic for tp in parts} <= stateful
     for tp in (tp for tp in inputs if tp.topic in stateful):
         copies = sum(tp in parts for parts in standby.values())
@@ -152,7 +152,7 @@ def test_eager_member_gives_up_everything_before_it_joins() -> None:  # L35
     only = group.join(1, upgrade_from="2.3")
     group.settle(rebalances_max=5)
     group.lose_generation(only.name)
-    only.generation = group.generation  # it kept its generation after all
+    only.generation = group.generation  # the member kept its generation
     group.rebalance()
     assert only.callbacks == [
         ("assigned", frozenset(tps("in-0"))),
@@ -226,8 +226,8 @@ def test_member_with_another_topology_is_refused_and_both_are_named_and_the_othe
     assert outcome.codes == {"a": 0, "b": 3}
     assert outcome.active("a") == ["0_0", "0_1", "0_2", "0_3"]
     assert (
-        "member b gets an error assignment, the others go on: two topologies run under one application.id: this member "
-        "reads other, third, and not in, which the leader's topology reads"
+        "member b receives an error assignment, the other members are not affected: two topologies run under one "
+        "application.id: this member reads other, third, but not in, which the leader's topology reads"
     ) in outcome.cluster.logged
 
 
@@ -236,7 +236,7 @@ def test_member_that_reads_more_than_the_leader_takes_part_and_what_nobody_proce
     outcome = assign({"a": member(1), "b": larger}, STATELESS, compare_topics=True)
     assert outcome.codes == {"a": 0, "b": 0}
     assert outcome.active("b") == ["0_1", "0_3"]
-    assert "member b also reads more, which the leader's topology does not: nobody processes that" in (
+    assert "member b also reads more, which the leader's topology does not: no member processes them" in (
         outcome.cluster.logged
     )
 

@@ -1,4 +1,4 @@
-"""Internal topics that do not exist although the group has committed offsets: they may have been deleted."""
+"""Missing internal topics of a group with committed offsets: they may have been deleted."""
 
 from __future__ import annotations
 
@@ -46,4 +46,4 @@ def test_group_is_assigned_when_committed_offsets_are_not_known() -> None:
     cluster.faults[FetchCommittedOffsets] = lambda effect: CommittedOffsetsFetched(cluster.now_ms, error=TIMED_OUT)
     outcome = assign({"a": member(1)}, COUNT, cluster, missing_topics="report")
     assert outcome.published
-    assert "it is not known whether app-counts-changelog existed before: timed out" in outcome.cluster.logged
+    assert "cannot check whether app-counts-changelog existed before: timed out" in outcome.cluster.logged

@@ -1,4 +1,4 @@
-"""Whatever the application's assignor returns or raises, everybody keeps what they have and the error names it."""
+"""Unusable answers of the application's assignor: tasks stay, and the error names the class."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Unhashable:
 
 
 class Hostile:
-    """Fails whatever is done with it."""
+    """An object on which every operation fails."""
 
     def __repr__(self) -> str:
         raise RuntimeError("no repr")
@@ -52,7 +52,7 @@ class Hostile:
 
 
 class SilentError(Exception):
-    """Has no text."""
+    """An error without text."""
 
     def __str__(self) -> str:
         raise RuntimeError("no text")
@@ -160,7 +160,7 @@ _errors = st.sampled_from(
 
 
 class Mine(TaskAssignor):
-    """Does what the test wants."""
+    """An assignor that runs the test's function."""
 
     act: Callable[[], Any] = staticmethod(lambda: None)
 

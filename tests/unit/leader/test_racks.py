@@ -1,4 +1,4 @@
-"""When racks may be used by the built-in assignors, and what must be described for that."""
+"""When the built-in assignors may use racks, and which topics must be described for it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.unit.leader.kit import (
 
 
 class Recorder:
-    """In place of the optimiser: keeps what it was made of and moves nothing."""
+    """Stands in for the optimiser: records its arguments and moves no task."""
 
     made: list[dict[str, Any]]
 

@@ -75,7 +75,7 @@ def test_group_has_one_count(groups: tuple[str, ...], count: int | None, expecte
 
 
 def test_topology_error_when_a_given_count_differs_from_a_source_topic() -> None:
-    with pytest.raises(TopologyError, match=r"r2 is given 3 partitions.*\(t\) need 8"):
+    with pytest.raises(TopologyError, match=r"r2 is set to 3 partitions.*\(t\) need 8"):
         repartition_counts(joined(count=3, groups=("r2 t",)), COUNTS)
 
 

@@ -1,7 +1,6 @@
-"""Large groups, two assign steps in a row: sizes of Kafka Streams' own scale test.
+"""Large groups, two assign steps in a row, with the sizes of Kafka Streams' own scale test.
 
-How long they take is measured by the benchmarks; here they must end, with every task placed, well within the time
-limit of a test.
+Benchmarks measure the durations. Here the steps must end well within the time limit of a test, with every task placed.
 """
 
 from __future__ import annotations

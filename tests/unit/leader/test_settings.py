@@ -1,4 +1,4 @@
-"""What leader and member read from a configuration."""
+"""The settings that the leader and the member read from a configuration."""
 
 from __future__ import annotations
 

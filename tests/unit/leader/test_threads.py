@@ -1,4 +1,4 @@
-"""From a client's tasks to its threads: worked cases of the procedure, and what holds for every input."""
+"""Distribution of a client's tasks over its threads: worked examples and properties."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def spread(
     stateless: str = "",
     before: Mapping[str, str] | None = None,
 ) -> dict[str, tuple[str, str]]:
-    """(actives, standbys) by consumer, as text. Previous tasks were all running."""
+    """Return (actives, standbys) by consumer, as text. All previous tasks were running."""
     known = {name: sorted(tasks(text)) for name, text in (before or {}).items()}
     active, standbys = distribute_client(
         stateful=tasks(stateful),

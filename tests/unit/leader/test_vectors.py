@@ -1,4 +1,4 @@
-"""The leader against what Kafka Streams' leader did, recorded."""
+"""The leader compared with recordings of Kafka Streams' leader."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_threads_are_equal_when_recorded_by_kafka() -> None:
 
 
 def changed(value: Any) -> Any:
-    """Another value of the same kind."""
+    """Return another value of the same kind."""
     match value:
         case bool():
             return not value
@@ -91,7 +91,7 @@ def test_leader_case_is_different_when_any_leaf_of_its_result_is_changed(name: s
     assert run_leader_case(LEADER[name]) is None
     paths = leaves(LEADER[name]["result"], ("result",))
     unnoticed = []
-    for path in paths[:: max(1, len(paths) // 120)]:  # a spread of them: each run costs a millisecond or two
+    for path in paths[:: max(1, len(paths) // 120)]:  # a sample of the paths: each run takes a millisecond or two
         case = json.loads(json.dumps(LEADER[name]))
         place = case
         for key in path[:-1]:
@@ -101,7 +101,7 @@ def test_leader_case_is_different_when_any_leaf_of_its_result_is_changed(name: s
             if run_leader_case(case) is None:
                 unnoticed.append(path)
         except (ValueError, KeyError, TypeError):
-            continue  # not in the format any more
+            continue  # no longer in the format
     assert unnoticed == []
 
 
@@ -123,7 +123,10 @@ def test_threads_case_is_different_when_two_tasks_trade_places() -> None:
 
 
 def delivered(case: Case, settings: LeaderSettings) -> tuple[Plan, RecordedCluster, dict[str, int]]:
-    """The plan of a leader, the cluster after it, and how many partitions each member is sent right away."""
+    """Return a leader's plan, the cluster after it, and each member's number of partitions.
+
+    The numbers count only partitions that members receive in this generation.
+    """
     plan = Plan(case)
     outcome = run_assign(GroupLeader(settings), case_request(case), plan.carry_out)
     assert isinstance(outcome, PublishAssignments)
@@ -142,7 +145,7 @@ def test_equal_costs_are_equal_although_a_tie_withholds_other_tasks() -> None:
         inputs = [
             [name, p] for name in sorted(sources & case["topics"].keys()) for p in range(len(case["topics"][name]))
         ]
-        for seed in range(12):  # members have each a few of them: what is to go elsewhere is withheld
+        for seed in range(12):  # members own random partitions, so tasks that move are withheld
             rng = random.Random(seed)
             moved = json.loads(json.dumps(case))
             for sent in moved["members"]:
@@ -165,7 +168,7 @@ def test_plan_that_reads_more_from_other_racks_is_different() -> None:
         worse = Plan(case)
         worse.facts = kafkas.facts
         clients = sorted(kafkas.placements)
-        worse.placements = {  # everybody gets what the next one should
+        worse.placements = {  # every client gets the placement of the next one
             client: kafkas.placements[other] for client, other in zip(clients, clients[1:] + clients[:1], strict=True)
         }
         try:

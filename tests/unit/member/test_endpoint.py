@@ -1,4 +1,4 @@
-"""The text of application.server."""
+"""Parsing of ``application.server``."""
 
 from __future__ import annotations
 

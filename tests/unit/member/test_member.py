@@ -1,4 +1,7 @@
-"""A member: what it sends, what an assignment makes of it, when it asks for more. Names carry invariant numbers."""
+"""A member's subscriptions, its handling of assignments, and its rebalance requests.
+
+Comments such as L33 are numbers of invariants.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,7 @@ EAGER, COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
 
 
 class Checked(Member):
-    """A member that checks itself after every event."""
+    """A member that validates its state after every event."""
 
     def handle(self, event: Event) -> tuple[Effect, ...]:
         effects = super().handle(event)
@@ -89,7 +92,7 @@ def only(effects: tuple[Effect, ...], kind: type[Effect]) -> Effect:
 
 
 def stable(partitions: str = "", **fields: object) -> Checked:
-    """A member with an assignment, after the rebalance."""
+    """Return a member that has an assignment and completed the rebalance."""
     member = new()
     sent(member)
     member.handle(received(partitions, **fields))
@@ -222,7 +225,9 @@ def test_old_assignment_leaves_out_what_its_version_lacks(
         )
     )
     assert (bool(member.hosts.active), bool(member.hosts.standby)) == (active, standby)
-    assert member.next_rebalance_ms == (0 if 3 <= version < 11 else scheduled)  # version changes rejoin at once
+    assert member.next_rebalance_ms == (
+        0 if 3 <= version < 11 else scheduled
+    )  # a version change causes an immediate rejoin
 
 
 @pytest.mark.parametrize(
@@ -232,7 +237,7 @@ def test_old_assignment_leaves_out_what_its_version_lacks(
         (received(active_tasks=(TaskId(0, 0),)), "1 active tasks for 0 assigned partitions"),
         (AssignmentReceived((), b""), "AssignmentInfo"),
         (AssignmentReceived((), b"\x00\x00\x00\x0c" + bytes(60)), "version 12"),
-        (received(commonly_supported_version=12), "everybody supports version 12"),
+        (received(commonly_supported_version=12), "all members support version 12"),
     ],
 )
 def test_thread_fails_and_nothing_changes_when_an_assignment_is_unusable(
@@ -404,7 +409,7 @@ def test_member_steps_down_and_up_again_when_the_group_does() -> None:
     sent(member)
     member.handle(received(version=9, commonly_supported_version=9))
     member.handle(PartitionsAssigned())
-    assert member.handle(LoopTurned(1))  # rejoin at once
+    assert member.handle(LoopTurned(1))  # rejoin immediately
     assert sent(member).version == 9
     member.handle(received(version=9, commonly_supported_version=11))
     assert sent(member).version == 11
@@ -473,10 +478,10 @@ def test_draining_member_tells_the_leader_once_and_is_drained_when_it_has_no_act
     member.handle(PartitionsRevoked(tps("in-0")))
     member.handle(received())
     member.handle(PartitionsAssigned())
-    assert not member.is_drained  # nobody has got it yet
+    assert not member.is_drained  # no other member has received the task yet
     sent(member)
     member.handle(received())
-    assert not member.is_drained  # until the rebalance is over
+    assert not member.is_drained  # not before the rebalance has ended
     member.handle(PartitionsAssigned())
     assert member.is_drained
 

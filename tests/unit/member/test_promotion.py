@@ -1,4 +1,4 @@
-"""When a member asks for a rebalance because its warm-ups have caught up, and when it does not ask again."""
+"""Rebalance requests of a member whose warm-ups have caught up, and their limits."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_member_does_not_ask_when_the_log_has_grown_since_it_told_that_it_has_ca
 def test_pause_doubles_while_requests_move_nothing_and_ends_at_ten_minutes() -> None:
     member = Checked(A)
     asked = []
-    for _ in range(7_200):  # an hour in which the task falls behind at every rebalance, and catches up at once
+    for _ in range(7_200):  # for an hour the task falls behind at every rebalance and catches up immediately
         if member.asks(500, a=WARM):
             asked.append(member.now_ms)
             member.asks(0, a=COLD)

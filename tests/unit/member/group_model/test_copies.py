@@ -1,4 +1,4 @@
-"""How far copies are, from one rebalance to the next."""
+"""Progress of copies from one rebalance to the next."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENDS = {FIRST: 100, SECOND: 100, THIRD: 100}
         (60, 100, 50, 100),
         (60, 100, None, 100),
         (100, 100, 50, 100),
-        (101, 100, 50, 50),  # of a changelog that was made anew
+        (101, 100, 50, 50),  # the changelog was recreated
         (UNKNOWN_OFFSET_SUM, 100, 50, UNKNOWN_OFFSET_SUM),
         (10, UNKNOWN_OFFSET_SUM, 50, UNKNOWN_OFFSET_SUM),
         (10, UNKNOWN_OFFSET_SUM, None, UNKNOWN_OFFSET_SUM),

@@ -1,4 +1,4 @@
-"""The consumer's rules: what goes before a join, what goes for an assignment, and who hears of it in which order."""
+"""Partitions given up before a join or for an assignment, and the order of callbacks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def parts(*numbers: int) -> Partitions:
 
 
 class Heard:
-    """Every call, with partitions as numbers."""
+    """Records every callback, with partitions as numbers."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["ERROR_TEXT_CHARS_MAX", "redact"]
+__all__ = ["ERROR_TEXT_CHARS_MAX", "has_secret", "redact"]
 
 ERROR_TEXT_CHARS_MAX: Final = 512
 
@@ -47,11 +47,21 @@ def redact(text: str) -> str:
     """
     if len(text) > _CHARS_READ:  # a megabyte of text must not cost a megabyte of matching
         text = re.sub(r"\S*\Z", "", text[:_CHARS_READ])  # half of a URL would not be known for one
+    return _hidden(text)[:ERROR_TEXT_CHARS_MAX]
+
+
+def has_secret(text: str) -> bool:
+    """Whether :func:`redact` would hide something, at any place of a text of any length."""
+    # Patterns may take quadratic time, so the text is searched in overlapping pieces.
+    pieces = (text[at : at + _CHARS_READ] for at in range(0, max(len(text), 1), _CHARS_READ // 2))
+    return any(_hidden(piece) != piece for piece in pieces)
+
+
+def _hidden(text: str) -> str:
     text = _PEM.sub(_HIDDEN, text)
     text = _URL.sub(f"{_HIDDEN}@", text)
     text = _URL_BLANKS.sub(f"{_HIDDEN}@", text)
     text = _JAAS.sub(rf"\1{_HIDDEN}", text)
     text = _AUTHORIZATION.sub(rf"\1{_HIDDEN}", text)
     text = _SCHEME.sub(rf"\1{_HIDDEN}", text)
-    text = _VALUE.sub(rf"\1{_HIDDEN}", text)
-    return text[:ERROR_TEXT_CHARS_MAX]
+    return _VALUE.sub(rf"\1{_HIDDEN}", text)

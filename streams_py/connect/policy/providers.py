@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 from streams_py.config_files import properties_in
 from streams_py.errors import ConfigError
 
-__all__ = ["ConfigProviders", "has_placeholder", "is_placeholder"]
+__all__ = ["ConfigProviders", "has_placeholder", "is_placeholder", "values_of_placeholders"]
 
 _Provider: TypeAlias = Callable[[str, str], str]
 """(path, key) -> value. Raises ConfigError."""
@@ -41,6 +41,20 @@ def has_placeholder(value: str) -> bool:
 def is_placeholder(value: str) -> bool:
     """Whether a value consists of placeholders alone."""
     return has_placeholder(value) and not _BRACES.sub(lambda found: "" if _is_one(found) else "x", value)
+
+
+def values_of_placeholders(given: str, resolved: str) -> list[str]:
+    """What stands in ``resolved`` for the placeholders of ``given``, as far as the text between them tells."""
+    found, at, begin = [], 0, 0
+    for one in filter(_is_one, _BRACES.finditer(given)):
+        literal = given[begin : one.start()]
+        begin = one.end()
+        following = next((more.start() for more in filter(_is_one, _BRACES.finditer(given, begin))), len(given))
+        start = resolved.find(literal, at) + len(literal)
+        end = resolved.find(given[begin:following], start) if given[begin:following] else len(resolved)
+        at = len(resolved) if end < 0 else end
+        found.append(resolved[start:at])
+    return found
 
 
 def _is_one(found: re.Match[str]) -> bool:

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from streams_py.config_keys import is_secret
-from streams_py.connect.policy.providers import has_placeholder, is_placeholder
-from streams_py.redact import ERROR_TEXT_CHARS_MAX, redact
+from streams_py.connect.policy.providers import has_placeholder, is_placeholder, values_of_placeholders
+from streams_py.redact import has_secret
 
 __all__ = ["HIDDEN", "hidden_keys", "scrubbed", "shown_config"]
 
@@ -30,8 +30,7 @@ def shown_config(config: Mapping[str, str], secret_keys: Collection[str] = ()) -
 def _shown(key: str, value: str, declared: bool) -> str:
     if is_placeholder(value):
         return value
-    is_hidden = declared or is_secret(key) or redact(value) != value[:ERROR_TEXT_CHARS_MAX]
-    return HIDDEN if is_hidden and value else value
+    return HIDDEN if value and (declared or is_secret(key) or has_secret(value)) else value
 
 
 def hidden_keys(config: Mapping[str, str | None]) -> list[str]:
@@ -39,13 +38,15 @@ def hidden_keys(config: Mapping[str, str | None]) -> list[str]:
     return sorted(key for key, value in config.items() if value is not None and HIDDEN in value)
 
 
-def scrubbed(text: str, given: Mapping[str, str], resolved: Mapping[str, str]) -> str:
-    """A text, such as a traceback, without the secrets of a configuration."""
-    secrets = {
-        value
-        for key, value in resolved.items()
-        if len(value) >= _CHARS_MIN and (is_secret(key) or has_placeholder(given.get(key, "")))
-    }
+def scrubbed(
+    text: str, given: Mapping[str, str], resolved: Mapping[str, str], secret_keys: Collection[str] = ()
+) -> str:
+    """A text, such as a traceback, without the secrets of a configuration. ``secret_keys``: as for a shown one."""
+    secrets: set[str] = set()
+    for key, value in resolved.items():
+        if key in secret_keys or is_secret(key) or has_placeholder(given.get(key, "")):
+            secrets |= {value, *values_of_placeholders(given.get(key, ""), value)}
+    secrets = {secret for secret in secrets if len(secret) >= _CHARS_MIN}
     # Errors quote values with repr(), which writes quotes, backslashes and line breaks in another way.
     secrets |= {repr(secret)[1:-1] for secret in secrets} | {json.dumps(secret)[1:-1] for secret in secrets}
     for secret in sorted(secrets, key=len, reverse=True):

@@ -9,12 +9,25 @@ from streams_py.connect.api import Connector, SinkConnector
 from streams_py.connect.policy.classes import MissingClassError, Plugins
 from streams_py.connect.policy.overrides import OverridePolicy
 from streams_py.connect.policy.providers import ConfigProviders
-from streams_py.connect.policy.secrets import HIDDEN, hidden_keys, shown_config
+from streams_py.connect.policy.secrets import HIDDEN, hidden_keys, scrubbed, shown_config
 from streams_py.errors import ConfigError
 
-__all__ = ["WorkerPolicy"]
+__all__ = ["LoadedConnector", "WorkerPolicy"]
 
 _CONVERTERS = ("key.converter", "value.converter")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedConnector:
+    """An instance of a connector's class that was not started. ``props`` has the values of placeholders."""
+
+    connector: Connector
+    given: Mapping[str, str]
+    props: Mapping[str, str]
+
+    def hide(self, text: str) -> str:
+        """A text without the secrets of the configuration."""
+        return scrubbed(text, self.given, self.props, self.connector.secret_keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +49,45 @@ class WorkerPolicy:
         if found:
             return found
         try:
-            resolved = self.providers.resolve(config)
-            for key in _CONVERTERS:
-                if key in resolved:
-                    self.plugins.converter(key, resolved[key])
-            connector = self.plugins.connector(resolved)
+            loaded = self.load(config)
+            wrong = [loaded.hide(text) for text in self._wrong_converters(loaded.props)]
         except MissingClassError:
             return found
         except ConfigError as error:
             return [str(error)]
-        if isinstance(connector, SinkConnector) and ("topics" in config) == ("topics.regex" in config):
+        found += wrong
+        if isinstance(loaded.connector, SinkConnector) and ("topics" in config) == ("topics.regex" in config):
             found.append("a sink has either topics or topics.regex")
-        said = connector.validate(resolved).items()
-        return found + [f"{key}: {sentence}" for key, sentences in said for sentence in sentences]
+        try:
+            said = loaded.connector.validate(loaded.props).items()
+        except Exception as error:
+            return [*found, loaded.hide(f"{type(loaded.connector).__name__} cannot check it: {error}")]
+        return found + [loaded.hide(f"{key}: {sentence}") for key, sentences in said for sentence in sentences]
+
+    def load(self, config: Mapping[str, str]) -> LoadedConnector:
+        """Create the connector of a configuration.
+
+        Raises:
+            MissingClassError: The class is not installed here.
+            ConfigError: The worker does not allow the configuration. The text has no value of a placeholder.
+        """
+        resolved = self.providers.resolve(config)
+        try:
+            return LoadedConnector(self.plugins.connector(resolved), config, resolved)
+        except ConfigError as error:
+            raise type(error)(scrubbed(str(error), config, resolved), key=error.key) from None
+
+    def _wrong_converters(self, props: Mapping[str, str]) -> list[str]:
+        found = []
+        for key in _CONVERTERS:
+            try:
+                if key in props:
+                    self.plugins.converter(key, props[key])
+            except MissingClassError:
+                continue
+            except ConfigError as error:
+                found.append(str(error))
+        return found
 
     def shown(self, config: Mapping[str, str], connector: Mapping[str, str]) -> dict[str, str]:
         """A connector's or a task's configuration without its secrets. ``connector``: the connector's own one."""

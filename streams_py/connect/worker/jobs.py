@@ -77,11 +77,20 @@ class RunningJobs:
         self, task: TaskId, connector: Mapping[str, str], props: Mapping[str, str], target: TargetState
     ) -> None:
         """A task that cannot be made (its class, a converter, a client's settings) has failed."""
+        given: list[tuple[Mapping[str, str], Mapping[str, str]]] = []
+
+        def hide_secrets(text: str) -> str:
+            for config, resolved in given:
+                text = scrubbed(text, config, resolved)
+            return text
+
         try:
-            thread = self._new_task(task, connector, props, target)
+            resolve = self._policy.providers.resolve
+            given += [(connector, resolve(connector)), (props, resolve(props))]
+            thread = self._new_task(task, given[0][1], given[1][1], target, hide_secrets)
         except Exception as error:
             self._unstartable.add(task)
-            self.report(task, JobState.FAILED, f"{type(error).__name__}: {error}")
+            self.report(task, JobState.FAILED, hide_secrets(f"{type(error).__name__}: {error}"))
         else:
             self._start(thread)
 
@@ -125,20 +134,18 @@ class RunningJobs:
         thread.start()
 
     def _new_task(
-        self, task: TaskId, connector: Mapping[str, str], props: Mapping[str, str], target: TargetState
+        self,
+        task: TaskId,
+        connector: Mapping[str, str],
+        props: Mapping[str, str],
+        target: TargetState,
+        hide_secrets: Callable[[str], str],
     ) -> JobThread:
+        """``connector`` and ``props`` have the values of placeholders."""
         settings, policy = self._settings, self._policy
         problems = policy.overrides.problems(connector)
         if problems:
             raise ConfigError(problems[0])
-        given = ((connector, policy.providers.resolve(connector)), (props, policy.providers.resolve(props)))
-
-        def hide_secrets(text: str) -> str:
-            for config, resolved in given:
-                text = scrubbed(text, config, resolved)
-            return text
-
-        connector, props = given[0][1], given[1][1]
         made = policy.plugins.task(props)
         how = TaskSettings(
             key_converter=self._converter(connector, "key.converter", settings.key_converter),

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 from streams_protocol.types import TopicPartition
 from streams_py.connect.api import Connector, JsonMap, SinkConnector
 from streams_py.connect.errors import BadRequestError
+from streams_py.connect.policy.worker_policy import LoadedConnector
 from streams_py.connect.ports import ConnectClients, SinkOffsets
 from streams_py.connect.stores.offsets import OffsetStore, offset_key
 
@@ -45,7 +46,7 @@ class ConnectorOffsets:
             found = offsets.committed(sink_group(name))
         return [({_TOPIC: tp.topic, _PARTITION: tp.partition}, {_OFFSET: at}) for tp, at in sorted(found.items())]
 
-    def alter(self, name: str, connector: Connector, props: Mapping[str, str], changes: Sequence[OffsetChange]) -> bool:
+    def alter(self, name: str, loaded: LoadedConnector, changes: Sequence[OffsetChange]) -> bool:
         """Change some offsets.
 
         Returns:
@@ -54,39 +55,36 @@ class ConnectorOffsets:
         Raises:
             BadRequestError: The changes do not have the form of this kind of connector, or the connector refuses them.
         """
-        if isinstance(connector, SinkConnector):
+        if isinstance(loaded.connector, SinkConnector):
             wanted = _sink_changes(changes)
-            told = _ask(connector, props, changes)
+            told = _ask(loaded, changes)
             with self._clients.sink_offsets() as offsets:
                 _alter(offsets, name, wanted)
             return told
-        told = _ask(connector, props, changes)
+        told = _ask(loaded, changes)
         self._sources.write({offset_key(name, partition): offset for partition, offset in changes}, _WRITE_S)
         return told
 
-    def reset(self, name: str, connector: Connector, props: Mapping[str, str]) -> bool:
+    def reset(self, name: str, loaded: LoadedConnector) -> bool:
         """Remove all offsets, so that the connector starts from the beginning; returns and raises as :meth:`alter`."""
-        if isinstance(connector, SinkConnector):
+        if isinstance(loaded.connector, SinkConnector):
             with self._clients.sink_offsets() as offsets:
                 group = sink_group(name)
-                told = _ask(
-                    connector, props, [({_TOPIC: t, _PARTITION: p}, None) for t, p in sorted(offsets.committed(group))]
-                )
+                told = _ask(loaded, [({_TOPIC: t, _PARTITION: p}, None) for t, p in sorted(offsets.committed(group))])
                 offsets.delete_group(group)
             return told
         removed: list[OffsetChange] = [(partition, None) for partition, _ in self._sources.of(name)]
-        told = _ask(connector, props, removed)
+        told = _ask(loaded, removed)
         self._sources.write({offset_key(name, partition): None for partition, _ in removed}, _WRITE_S)
         return told
 
 
-def _ask(connector: Connector, props: Mapping[str, str], changes: Sequence[OffsetChange]) -> bool:
+def _ask(loaded: LoadedConnector, changes: Sequence[OffsetChange]) -> bool:
     try:
-        return connector.alter_offsets(props, changes)
+        return loaded.connector.alter_offsets(loaded.props, changes)
     except Exception as error:
-        raise BadRequestError(
-            f"{type(connector).__name__} refuses these offsets: {type(error).__name__}: {error}"
-        ) from None
+        kind = type(loaded.connector).__name__
+        raise BadRequestError(loaded.hide(f"{kind} refuses these offsets: {type(error).__name__}: {error}")) from None
 
 
 def _alter(offsets: SinkOffsets, name: str, changes: Mapping[TopicPartition, int | None]) -> None:

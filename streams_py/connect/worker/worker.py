@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from streams_protocol.connect import TaskId
-from streams_py.connect.api import Connector, JsonMap, SinkConnector, SourceConnector
+from streams_py.connect.api import JsonMap, SinkConnector, SourceConnector
 from streams_py.connect.assignment.jobs import Jobs
 from streams_py.connect.errors import (
     AlreadyExistsError,
@@ -27,7 +27,7 @@ from streams_py.connect.errors import (
     StartingError,
 )
 from streams_py.connect.group.member import GroupMember
-from streams_py.connect.policy.worker_policy import WorkerPolicy
+from streams_py.connect.policy.worker_policy import LoadedConnector, WorkerPolicy
 from streams_py.connect.ports import ConnectClients
 from streams_py.connect.settings import WorkerSettings
 from streams_py.connect.stores.configs import Configs, RestartRequest, SessionKey, TargetState
@@ -180,7 +180,7 @@ class Worker:
 
     def offsets(self, name: str) -> list[tuple[JsonMap, JsonMap]]:
         """(partition, offset) of a connector: as its source has them, or those of its consumer group."""
-        return self._offsets.read(name, self._connector(name))
+        return self._offsets.read(name, self._connector(name).connector)
 
     # -- for the leader ------------------------------------------------------------------------------------------------
 
@@ -230,11 +230,11 @@ class Worker:
 
     def alter_offsets(self, name: str, changes: Sequence[OffsetChange]) -> bool:
         """Change offsets of a connector that is stopped; True when the connector changed some of its own as well."""
-        return self._ask(lambda: self._offsets.alter(name, self._stopped(name), self._known(name), changes))
+        return self._ask(lambda: self._offsets.alter(name, self._stopped(name), changes))
 
     def reset_offsets(self, name: str) -> bool:
         """Remove all offsets of a connector that is stopped; returns as :meth:`alter_offsets`."""
-        return self._ask(lambda: self._offsets.reset(name, self._stopped(name), self._known(name)))
+        return self._ask(lambda: self._offsets.reset(name, self._stopped(name)))
 
     def restart_connector(self, name: str, *, include_tasks: bool = False, only_failed: bool = False) -> None:
         def restart() -> None:
@@ -298,13 +298,13 @@ class Worker:
 
         self._ask(put)
 
-    def _connector(self, name: str) -> Connector:
+    def _connector(self, name: str) -> LoadedConnector:
         try:
-            return self._policy.plugins.connector(self._policy.providers.resolve(self._known(name)))
+            return self._policy.load(self._known(name))
         except ConfigError as error:
             raise BadRequestError(f"{name}: {error}") from None
 
-    def _stopped(self, name: str) -> Connector:
+    def _stopped(self, name: str) -> LoadedConnector:
         """The connector, when this worker leads and may change its offsets."""
         self._herder.require_leader()
         connector, configs = self._connector(name), self.configs

@@ -10,8 +10,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from streams_protocol.types import TopicPartition
+from streams_py.connect.api import Connector as AnyConnector
 from streams_py.connect.api import JsonMap
 from streams_py.connect.errors import BadRequestError
+from streams_py.connect.policy.worker_policy import LoadedConnector
 from streams_py.connect.rest.app import rest_app
 from streams_py.connect.stores.offsets import OffsetStore, offset_key
 from streams_py.connect.worker.offsets import ConnectorOffsets, sink_group
@@ -73,13 +75,17 @@ def bench() -> Bench:
     return Bench()
 
 
+def loaded(connector: AnyConnector, given: Mapping[str, str] | None = None, **props: str) -> LoadedConnector:
+    return LoadedConnector(connector, given or {}, props)
+
+
 def test_offsets_of_a_source_are_changed_one_by_one_and_removed(bench: Bench) -> None:
     bench.store.write({offset_key("a", {"part": n}): {"count": 5} for n in "01"}, 1)
     bench.store.write({offset_key("b", {"part": "0"}): {"count": 9}}, 1)
     source = CountingSource()
-    assert bench.offsets.alter("a", source, {}, [({"part": "0"}, {"count": 2}), ({"part": "1"}, None)]) is False
+    assert bench.offsets.alter("a", loaded(source), [({"part": "0"}, {"count": 2}), ({"part": "1"}, None)]) is False
     assert bench.offsets.read("a", source) == [({"part": "0"}, {"count": 2})]
-    assert bench.offsets.reset("a", source, {}) is False
+    assert bench.offsets.reset("a", loaded(source)) is False
     assert bench.offsets.read("a", source) == []
     assert bench.offsets.read("b", source) == [({"part": "0"}, {"count": 9})]
     assert bench.log.records[-1] == (offset_key("a", {"part": "0"}), None)
@@ -88,11 +94,29 @@ def test_offsets_of_a_source_are_changed_one_by_one_and_removed(bench: Bench) ->
 def test_connector_checks_changes_before_they_are_written_and_says_that_it_made_them_too(bench: Bench) -> None:
     source = Told()
     with pytest.raises(BadRequestError, match="ValueError: count must not be negative"):
-        bench.offsets.alter("a", source, {}, [({"part": "0"}, {"count": -1})])
+        bench.offsets.alter("a", loaded(source), [({"part": "0"}, {"count": -1})])
     assert bench.log.records == []
-    assert bench.offsets.alter("a", source, {}, [({"part": "0"}, {"count": 1})]) is True
-    assert bench.offsets.reset("a", source, {}) is True
+    assert bench.offsets.alter("a", loaded(source), [({"part": "0"}, {"count": 1})]) is True
+    assert bench.offsets.reset("a", loaded(source)) is True
     assert source.told == [({"part": "0"}, {"count": 1}), ({"part": "0"}, None)]
+
+
+class Quoting(CountingSource):
+    """Has the values of placeholders, and quotes them when it refuses offsets."""
+
+    def alter_offsets(self, props: Mapping[str, str], offsets: Sequence[tuple[JsonMap, JsonMap | None]]) -> bool:
+        raise ConnectionError(f"cannot log in at {props['url']} with {props['login.password']}")
+
+
+def test_connector_gets_the_values_of_placeholders_and_its_refusal_does_not_show_them(bench: Bench) -> None:
+    one = loaded(Quoting(), {"url": "${env:URL}"}, url="resolved-secret", **{"login.password": "literal-secret"})
+    bench.store.write({offset_key("a", {"part": "0"}): {"count": 5}}, 1)
+    for change in (
+        lambda: bench.offsets.alter("a", one, [({"part": "0"}, {"count": 2})]),
+        lambda: bench.offsets.reset("a", one),
+    ):
+        with pytest.raises(BadRequestError, match=r"cannot log in at \[hidden\] with \[hidden\]"):
+            change()
 
 
 def test_offsets_of_a_sink_are_those_of_its_consumer_group(bench: Bench) -> None:
@@ -105,15 +129,14 @@ def test_offsets_of_a_sink_are_those_of_its_consumer_group(bench: Bench) -> None
     ]
     bench.offsets.alter(
         "s",
-        sink,
-        {},
+        loaded(sink),
         [
             ({"kafka_topic": "t", "kafka_partition": "0"}, {"kafka_offset": "2"}),  # text counts, as in Kafka Connect
             ({"kafka_topic": "t", "kafka_partition": 1}, None),
         ],
     )
     assert bench.groups.positions[sink_group("s")] == {T0: 2}
-    bench.offsets.reset("s", sink, {})
+    bench.offsets.reset("s", loaded(sink))
     assert bench.groups.positions == {"connect-other": {T0: 1}}
 
 
@@ -134,7 +157,7 @@ def test_offsets_of_a_sink_are_those_of_its_consumer_group(bench: Bench) -> None
 def test_changes_that_no_sink_can_have_are_refused_whole(bench: Bench, partition: JsonMap, offset: JsonMap) -> None:
     good = ({"kafka_topic": "t", "kafka_partition": 0}, {"kafka_offset": 1})
     with pytest.raises(BadRequestError, match="of a sink must be"):
-        bench.offsets.alter("s", CollectingSink(), {}, [good, (partition, offset)])
+        bench.offsets.alter("s", loaded(CollectingSink()), [good, (partition, offset)])
     assert bench.groups.positions == {}
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from streams_protocol.connect import TaskId
 from streams_py.connect.policy import classes
 from streams_py.connect.policy.classes import MissingClassError, Plugins
 from streams_py.connect.policy.overrides import OverridePolicy
@@ -22,7 +21,6 @@ from streams_py.connect.policy.providers import ConfigProviders, has_placeholder
 from streams_py.connect.policy.secrets import HIDDEN, scrubbed, shown_config
 from streams_py.connect.rest.app import rest_app
 from streams_py.connect.settings import WorkerSettings
-from streams_py.connect.stores.configs import TargetState
 from streams_py.connect.stores.statuses import JobState
 from streams_py.errors import ConfigError
 from tests.unit.connect.plugins import CountingSource
@@ -31,7 +29,6 @@ from tests.unit.connect.test_herder import Bench
 from tests.unit.connect.test_worker import GIVEN
 
 FILE_SOURCE = "streams_py.connect.connectors.file_source:FileSourceConnector"
-COUNTING = "tests.unit.connect.plugins:CountingSource"
 
 
 def settings(**more: str) -> WorkerSettings:
@@ -341,51 +338,6 @@ def test_secret_behind_a_long_harmless_part_is_hidden() -> None:
     value = "retries=3;" * 2_000 + "password=pass-word"
     assert shown_config({"connection.properties": value}) == {"connection.properties": HIDDEN}
     assert shown_config({"connection.properties": "retries=3;" * 2_000}) != {"connection.properties": HIDDEN}
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        {"connector.class": FILE_SOURCE, "file": "${env:TOPIC_SECRET}", "topic": "t"},
-        {"connector.class": "${env:TOPIC_SECRET}"},
-        {"connector.class": "streams_py.connect.connectors.file_source:${env:TOPIC_SECRET}"},
-        {"connector.class": COUNTING, "topic": "t", "key.converter": "${env:TOPIC_SECRET}"},
-        {"connector.class": "tests.unit.connect.test_policy:Quoting", "table": "${env:TOPIC_SECRET}"},
-        {"connector.class": "tests.unit.connect.test_policy:Quoting", "port": "${env:TOPIC_SECRET}"},
-        {"connector.class": "tests.unit.connect.test_policy:Quoting", "declared": "resolved-secret"},
-    ],
-)
-def test_refusal_of_a_configuration_does_not_show_the_value_of_a_placeholder(
-    config: dict[str, str], with_provider: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from streams_py.connect.worker import herder as herder_module
-
-    monkeypatch.setattr(herder_module, "_IDLE_S", 0.002)
-    policy = settings(**{key.replace("_", "__"): value for key, value in with_provider.items()}).policy
-    refused = policy.problems({"name": "a", **config})
-    assert refused or config["connector.class"].startswith("streams_py.connect.connectors.file_source:$")
-    assert "resolved-secret" not in " ".join(refused)
-    bench = Bench(**with_provider)
-    try:
-        bench.herder.jobs.start_task(TaskId("a", 0), config, {**config, "task.class": config["connector.class"]},
-                                     TargetState.STARTED)  # fmt: skip
-        bench.until(lambda: JobState.FAILED in bench.states(TaskId("a", 0)), "the task fails")
-        written = [value or b"" for _, value in bench.stores.statuses._log.records]  # type: ignore[attr-defined]
-        assert written
-        assert not any(b"resolved-secret" in value for value in written)
-    finally:
-        bench.herder.jobs.stop_all()
-
-
-class Quoting(CountingSource):
-    """Quotes what it refuses."""
-
-    secret_keys = ("declared",)
-
-    def validate(self, props: Mapping[str, str]) -> dict[str, list[str]]:
-        if "port" in props:
-            int(props["port"])
-        return {"table": [f"there is no {props.get('table', props.get('declared'))!r}"]}
 
 
 class Herder(MemoryHerder):

@@ -1,6 +1,7 @@
-"""Task assignment (KIP-924): the public interface for your own assignor, and the built-in ones.
+"""Task assignment (KIP-924): the public interface of assignors, and the built-in assignors.
 
-Start with :class:`TaskAssignor`; the functions are building blocks for it (:mod:`.task_assignment_utils`).
+Start with :class:`TaskAssignor`. The functions are building blocks for your own assignor
+(:mod:`.task_assignment_utils`).
 """
 
 from streams_protocol.types import ProcessId, TaskId

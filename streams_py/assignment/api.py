@@ -1,8 +1,8 @@
-"""KIP-924: the public interface between the group leader and a task assignor, yours or a built-in one.
+"""KIP-924's public interface between the group leader and a task assignor.
 
-Write a subclass of :class:`TaskAssignor`, name it in ``task.assignor.class`` (``"package.module:Class"`` or the class
-itself), and the group leader asks it where every task goes. Names and meaning follow Kafka Streams' package
-``org.apache.kafka.streams.processor.assignment`` as shipped; plain accessors became attributes.
+Write a subclass of :class:`TaskAssignor` and set ``task.assignor.class`` to it (``"package.module:Class"`` or the class
+itself). The group leader then calls it to place the tasks. Names and meanings follow Kafka Streams' package
+``org.apache.kafka.streams.processor.assignment``; plain accessors are attributes here.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class TaskType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AssignedTask:
-    """A task in a role, as given to a client (KIP-924)."""
+    """A task in a role, as assigned to a client (KIP-924)."""
 
     id: TaskId
     type: TaskType
@@ -57,12 +57,16 @@ class AssignedTask:
 
 
 class KafkaStreamsAssignment:
-    """The tasks of one client; mutable, so that the functions of ``TaskAssignmentUtils`` can refine it (KIP-924)."""
+    """The tasks of one client (KIP-924). Mutable, so that ``TaskAssignmentUtils`` can refine it."""
 
     __slots__ = ("_deadline", "_process_id", "_read_only", "_tasks")
 
     def __init__(self, process_id: ProcessId, tasks: Iterable[AssignedTask] = ()) -> None:
-        """IllegalStateError when a task is given in both roles. Equal entries count once."""
+        """Equal entries count once.
+
+        Raises:
+            IllegalStateError: a task is passed in both roles.
+        """
         self._process_id = process_id
         self._tasks: dict[TaskId, AssignedTask] = {}
         self._deadline: datetime | None = None
@@ -72,9 +76,10 @@ class KafkaStreamsAssignment:
                 raise IllegalStateError(f"client {process_id} is given task {task.id} twice: as active and as standby")
 
     def with_followup_rebalance(self, deadline: datetime) -> KafkaStreamsAssignment:
-        """The same assignment with a follow-up: the client starts a rebalance at this (timezone-aware) instant.
+        """Return this assignment with a follow-up: the client starts a rebalance at ``deadline``.
 
-        The result is a read-only view: it shows later changes of the original but refuses its own.
+        ``deadline`` must have a time zone. The result is a read-only view: it shows later changes of the original, but
+        cannot be changed itself.
         """
         view = KafkaStreamsAssignment(self._process_id)
         view._tasks, view._deadline, view._read_only = self._tasks, deadline, True
@@ -82,33 +87,33 @@ class KafkaStreamsAssignment:
 
     @property
     def process_id(self) -> ProcessId:
-        """Id of the process that gets these tasks."""
+        """Id of the process that receives these tasks."""
         return self._process_id
 
     @property
     def tasks(self) -> Mapping[TaskId, AssignedTask]:
-        """Its tasks by id; a live, read-only view."""
+        """Its tasks by id, as a live, read-only view."""
         return MappingProxyType(self._tasks)
 
     @property
     def followup_rebalance_deadline(self) -> datetime | None:
-        """Instant of the follow-up rebalance, or None."""
+        """Time of the follow-up rebalance, or None."""
         return self._deadline
 
     def assign_task(self, task: AssignedTask) -> None:
-        """Add a task; an entry of the same id is replaced, whatever its role."""
+        """Add a task. It replaces an entry with the same id, whatever its role."""
         self._check_writable()
         self._tasks[task.id] = task
 
     def remove_task(self, task: AssignedTask) -> None:
-        """Remove the entry with the task's id, whatever its role; nothing happens when there is none."""
+        """Remove the entry with the task's id, whatever its role, if there is one."""
         self._check_writable()
         self._tasks.pop(task.id, None)
 
     def _check_writable(self) -> None:
         if self._read_only:
             raise UnsupportedOperationError(
-                "an assignment made by with_followup_rebalance is a view; change the assignment it was made from"
+                "the result of with_followup_rebalance is a read-only view; change the original assignment"
             )
 
     def __str__(self) -> str:
@@ -120,60 +125,62 @@ class KafkaStreamsAssignment:
 
 
 class TaskTopicPartition(Protocol):
-    """A partition that a task reads or writes as its changelog; a source topic used as changelog is both.
+    """A partition that a task reads as input, or uses as changelog, or both.
 
-    Equal when the partition and both flags are.
+    A source topic that is also a changelog has both flags. Two objects are equal if the partition and both flags are
+    equal.
     """
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Topic and number."""
+        """Topic and partition number."""
 
     @property
     def is_source(self) -> bool:
-        """True when the task reads records of it."""
+        """Whether the task reads its records as input."""
 
     @property
     def is_changelog(self) -> bool:
-        """True when it is the changelog of one of the task's stores; a source topic can be that as well."""
+        """Whether it is the changelog of a store of the task. A source topic can be one, too."""
 
     def rack_ids(self) -> frozenset[str] | None:
-        """Racks of the replicas that have one (``broker.rack``); None when the partition's replicas are not known.
+        """Return the racks (``broker.rack``) of the replicas; None when the replicas are unknown.
 
-        The first call for any partition looks all of them up, which may take a request to the cluster.
+        Replicas without a rack are ignored. The first call for any partition looks up the racks of all partitions,
+        which may take a request to the cluster.
         """
 
 
 class TaskInfo(Protocol):
-    """What is known about a task."""
+    """The properties of a task."""
 
     @property
     def id(self) -> TaskId:
-        """Sub-topology and partition."""
+        """Task id: sub-topology and partition."""
 
     @property
     def is_stateful(self) -> bool:
-        """Whether the sub-topology has a state store, with or without changelog."""
+        """Whether the sub-topology has a state store, with or without a changelog."""
 
     @property
     def state_store_names(self) -> frozenset[str]:
-        """The stores of its sub-topology."""
+        """Names of the state stores of its sub-topology."""
 
     @property
     def topic_partitions(self) -> frozenset[TaskTopicPartition]:
-        """Inputs and changelogs."""
+        """Its input and changelog partitions."""
 
 
 class KafkaStreamsState(Protocol):
-    """What is known about one client before the rebalance."""
+    """The state of one client before the rebalance."""
 
     @property
     def process_id(self) -> ProcessId:
-        """Which client it is; it keeps its id as long as it keeps its state directory."""
+        """Id of the client. It does not change as long as the client keeps its state directory."""
 
     @property
     def num_processing_threads(self) -> int:
-        """Number of its member consumers: its capacity."""
+        """Number of its member consumers, which is its capacity."""
 
     @property
     def consumer_client_ids(self) -> Sequence[str]:
@@ -181,15 +188,15 @@ class KafkaStreamsState(Protocol):
 
     @property
     def previous_active_tasks(self) -> Sequence[TaskId]:
-        """Tasks it ran as active, ascending; may name tasks that no longer exist."""
+        """Its previous active tasks, ascending; may include tasks that no longer exist."""
 
     @property
     def previous_standby_tasks(self) -> Sequence[TaskId]:
-        """Tasks it had as standby or has state of, ascending; may name tasks that no longer exist."""
+        """Tasks of which it was a standby or has state, ascending; may include removed tasks."""
 
     @property
     def host_info(self) -> HostInfo | None:
-        """Its ``application.server``; None when it has none."""
+        """Its ``application.server``, or None."""
 
     @property
     def client_tags(self) -> Mapping[str, str]:
@@ -200,35 +207,46 @@ class KafkaStreamsState(Protocol):
         """``client.rack`` of its first consumer."""
 
     def lag_for(self, task: TaskId) -> int:
-        """Lag in records of a task with changelog; -2 when it is running as active here, -3 when unknown.
+        """Return the lag of a task with a changelog, in records.
 
-        UnsupportedOperationError when lags were not requested, IllegalStateError for any other task.
+        -2 means that the task is running as active on this client, -3 that the lag is unknown.
+
+        Raises:
+            UnsupportedOperationError: lags were not requested.
+            IllegalStateError: the task does not exist or has no changelog.
         """
 
     def prev_tasks_by_lag(self, consumer_client_id: str) -> list[TaskId]:
-        """Tasks with a lag that this consumer had, ordered by lag, then id; empty for an unknown consumer.
+        """Return the previous tasks of this consumer that have a lag, ordered by lag, then by id.
 
-        UnsupportedOperationError when lags were not requested.
+        Empty for an unknown consumer.
+
+        Raises:
+            UnsupportedOperationError: lags were not requested.
         """
 
     def stateful_tasks_to_lag_sums(self) -> dict[TaskId, int]:
-        """Lag of every task with changelog. UnsupportedOperationError when lags were not requested."""
+        """Return the lag of every task with a changelog.
+
+        Raises:
+            UnsupportedOperationError: lags were not requested.
+        """
 
 
 class ApplicationState(Protocol):
     """Input of :meth:`TaskAssignor.assign`."""
 
     def kafka_streams_states(self, *, compute_task_lags: bool = False) -> Mapping[ProcessId, KafkaStreamsState]:
-        """All clients. Lags can be read only from the states asked for with ``compute_task_lags=True``.
+        """Return all clients. Only the states of ``compute_task_lags=True`` have lags.
 
-        After the end offsets could not be fetched every lag is -3, except -2 where a task was running.
+        If the end offsets could not be fetched, every lag is -3, except -2 where a task was running.
         """
 
     def assignment_configs(self) -> AssignmentConfigs:
-        """The leader's settings that placement depends on."""
+        """Return the leader's settings for the placement of tasks."""
 
     def all_tasks(self) -> Mapping[TaskId, TaskInfo]:
-        """Every task of the application; read-only."""
+        """Return every task of the application, read-only."""
 
 
 class AssignmentError(Enum):
@@ -239,48 +257,49 @@ class AssignmentError(Enum):
     INVALID_STANDBY_TASK = "a stateless task is assigned as standby"
     MISSING_PROCESS_ID = "a client of the group has no entry in the assignment"
     UNKNOWN_PROCESS_ID = "an entry of the assignment is for a client that is not in the group"
-    UNKNOWN_TASK_ID = "a task is assigned that the application does not have"
+    UNKNOWN_TASK_ID = "an assigned task does not exist in the application"
 
 
 @dataclass(frozen=True, slots=True)
 class GroupAssignment:
-    """What the leader sends to each member, by member id."""
+    """The assignment that the leader sends to each member, by member id."""
 
     group_assignment: Mapping[str, MemberAssignment] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSubscription:
-    """What each member subscribed with, by member id."""
+    """The subscription of each member, by member id."""
 
     group_subscription: Mapping[str, MemberSubscription] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskAssignment:
-    """Answer of a task assignor: one entry for each client, also for clients without tasks."""
+    """The answer of a task assignor: one entry for each client, including clients without tasks."""
 
     assignment: Collection[KafkaStreamsAssignment]
 
 
 class TaskAssignor(abc.ABC):
-    """Decides which client gets which task (KIP-924).
+    """Assigns tasks to clients (KIP-924).
 
-    A new instance is made and configured for every rebalance on the group leader; what it remembers does not survive.
+    The group leader creates and configures a new instance for every rebalance, so an instance cannot remember anything.
     """
 
     @abc.abstractmethod
     def assign(self, application_state: ApplicationState) -> TaskAssignment:
-        """Place every task; each client of ``application_state`` gets an entry, also one without tasks.
+        """Place every task. Each client of ``application_state`` needs an entry, even without tasks.
 
-        To refuse, raise ``streams_py.errors.TaskAssignmentError`` with the reason. Then, as after any other exception,
-        after an answer that breaks a rule of :class:`AssignmentError`, and when this does not return in time, every
-        member keeps the tasks that it has, the error is logged and kept with the leader's thread, and the leader asks
-        again after a while. (Kafka Streams sends everybody an error assignment, which ends all threads.)
-        ``on_assignment_computed`` is not called after an exception.
+        To refuse the rebalance, raise ``streams_py.errors.TaskAssignmentError`` with the reason. The call fails if it
+        raises this or any other exception, if its answer breaks a rule of :class:`AssignmentError`, or if it does not
+        return in time. Then every member keeps its tasks, the error is logged and kept with the leader's thread, and
+        the leader tries again after a delay. (Kafka Streams sends all members an error assignment, which stops all
+        threads.) ``on_assignment_computed`` is not called after an exception.
 
-        Called on the leader in a thread that does nothing else meanwhile. Decide by ids and numbers alone, never by
-        the clock, chance or the order of a set: otherwise tasks move for no reason whenever the group rebalances.
+        The leader calls this method in a thread that does nothing else at that time. Decide only by ids and numbers,
+        never by the clock, random values or the order of a set. Otherwise tasks move without a reason whenever the
+        group rebalances.
         """
 
     def on_assignment_computed(  # noqa: B027  # optional hook, empty on purpose
@@ -292,4 +311,4 @@ class TaskAssignor(abc.ABC):
         """
 
     def configure(self, configs: Mapping[str, object]) -> None:  # noqa: B027  # optional hook, empty on purpose
-        """Receives the application's configuration as the user wrote it, before :meth:`assign`."""
+        """Called before :meth:`assign`, with the application's configuration as the user wrote it."""

@@ -1,7 +1,7 @@
-"""KIP-924's ``ApplicationState`` as a view over the leader's :class:`~streams_py.assignment.problem.AssignmentProblem`.
+"""KIP-924's ``ApplicationState`` as a view of an ``AssignmentProblem``.
 
-Nothing is copied or computed before an assignor asks for it: task descriptions are made on the first ``all_tasks``,
-lag tables on the first ``stateful_tasks_to_lag_sums`` of a client, racks on the first ``rack_ids`` of any partition.
+Values are computed when an assignor first requests them: task descriptions on the first ``all_tasks``, lag tables on
+the first ``stateful_tasks_to_lag_sums`` of a client, racks on the first ``rack_ids`` of any partition.
 """
 
 from __future__ import annotations
@@ -19,17 +19,20 @@ __all__ = ["ClientView", "PartitionDescription", "ProblemState", "RackLookup", "
 
 
 class RackLookup:
-    """Racks of partitions, looked up for all of them at once when the first is asked for."""
+    """Racks of partitions. The first request looks up the racks of all partitions."""
 
     __slots__ = ("_look_up", "_racks")
 
     def __init__(self, look_up: Callable[[], Mapping[TopicPartition, frozenset[str]]] | None = None) -> None:
-        """``look_up`` returns what is known; partitions it leaves out have no rack ids. None: nothing is known."""
+        """``look_up`` returns the known racks; None means that no racks are known.
+
+        Partitions that it leaves out have no rack ids.
+        """
         self._look_up = look_up
         self._racks: Mapping[TopicPartition, frozenset[str]] | None = None
 
     def racks_of(self, partition: TopicPartition) -> frozenset[str] | None:
-        """Racks of the partition's replicas, or None."""
+        """Return the racks of the partition's replicas, or None."""
         if self._racks is None:
             self._racks = self._look_up() if self._look_up is not None else {}
         return self._racks.get(partition)
@@ -37,7 +40,7 @@ class RackLookup:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """A partition of a task. Equal when partition and both flags are."""
+    """A partition of a task. Objects are equal if the partition and both flags are equal."""
 
     topic_partition: TopicPartition
     is_source: bool
@@ -45,13 +48,16 @@ class PartitionDescription:
     racks: RackLookup = field(default_factory=RackLookup, compare=False, repr=False)
 
     def rack_ids(self) -> frozenset[str] | None:
-        """Racks of the replicas, or None when unknown."""
+        """Return the racks of the replicas, or None if they are unknown."""
         return self.racks.racks_of(self.topic_partition)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskDescription:
-    """A task as an assignor sees it. ``state_store_names``: all stores of the sub-topology, logged or not."""
+    """A task as an assignor sees it.
+
+    ``state_store_names`` are all stores of the sub-topology, logged or not.
+    """
 
     id: TaskId
     state_store_names: frozenset[str] = frozenset()
@@ -72,7 +78,10 @@ class TaskDescription:
         changelogs: Iterable[TopicPartition] = (),
         racks: RackLookup | None = None,
     ) -> TaskDescription:
-        """From the inputs and changelogs; a partition in both is one description with both flags."""
+        """Create a description from inputs and changelogs.
+
+        A partition that is both gets one description with both flags.
+        """
         lookup = racks if racks is not None else RackLookup()
         source_set, changelog_set = frozenset(sources), frozenset(changelogs)
         partitions = frozenset(
@@ -94,7 +103,7 @@ class ClientView:
 
     @property
     def process_id(self) -> ProcessId:
-        """Id of the client's process: the key of all that is said about the client."""
+        """Id of the client's process, which identifies the client."""
         return self._client.process_id
 
     @property
@@ -109,12 +118,12 @@ class ClientView:
 
     @property
     def previous_active_tasks(self) -> Sequence[TaskId]:
-        """Tasks that the client has been running until now, ascending."""
+        """Its previous active tasks, ascending."""
         return tuple(self._client.previous_active)
 
     @property
     def previous_standby_tasks(self) -> Sequence[TaskId]:
-        """Tasks that the client has had copies of until now, ascending."""
+        """Tasks of which it was a standby or has state, ascending."""
         return tuple(self._client.previous_standby)
 
     @property
@@ -133,20 +142,20 @@ class ClientView:
         return self._client.rack
 
     def lag_for(self, task: TaskId) -> int:
-        """Lag in records of a task with changelog; -2 running here, -3 unknown."""
+        """Return the lag of a task with a changelog, in records; -2: running here, -3: unknown."""
         self._check_lags()
         if task not in self._ends:
             raise IllegalStateError(f"task {task} has no lag: it has no changelog or does not exist", task_id=task)
         return self._client.lags.get(task, self._ends[task])
 
     def prev_tasks_by_lag(self, consumer_client_id: str) -> list[TaskId]:
-        """The consumer's previous tasks that have a lag, by lag, then id."""
+        """Return the consumer's previous tasks that have a lag, by lag, then by id."""
         self._check_lags()
         tasks = self._client.consumer_tasks.get(consumer_client_id, ())
         return sorted((task for task in tasks if task in self._ends), key=lambda task: (self.lag_for(task), task))
 
     def stateful_tasks_to_lag_sums(self) -> dict[TaskId, int]:
-        """Lag of every task with changelog."""
+        """Return the lag of every task with a changelog."""
         self._check_lags()
         lags = self._client.lags
         return {task: lags.get(task, end) for task, end in self._ends.items()}
@@ -159,19 +168,22 @@ class ClientView:
 
 
 class ProblemState:
-    """The problem as KIP-924's ``ApplicationState``."""
+    """An ``AssignmentProblem`` as KIP-924's ``ApplicationState``."""
 
     def __init__(
         self, problem: AssignmentProblem, describe_tasks: Callable[[], Iterable[TaskInfo]] | None = None
     ) -> None:
-        """``describe_tasks`` is called at most once; without it, tasks have no partitions and no store names."""
+        """``describe_tasks`` is called at most once.
+
+        Without it, tasks have no partitions and no store names.
+        """
         self._problem = problem
         self._describe = describe_tasks
         self._tasks: Mapping[TaskId, TaskInfo] | None = None
         self._states: dict[bool, Mapping[ProcessId, KafkaStreamsState]] = {}
 
     def kafka_streams_states(self, *, compute_task_lags: bool = False) -> Mapping[ProcessId, KafkaStreamsState]:
-        """All clients, in the problem's order; the same map for the same flag."""
+        """Return all clients in the problem's order; always the same map for the same flag."""
         found = self._states.get(compute_task_lags)
         if found is None:
             ends = self._problem.end_offset_sums
@@ -182,11 +194,11 @@ class ProblemState:
         return found
 
     def assignment_configs(self) -> AssignmentConfigs:
-        """Settings of this rebalance."""
+        """Return the settings of this rebalance."""
         return self._problem.configs
 
     def all_tasks(self) -> Mapping[TaskId, TaskInfo]:
-        """All tasks, in the order they were described."""
+        """Return all tasks, in the order of their descriptions."""
         if self._tasks is None:
             described: Iterable[TaskInfo] = (
                 self._describe() if self._describe is not None else map(TaskDescription.of, self._problem.tasks)

@@ -1,4 +1,4 @@
-"""Working on a map ``process id -> assignment``: what the functions of ``TaskAssignmentUtils`` share."""
+"""Shared functions of ``TaskAssignmentUtils`` for a map ``process id -> assignment``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _log = logging.getLogger("streams_py.assignment")
 def cluster_of(
     states: Mapping[ProcessId, KafkaStreamsState], assignments: Assignments, tasks: Sequence[TaskId]
 ) -> Cluster:
-    """The map in numbers, over these (ascending) tasks. Loads count every task of a client, in whatever role."""
+    """Convert the map to a Cluster over these (ascending) tasks.
+
+    The load of a client counts all of its tasks in both roles.
+    """
     process_ids = sorted(states)
     for process_id in process_ids:
         if states[process_id].num_processing_threads < 1:
@@ -46,19 +49,19 @@ def cluster_of(
 
 
 def add_missing(states: Mapping[ProcessId, KafkaStreamsState], assignments: Assignments) -> None:
-    """Give clients without an entry an empty one."""
+    """Add an empty entry for each client without an entry."""
     for process_id in states:
         if process_id not in assignments:
             assignments[process_id] = KafkaStreamsAssignment(process_id)
 
 
 def has_changelog(info: TaskInfo) -> bool:
-    """Whether there is state to restore: what "stateful" means wherever tasks are placed."""
+    """Whether the task has state to restore. This is what "stateful" means for placement."""
     return any(partition.is_changelog for partition in info.topic_partitions)
 
 
 def log_notes(notes: Iterable[Note]) -> None:
-    """Write what the operator should know to the log, as warnings."""
+    """Log notes for the operator as warnings."""
     for text in sentences(notes):
         _log.warning("%s", text)
 
@@ -69,7 +72,10 @@ def explanations_of(
     rule_of: Callable[[TaskId, ProcessId], Rule],
     desired: Mapping[TaskId, ProcessId],
 ) -> dict[TaskId, TaskExplanation]:
-    """Why each task is where the entries say. ``desired``: who is to run a task in the end, if not who runs it now."""
+    """Return why each task is placed as the entries say.
+
+    ``desired`` has the client that shall run a task in the end, if another client runs it now.
+    """
     states = application_state.kafka_streams_states(compute_task_lags=True)
     configs = application_state.assignment_configs()
     logged = {task for task, info in application_state.all_tasks().items() if has_changelog(info)}

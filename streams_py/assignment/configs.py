@@ -1,7 +1,7 @@
-"""The eight settings an assignor sees (KIP-924's ``AssignmentConfigs``), validated when they are made.
+"""The eight settings of an assignor (KIP-924's ``AssignmentConfigs``), with validation.
 
-Two checks are stricter than Apache Kafka Streams: a negative standby count and negative rack costs are refused.
-Kafka accepts them and then behaves in ways nobody can want.
+Two checks are stricter than in Apache Kafka Streams: a negative number of standbys and negative rack costs are
+rejected. Kafka accepts them, with undesirable results.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ STRATEGY_NONE: Final = "none"
 STRATEGY_MIN_TRAFFIC: Final = "min_traffic"
 STRATEGY_BALANCE_SUBTOPOLOGY: Final = "balance_subtopology"
 ACCEPTABLE_RECOVERY_LAG_MAX: Final = 2**63 - 1
-"""As ``acceptable.recovery.lag`` this means: every client counts as caught up, nothing ever warms up."""
+"""Value of ``acceptable.recovery.lag`` with which every client counts as caught up.
+
+With this value no task ever warms up.
+"""
 
 _STRATEGIES: Final = (STRATEGY_NONE, STRATEGY_MIN_TRAFFIC, STRATEGY_BALANCE_SUBTOPOLOGY)
 _TAG_KEYS_MAX: Final = 5  # as in Kafka (KIP-708)
@@ -45,10 +48,10 @@ _KEYS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class AssignmentConfigs:
-    """Settings of one rebalance. A bad value raises ConfigError when the object is made.
+    """Settings of one rebalance. Creating one with an invalid value raises ConfigError.
 
-    ``acceptable_recovery_lag`` is in records. The costs are None when not configured: the assignor in charge then
-    takes its own defaults.
+    ``acceptable_recovery_lag`` is in records. A cost is None if it is not configured; the assignor then uses its own
+    default.
     """
 
     acceptable_recovery_lag: int = 10_000
@@ -78,15 +81,16 @@ class AssignmentConfigs:
         if self.rack_aware_assignment_strategy not in _STRATEGIES:
             key = _KEYS["rack_aware_assignment_strategy"]
             raise ConfigError(
-                f"{key}={self.rack_aware_assignment_strategy!r} is not known; use one of {', '.join(_STRATEGIES)}",
+                f"{key}={self.rack_aware_assignment_strategy!r} is not a valid strategy; "
+                f"use one of {', '.join(_STRATEGIES)}",
                 key=key,
             )
 
     @classmethod
     def of(cls, configs: Mapping[str, object]) -> AssignmentConfigs:
-        """Read Kafka's dotted keys from a map; other keys are ignored, absent ones keep their defaults.
+        """Read Kafka's dotted keys from a map; other keys are ignored, absent keys use defaults.
 
-        Numbers may be text. Tags may be a list or comma-separated text.
+        Numbers may be strings. Tags may be a list or a comma-separated string.
         """
         given: dict[str, object] = {}
         for field, key in _KEYS.items():

@@ -1,8 +1,9 @@
-"""A binary heap with exactly the element moves of Java's ``PriorityQueue``, and with live keys.
+"""A binary heap with the element moves of Java's ``PriorityQueue``, and with changing keys.
 
-Two structures of Kafka Streams' high-availability assignor are array heaps in which equal keys, or keys that changed
-while their element was inside, reach the result. Neither a sorted container nor :mod:`heapq` gives the same answers
-there: ``heapq`` sinks an element to the bottom and lets it rise again, Java stops as soon as the element fits.
+Two structures of Kafka Streams' high-availability assignor are array heaps. Their result depends on the order of equal
+keys, and on keys that changed while their element was in the heap. Neither a sorted container nor :mod:`heapq` gives
+the same result there: ``heapq`` sinks an element to the bottom and lets it rise again, while Java stops as soon as the
+element fits.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ __all__ = ["Ordered", "Sortable", "is_heap", "remove_at", "rise", "sink"]
 
 
 class Sortable(Protocol):
-    """What a heap compares. Any: comparing with its own kind is the caller's affair, as in ``sorted``."""
+    """An element of a heap. As in ``sorted``, the caller ensures that elements are comparable."""
 
     def __lt__(self, other: Any, /) -> bool: ...
 
 
 class Ordered(Sortable, Protocol):
-    """A key that can also be tested against an interval."""
+    """A key that can also be compared with the bounds of an interval."""
 
     def __le__(self, other: Any, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -31,7 +32,7 @@ K = TypeVar("K", bound=Sortable)
 
 
 def rise(array: list[K], slot: int) -> None:
-    """Swap the element up while it is strictly smaller than its parent."""
+    """Move the element up while it is strictly smaller than its parent."""
     x = array[slot]
     while slot > 0:
         parent = (slot - 1) >> 1
@@ -43,7 +44,10 @@ def rise(array: list[K], slot: int) -> None:
 
 
 def sink(array: list[K], slot: int) -> bool:
-    """Swap the element down while its smaller child (left on a tie) is strictly smaller; whether it moved."""
+    """Move the element down while a child is strictly smaller; return whether it moved.
+
+    It moves to the smaller child, or to the left one if both are equal.
+    """
     x, start, size = array[slot], slot, len(array)
     while (child := 2 * slot + 1) < size:
         right = child + 1
@@ -58,7 +62,7 @@ def sink(array: list[K], slot: int) -> bool:
 
 
 def remove_at(array: list[K], slot: int) -> None:
-    """Take the element in a slot out; the last element of the array fills the gap."""
+    """Remove the element in a slot; the last element of the array fills the gap."""
     last = array.pop()
     if slot == len(array):
         return

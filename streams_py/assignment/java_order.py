@@ -1,15 +1,15 @@
-"""The iteration order of Java's hash maps and sets, for the few decisions that depend on it.
+"""The iteration order of Java's hash maps and sets, for decisions that depend on it.
 
-Several of Kafka Streams' placement rules walk a ``HashMap`` or ``HashSet`` of task or process ids, and the first hit
-wins. That order is not random: the hash codes of these ids are fixed by their classes, and so is the table. A Python
-leader that walks in the same order gives the same tasks to the same clients as a Java leader of the same group, which
-is what lets leadership move between them.
+Several of Kafka Streams' placement rules iterate a ``HashMap`` or ``HashSet`` of task or process ids and take the first
+match. This order is not random: the classes of these ids define the hash codes, and the hash table is deterministic,
+too. A Python leader that iterates in the same order assigns the same tasks to the same clients as a Java leader of the
+same group. So leadership can move between the two.
 
-The table: a power of two of buckets; a new key goes to the end of its bucket's chain; the table doubles when it is more
-than three quarters full, chains keeping their order; iteration walks the buckets. So the final order is a stable
-sort by bucket, and only the number of buckets needs care (early doubling when a chain gets its ninth key in a table
-below 64 buckets). Java turns longer chains in larger tables into trees; that takes nine ids with one full hash and is
-not mirrored.
+The hash table has a power of two of buckets. A new key goes to the end of its bucket's chain. The table doubles when it
+is more than three quarters full, and chains keep their order. An iteration visits the buckets in order. So the final
+order is a stable sort by bucket, and only the number of buckets is hard to find: a table below 64 buckets also doubles
+when a chain gets its ninth key. In larger tables Java turns longer chains into trees. That requires nine ids with the
+same full hash and is not implemented here.
 """
 
 from __future__ import annotations
@@ -40,18 +40,21 @@ _MASK: Final = 0xFFFFFFFF
 _CHAIN_MAX: Final = 8
 _TREE_BUCKETS_MIN: Final = 64
 CHAINS_MATTER_MAX: Final = 48
-"""Above this many keys the size of a table depends on their number only: three quarters of the 64 buckets above."""
+"""Maximum number of keys for which the size of a table can depend on its chains.
+
+With more keys (three quarters of 64 buckets) it depends only on their number.
+"""
 
 
 class HashSizing(Enum):
-    """Which JDK's rule sizes a table that is copied from a collection; the two differ for few sizes only."""
+    """The JDK whose rule sizes a table copied from a collection. The rules differ for few sizes."""
 
     JDK_18_AND_OLDER = "jdk<=18"
     JDK_19_AND_NEWER = "jdk>=19"
 
 
 def string_hash(text: str) -> int:
-    """Java's ``String.hashCode`` as an unsigned 32-bit number."""
+    """Return Java's ``String.hashCode`` as an unsigned 32-bit number."""
     h = 0
     if text.isascii():
         for char in text:
@@ -64,19 +67,22 @@ def string_hash(text: str) -> int:
 
 
 def task_hash(task: TaskId) -> int:
-    """Kafka Streams' ``TaskId.hashCode`` as an unsigned 32-bit number."""
+    """Return Kafka Streams' ``TaskId.hashCode`` as an unsigned 32-bit number."""
     name = string_hash(task.name) if task.name else 0
     return (((31 + task.subtopology) * 31 + task.partition) * 31 + name) & _MASK
 
 
 def process_hash(process_id: ProcessId) -> int:
-    """Java's ``UUID.hashCode`` as an unsigned 32-bit number."""
+    """Return Java's ``UUID.hashCode`` as an unsigned 32-bit number."""
     x = process_id.high ^ process_id.low
     return ((x >> 32) ^ x) & _MASK
 
 
 def in_hash_order(keys: Iterable[K], hash_of: Callable[[K], int], *, buckets: int = DEFAULT_BUCKETS) -> list[K]:
-    """Distinct keys, given in insertion order, as a Java hash table that started with ``buckets`` iterates them."""
+    """Return the distinct keys in the iteration order of a Java hash table.
+
+    ``keys`` are in insertion order. The table starts with ``buckets`` buckets.
+    """
     hashed = []
     for key in keys:
         h = hash_of(key)
@@ -87,18 +93,21 @@ def in_hash_order(keys: Iterable[K], hash_of: Callable[[K], int], *, buckets: in
 
 
 def buckets_by_size(size: int, buckets: int = DEFAULT_BUCKETS) -> int:
-    """Number of buckets after inserting so many keys, if no chain gets long; more than 48 keys leave no other way."""
+    """Return the number of buckets after inserting ``size`` keys, if no chain gets long.
+
+    With more than 48 keys chains have no influence.
+    """
     while size > 0.75 * buckets:
         buckets *= 2
     return buckets
 
 
 def table_buckets(spread_hashes: Sequence[int], buckets: int = DEFAULT_BUCKETS) -> int:
-    """Number of buckets after inserting keys of these (already spread) hashes, in this order."""
+    """Return the number of buckets after inserting keys with these mixed hashes, in this order."""
     if len(spread_hashes) > CHAINS_MATTER_MAX:
         return buckets_by_size(len(spread_hashes), buckets)
     size, inserted = 0, iter(spread_hashes)
-    while buckets < _TREE_BUCKETS_MIN:  # only here can a long chain double the table
+    while buckets < _TREE_BUCKETS_MIN:  # only below this size can a long chain double the table
         chains: dict[int, int] = {}
         for h in spread_hashes[:size]:
             chains[h & (buckets - 1)] = chains.get(h & (buckets - 1), 0) + 1
@@ -118,7 +127,7 @@ def table_buckets(spread_hashes: Sequence[int], buckets: int = DEFAULT_BUCKETS) 
 
 
 def set_copy_buckets(size: int, sizing: HashSizing) -> int:
-    """Initial buckets of a hash set that is copied from a collection of ``size`` elements."""
+    """Return the initial buckets of a hash set copied from a collection of ``size`` elements."""
     if sizing is HashSizing.JDK_18_AND_OLDER:
         wanted = max(4 * size // 3 + 1, DEFAULT_BUCKETS)
     else:

@@ -1,12 +1,11 @@
-"""What a built-in assignor is given and what it answers, as plain values.
+"""Input and output of a built-in assignor, as plain values.
 
-The group leader builds an :class:`AssignmentProblem` from the members' subscriptions; a built-in assignor turns it into
-a :class:`Decision`; nothing else passes between them. KIP-924's ``ApplicationState`` is a view over the same problem.
+The group leader builds an :class:`AssignmentProblem` from the members' subscriptions. A built-in assignor turns it into
+a :class:`Decision`. KIP-924's ``ApplicationState`` is a view of the same problem.
 
-Lags are *sparse*. Kafka Streams fills a table of every stateful task times every client; but a client that reported
-nothing about a task lags by the whole changelog, which is one number per task. So a client lists only the tasks it
-reported, and the shared sums stand in ``end_offset_sums``, whose keys are at the same time the definition of
-"stateful" here: tasks with a changelog.
+Lags are *sparse*. Kafka Streams fills a table of every stateful task times every client. But a client that did not
+report a task lags by the whole changelog, which is one number per task. So a client lists only the tasks that it
+reported, and ``end_offset_sums`` has the shared numbers. Its keys also define "stateful" here: tasks with a changelog.
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ _NAMED_MAX: Final = 5  # tasks named in one warning
 
 
 def lag_from_offsets(offset_sum: int, end_offset_sum: int) -> int:
-    """Lag, in records, of a client that reported ``offset_sum`` of a task whose changelogs end at ``end_offset_sum``.
+    """Return the lag, in records, of a client that reported ``offset_sum`` for a task.
 
-    An offset beyond the end means that the local state cannot be trusted: the lag is then the whole changelog. With an
-    unknown end (-3) that makes every reported offset an unknown lag.
+    The task's changelogs end at ``end_offset_sum``. If the offset is beyond the end, the local state cannot be trusted,
+    and the lag is the whole changelog. So an unknown end (-3) makes every reported offset an unknown lag.
     """
     if offset_sum in (LATEST_OFFSET, UNKNOWN_OFFSET_SUM):
         return offset_sum
@@ -58,9 +57,12 @@ def lag_from_offsets(offset_sum: int, end_offset_sum: int) -> int:
 class ClientInput:
     """One application instance (process) of the group.
 
-    ``capacity`` is its number of member consumers, at least 1. ``lags`` holds stateful tasks the client reported;
-    a stateful task not in it lags by its end-offset sum. Previous tasks are ascending and may name tasks that no
-    longer exist. ``consumer_tasks`` lists, by consumer, the previous stateful tasks it reported.
+    Attributes:
+        capacity: its number of member consumers, at least 1.
+        lags: lags of the stateful tasks that the client reported. Any other stateful task lags by its end-offset sum.
+        previous_active: previous active tasks, ascending; may include tasks that no longer exist.
+        previous_standby: the same for standbys.
+        consumer_tasks: the previous stateful tasks that each consumer reported.
     """
 
     process_id: ProcessId
@@ -80,13 +82,13 @@ class ClientInput:
 
 
 Tags: TypeAlias = frozenset[tuple[str, str]]
-"""(key, value) pairs of one client, configured or not."""
+"""(key, value) pairs of one client, whether the keys are configured or not."""
 
 
 class RackOptimiser(Protocol):
-    """KIP-925's optimiser as the built-in assignors call it; present only when all rack information is complete.
+    """KIP-925's optimiser for the built-in assignors; present only if all racks are known.
 
-    Tasks and clients are ascending; owners are positions in ``clients``. Every call keeps each client's count.
+    Tasks and clients are ascending. Owners are positions in ``clients``. No call changes a client's number of tasks.
     """
 
     def optimise_active(
@@ -98,7 +100,7 @@ class RackOptimiser(Protocol):
         traffic_cost: int,
         non_overlap_cost: int,
     ) -> Sequence[int]:
-        """New owner of each task; ``owners`` itself is left alone."""
+        """Return the new owner of each task; ``owners`` itself is not changed."""
 
     def optimise_standby(
         self,
@@ -111,14 +113,18 @@ class RackOptimiser(Protocol):
         non_overlap_cost: int,
         tags: Sequence[Tags] | None,
     ) -> Sequence[Collection[int]]:
-        """New standby hosts of each task (stateful tasks only).
+        """Return the new standby hosts of each task (stateful tasks only).
 
-        ``tags`` of each client: no move leaves the hosts of a task with fewer different tags. None allows every move.
+        With the ``tags`` of each client, no move reduces the number of different tags of a task's hosts. None allows
+        every move.
         """
 
 
 class RackOptimiserFactory(Protocol):
-    """``streams_py.assignment.rack.optimiser_for``: an optimiser over complete rack information."""
+    """Creates an optimiser from complete rack information.
+
+    The implementation is ``streams_py.assignment.rack.optimiser_for``.
+    """
 
     def __call__(
         self,
@@ -128,7 +134,13 @@ class RackOptimiserFactory(Protocol):
         client_racks: Mapping[ProcessId, str],
         strategy: str,
     ) -> RackOptimiser:
-        """Racks of each partition that a task is charged for as active, as standby; rack of each client."""
+        """Create an optimiser.
+
+        Args:
+            active_racks: racks of each partition that counts for a task as active.
+            standby_racks: racks of each partition that counts for a task as standby.
+            client_racks: rack of each client.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,20 +163,24 @@ class AssignmentProblem:
             raise IllegalStateError("two clients have the same process id")
 
     def lag(self, client: ClientInput, task: TaskId) -> int:
-        """Lag in records of a stateful task on a client; KeyError for a task without changelog."""
+        """Return the lag of a stateful task on a client, in records.
+
+        Raises:
+            KeyError: the task has no changelog.
+        """
         found = client.lags.get(task)
         return self.end_offset_sums[task] if found is None else found
 
 
 class Placement(NamedTuple):
-    """Tasks of one client, each list ascending. Warm-ups are among the standbys."""
+    """The tasks of one client, each list ascending. Warm-ups are among the standbys."""
 
     active: list[TaskId]
     standby: list[TaskId]
 
 
 class NoteKind(StrEnum):
-    """What a :class:`Note` is about."""
+    """The subject of a :class:`Note`."""
 
     NOT_ENOUGH_CLIENTS = "not enough clients"
     TAGS_RELAXED = "tags relaxed"
@@ -172,7 +188,7 @@ class NoteKind(StrEnum):
 
 
 class Note(NamedTuple):
-    """Something the operator should hear about; ``text`` is the sentence for the log."""
+    """A fact that the operator should know; ``text`` is the sentence for the log."""
 
     kind: NoteKind
     task: TaskId | None
@@ -180,7 +196,7 @@ class Note(NamedTuple):
 
 
 def sentences(notes: Iterable[Note]) -> list[str]:
-    """The notes for a log: one sentence for each kind, however many tasks it is about."""
+    """Return log lines for the notes: one for each kind, however many tasks it concerns."""
     by_kind: dict[NoteKind, list[Note]] = {}
     for note in notes:
         by_kind.setdefault(note.kind, []).append(note)
@@ -197,9 +213,9 @@ def sentences(notes: Iterable[Note]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Answer of an assignor: every client of the problem has a placement, possibly an empty one.
+    """The answer of an assignor: a placement for every client of the problem, maybe empty.
 
-    ``probing`` asks for another rebalance after the probing interval. ``warmups`` are extra copies placed by this
+    ``probing`` requests another rebalance after the probing interval. ``warmups`` are the additional copies of this
     decision.
     """
 
@@ -211,7 +227,7 @@ class Decision:
 
 
 class BuiltInAssignor(Protocol):
-    """A built-in assignor. A fresh instance decides one rebalance; it keeps nothing between calls."""
+    """A built-in assignor. A new instance decides one rebalance; it keeps nothing between calls."""
 
     def decide(self, problem: AssignmentProblem, *, explain: bool = False) -> Decision:
         """Place all tasks. ``explain`` also records why each task is where it is."""

@@ -1,7 +1,7 @@
 """Rack optimisation for task assignors: KIP-924's entry points to KIP-925's optimiser.
 
-This module checks whether optimisation can run, reads the assignment map into the optimiser's terms and writes the
-result back. An active is charged for its inputs and changelogs, a standby for its changelogs.
+This module checks whether the optimisation can run, converts the assignment map for the optimiser and writes the result
+back. For an active task its inputs and changelogs count, for a standby only its changelogs.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ _log = logging.getLogger("streams_py.assignment")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RackAwareOptimizationParams:
-    """What the rack optimisers work on (KIP-924): all tasks and the configured costs, where nothing else is given.
+    """Parameters of the rack optimisers (KIP-924).
 
-    ``traffic_cost`` is that of one partition read from another rack, ``non_overlap_cost`` that of moving a task.
+    Defaults: all tasks and the configured costs. ``traffic_cost`` is the cost of one partition read from another rack,
+    ``non_overlap_cost`` the cost of moving a task.
     """
 
     application_state: ApplicationState
@@ -41,16 +42,18 @@ class RackAwareOptimizationParams:
 
 
 def rack_strategy_set(application_state: ApplicationState) -> bool:
-    """Whether ``rack.aware.assignment.strategy`` asks for rack optimisation at all."""
+    """Whether ``rack.aware.assignment.strategy`` enables the rack optimisation."""
     return application_state.assignment_configs().rack_aware_assignment_strategy != STRATEGY_NONE
 
 
 def optimize_rack_aware_active_tasks(params: RackAwareOptimizationParams, assignments: Assignments) -> None:
-    """Exchange active tasks between clients so that they read less from other racks (KIP-925), in place.
+    """Exchange active tasks between clients in place, to read less from other racks (KIP-925).
 
-    Every client keeps its number of tasks. Changes nothing, and logs why, when no strategy is configured, a cost is
-    neither configured nor overridden, or rack information is incomplete. ValueError for a task that is not active
-    anywhere.
+    Every client keeps its number of tasks. The function changes nothing and logs the reason if no strategy is
+    configured, if a cost is neither configured nor given, or if rack information is incomplete.
+
+    Raises:
+        ValueError: a task is not active on any client or on several clients, or the map has an unknown client.
     """
     tasks = _chosen(params, assignments, TaskType.ACTIVE)
     prepared = _prepare(params, tasks, assignments, lambda partition: True)
@@ -80,9 +83,10 @@ def optimize_rack_aware_active_tasks(params: RackAwareOptimizationParams, assign
 
 
 def optimize_rack_aware_standby_tasks(params: RackAwareOptimizationParams, assignments: Assignments) -> None:
-    """Swap standbys between clients so that they restore less from other racks (KIP-925), in place.
+    """Swap standbys between clients in place, to restore less from other racks (KIP-925).
 
-    As for actives; only changelogs count, and with tags configured no swap makes a task's copies less diverse.
+    Works as for active tasks, but only changelogs count. With tags configured, no swap makes a task's copies less
+    diverse.
     """
     tasks = _chosen(params, assignments, TaskType.STANDBY)
     prepared = _prepare(params, tasks, assignments, lambda partition: partition.is_changelog)
@@ -111,7 +115,7 @@ def optimize_rack_aware_standby_tasks(params: RackAwareOptimizationParams, assig
             assignments[prepared.clients[client]].assign_task(AssignedTask(task, TaskType.STANDBY))
 
 
-# -- can it run? ---------------------------------------------------------------------------------------------
+# -- preconditions -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,19 +139,21 @@ def _prepare(
     assignments: Assignments,
     charged: Callable[[TaskTopicPartition], bool],
 ) -> _Prepared | None:
-    """Everything the optimiser needs, or None when it cannot run; says why in the log."""
+    """Return the optimiser and its input, or None after logging why it cannot run."""
     state = params.application_state
     configs = state.assignment_configs()
     if not tasks:
         return None
     if not rack_strategy_set(state):
-        _log.warning("no rack optimisation: rack.aware.assignment.strategy is none")
+        _log.warning("rack optimisation skipped: rack.aware.assignment.strategy=none")
         return None
     traffic = configs.rack_aware_traffic_cost if params.traffic_cost is None else params.traffic_cost
     non_overlap = configs.rack_aware_non_overlap_cost if params.non_overlap_cost is None else params.non_overlap_cost
     if traffic is None or non_overlap is None:
         missing = "traffic_cost" if traffic is None else "non_overlap_cost"
-        _log.warning("no rack optimisation: set rack.aware.assignment.%s or override it", missing)
+        _log.warning(
+            "rack optimisation skipped: a cost is missing; set rack.aware.assignment.%s or pass the cost", missing
+        )
         return None
     client_racks = _client_racks(state)
     partition_racks = _partition_racks(state, charged)
@@ -155,7 +161,7 @@ def _prepare(
         return None
     for process_id in assignments:
         if process_id not in client_racks:
-            raise ValueError(f"the assignments name client {process_id}, which is not in the group")
+            raise ValueError(f"the assignments contain client {process_id}, which is not in the group")
     add_missing(state.kafka_streams_states(), assignments)
     optimiser = optimiser_for(
         active_racks=partition_racks,
@@ -170,7 +176,7 @@ def _client_racks(state: ApplicationState) -> dict[ProcessId, str] | None:
     racks = {}
     for process_id, client in state.kafka_streams_states().items():
         if not client.rack_id:
-            _log.error("no rack optimisation: client %s has no client.rack", process_id)
+            _log.error("rack optimisation skipped: client %s has no client.rack", process_id)
             return None
         racks[process_id] = client.rack_id
     return racks
@@ -179,7 +185,7 @@ def _client_racks(state: ApplicationState) -> dict[ProcessId, str] | None:
 def _partition_racks(
     state: ApplicationState, charged: Callable[[TaskTopicPartition], bool]
 ) -> dict[TaskId, list[frozenset[str]]] | None:
-    """Racks of the charged partitions of every task, also of those that are not to be optimised."""
+    """Return the racks of the counted partitions of every task, including tasks not to optimise."""
     racks: dict[TaskId, list[frozenset[str]]] = {}
     for task, info in state.all_tasks().items():
         racks[task] = []
@@ -187,7 +193,7 @@ def _partition_racks(
             if charged(partition):
                 known = partition.rack_ids()
                 if not known:
-                    _log.error("no rack optimisation: the racks of %s are not known", partition.topic_partition)
+                    _log.error("rack optimisation skipped: the racks of %s are unknown", partition.topic_partition)
                     return None
                 racks[task].append(known)
     return racks

@@ -1,12 +1,15 @@
 """Building blocks for task assignors: KIP-924's ``TaskAssignmentUtils``.
 
-A typical assignor starts from :func:`identity_assignment`, or places actives by its own rule, and then lets
+A typical assignor starts from :func:`identity_assignment`, or places active tasks by its own rule. Then
 :func:`default_standby_task_assignment` and the rack optimisers refine the map ``process id -> assignment`` in place.
 
-Where we differ from Apache Kafka Streams: standbys are spread over tags wherever that is possible at all;
-rack optimisation runs with overridden costs even when no cost is configured;
-the standby optimiser respects the chosen tasks (skipping those without a standby) and really honours client tags;
-clients are taken in ascending order; "stateful" means *with changelog*.
+Deviations from Apache Kafka Streams:
+
+* Standbys are spread over tags wherever this is possible.
+* The rack optimisation runs with costs passed as parameters even if no cost is configured.
+* The standby optimiser is limited to the chosen tasks (tasks without a standby are skipped) and respects client tags.
+* Clients are visited in ascending order.
+* "Stateful" means *with a changelog*.
 """
 
 from __future__ import annotations
@@ -35,10 +38,12 @@ __all__ = [
 
 
 def identity_assignment(application_state: ApplicationState) -> dict[ProcessId, KafkaStreamsAssignment]:
-    """Every client keeps its previous actives and standbys.
+    """Return an assignment in which every client keeps its previous active and standby tasks.
 
-    Not filtered: tasks that no longer exist, tasks that two clients ran. IllegalStateError when a client reports a task
-    in both roles.
+    The result may contain tasks that no longer exist, and tasks that ran on two clients.
+
+    Raises:
+        IllegalStateError: a client reports a task in both roles.
     """
     result = {}
     for process_id, state in application_state.kafka_streams_states().items():
@@ -54,13 +59,14 @@ def identity_assignment(application_state: ApplicationState) -> dict[ProcessId, 
 def default_standby_task_assignment(
     application_state: ApplicationState, assignments: Assignments, *, reference_behaviour: bool = False
 ) -> None:
-    """Add standbys in place: over client tags when tags are configured, else by load.
+    """Add standbys in place: spread over client tags if tags are configured, otherwise by load.
 
-    Tasks with a changelog get ``num.standby.replicas`` more standbys, whatever they have already; a client holding a
-    task in any role is not eligible. With tags and 0 replicas, each task still gets one, as in Kafka Streams.
+    Each task with a changelog gets ``num.standby.replicas`` additional standbys, however many it already has. A client
+    that has the task in any role is not eligible. With tags and 0 replicas each task still gets one standby, as in
+    Kafka Streams.
 
-    One warning in the log tells which task could not be spread over which tags, or for which task there are too few
-    clients, and what to do about it. ``reference_behaviour``: no better spread than Kafka Streams finds.
+    One warning in the log names the tasks that could not be spread over tags, or that lack clients, and says what to
+    do. ``reference_behaviour`` limits the spread to what Kafka Streams finds.
     """
     states = application_state.kafka_streams_states()
     add_missing(states, assignments)

@@ -1,6 +1,7 @@
-"""Is an assignment usable? The check that the leader runs on what a task assignor returned (KIP-924).
+"""Validation of an assignment: the leader's check of a task assignor's answer (KIP-924).
 
-Not detected, as in Kafka Streams: tasks that nobody got, tasks assigned only as standby, two entries for one client.
+As in Kafka Streams, these errors are not detected: tasks that no client gets, tasks assigned only as standby, and two
+entries for one client.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ __all__ = ["validate_task_assignment"]
 
 
 def validate_task_assignment(application_state: ApplicationState, task_assignment: TaskAssignment) -> AssignmentError:
-    """The first error found, or ``AssignmentError.NONE``; KIP-924's ``validateTaskAssignment``.
+    """Return the first error found, or ``AssignmentError.NONE``.
 
-    Unknown tasks and repeated actives are looked for in one pass, so the order of the collection (within a client:
-    the order of a Java hash map) decides which of the two is reported. Then invalid standbys, then missing, then
-    unknown clients.
+    KIP-924's ``validateTaskAssignment``. Unknown tasks and repeated active tasks are searched in one pass. So the order
+    of the collection (within a client: the order of a Java hash map) decides which of the two is reported. Then come
+    invalid standbys, then missing clients, then unknown clients.
     """
     entries, tasks = task_assignment.assignment, application_state.all_tasks()
     found = _unknown_or_repeated(entries, tasks)

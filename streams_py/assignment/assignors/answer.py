@@ -1,10 +1,10 @@
-"""From whatever an assignor of the application returned to values that can be trusted.
+"""Conversion of an assignor's answer to values that can be trusted.
 
-User code may return anything: the wrong types, ids that cannot be hashed, containers whose iteration raises or never
-ends, instants that no clock shows. And it may keep what it returned and change it later. So the answer is *copied*,
-item by item, into plain values of our own types; what cannot be copied is one AssignorError that names the class, the
-client and the task. Reading the answer runs user code (a container's ``__iter__``, an id's ``__eq__``), which is why
-it belongs under the same time limit as :meth:`~streams_py.assignment.api.TaskAssignor.assign` itself.
+User code may return anything: values of wrong types, ids without a hash, containers whose iteration raises or never
+ends, dates out of range. It may also keep the returned objects and change them later. So the answer is *copied*, item
+by item, into plain values of this library's types. If something cannot be copied, an AssignorError names the class, the
+client and the task. Reading the answer runs user code (a container's ``__iter__``, an id's ``__eq__``). So it must run
+under the same time limit as :meth:`~streams_py.assignment.api.TaskAssignor.assign` itself.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ __all__ = ["described", "trusted_answer"]
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _ENTRIES_MAX: Final = 1_000_000
-"""More clients than any group has: an answer of more entries has no end."""
+"""Maximum number of entries of an answer, more than any group has clients.
+
+It stops an iteration that never ends.
+"""
 _NUMBER_MAX: Final = 2**31 - 1  # sub-topologies and partitions are 32-bit numbers on the wire
 
 
 def described(error: BaseException) -> str:
-    """``Type: text``; the text of a user's exception may be code that fails, too."""
+    """Return ``Type: text``. The text of a user's exception may itself raise an error."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:
@@ -35,10 +38,13 @@ def described(error: BaseException) -> str:
 
 
 def trusted_answer(name: str, returned: object) -> TaskAssignment:
-    """A copy of what the assignor ``name`` returned. AssignorError when it is no TaskAssignment all the way down.
+    """Return a copy of the answer of the assignor ``name``.
 
-    Whether the answer is *valid* is the next question, see
-    :func:`~streams_py.assignment.validation.validate_task_assignment`.
+    The function :func:`~streams_py.assignment.validation.validate_task_assignment` checks whether the answer is
+    *valid*.
+
+    Raises:
+        AssignorError: the answer or a part of it has a wrong type.
     """
     try:
         return TaskAssignment(_entries(name, returned))
@@ -97,7 +103,7 @@ def _entry(name: str, entry: KafkaStreamsAssignment) -> KafkaStreamsAssignment:
         raise AssignorError(f"task assignor {name}, client {client}: {error}") from error.__cause__
     except Exception as error:
         raise AssignorError(
-            f"task assignor {name}: what it gave client {client} cannot be read ({described(error)})"
+            f"task assignor {name}: the entry for client {client} cannot be read ({described(error)})"
         ) from error
     copy = KafkaStreamsAssignment(client, tasks.values())
     return copy if deadline is None else copy.with_followup_rebalance(deadline)
@@ -119,7 +125,7 @@ def _assigned(key: object, value: object) -> AssignedTask | None:
 
 
 def _task_id(value: object) -> TaskId | None:
-    """The id itself where it is a plain one, which nobody can change: a hundred thousand of them are common."""
+    """Return the id itself if it is a plain, immutable one: a hundred thousand ids are common."""
     if not isinstance(value, TaskId) or type(value.name) is not str:
         return None
     if not all(_is_int(number) and 0 <= number <= _NUMBER_MAX for number in value[1:]):
@@ -132,11 +138,11 @@ def _is_int(value: object) -> bool:
 
 
 class _NoInstantError(Exception):  # never leaves this module: becomes an AssignorError
-    """A follow-up deadline that is no instant; the text says what it is and what to give instead."""
+    """A follow-up deadline that is not a valid time. The text says why and what to use instead."""
 
 
 def _instant(deadline: object) -> datetime | None:
-    """The instant in whole milliseconds, in UTC."""
+    """Return the time in UTC, in whole milliseconds."""
     if deadline is None:
         return None
     advice = "use datetime.now(timezone.utc) + delay"
@@ -147,14 +153,12 @@ def _instant(deadline: object) -> datetime | None:
     try:
         return _EPOCH + (deadline - _EPOCH) // _MILLISECOND * _MILLISECOND
     except OverflowError as error:
-        raise _NoInstantError(
-            f"the follow-up deadline {deadline.isoformat()} is outside of what a clock shows"
-        ) from error
+        raise _NoInstantError(f"the follow-up deadline {deadline.isoformat()} is out of range") from error
 
 
 def _shown(value: object) -> str:
     try:
         text = f"{value!r:.100}"
-    except Exception:  # the object is the user's, its repr may fail too
+    except Exception:  # the repr of a user's object may fail, too
         text = "without a usable repr"
     return f"a {type(value).__name__}, {text}"

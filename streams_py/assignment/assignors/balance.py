@@ -1,11 +1,12 @@
-"""Even out tasks over threads (Kafka Streams' ``balanceTasksOverThreads``).
+"""Balancing of tasks over threads (Kafka Streams' ``balanceTasksOverThreads``).
 
-For every ordered pair of clients, tasks move from the first to the second, lowest id first, while that brings their
-loads nearer without overshooting. Loads count active and standby tasks alike, whichever of the two roles is moved.
+For every ordered pair of clients, tasks move from the first to the second client, lowest id first. Tasks move as long
+as this brings the two loads closer together without reversing their order. Loads count active and standby tasks alike,
+whichever role is moved.
 
-The rule "the move shrinks the difference and does not turn it round" is, for whole counts and positive capacities,
-the same as ``(count_src - 1) / cap_src >= (count_dst + 1) / cap_dst`` in doubles. So a source whose left side is below
-the least right side has no partner at all, and whole rows of the pair loop are skipped.
+The rule "the move shrinks the difference and does not reverse it" is, for whole counts and positive capacities, the
+same as ``(count_src - 1) / cap_src >= (count_dst + 1) / cap_dst`` in doubles. So a source whose left side is below the
+smallest right side has no partner at all, and whole rows of the pair loop are skipped.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ __all__ = ["balance_active", "balance_standby"]
 
 
 def balance_active(cluster: Cluster) -> None:
-    """Balance the active role. There must be no standbys yet."""
+    """Balance active tasks. No standbys may have been placed yet."""
     active = cluster.active
 
     def move(task: int, _src: int, dst: int) -> bool:
@@ -30,7 +31,7 @@ def balance_active(cluster: Cluster) -> None:
 
 
 def balance_standby(cluster: Cluster, may_move: Callable[[int, int], bool] | None) -> None:
-    """Balance the standby role; ``may_move(src, dst)`` None allows every pair."""
+    """Balance standbys. ``may_move(src, dst)`` restricts the pairs; None allows every pair."""
     active, standby = cluster.active, cluster.standby
 
     def move(task: int, src: int, dst: int) -> bool:
@@ -85,7 +86,7 @@ def _balance(
             if after_giving[src] < least:
                 continue
             gave = False
-            # What src can still give only shrinks while it gives, so this list has every partner it will find.
+            # While src gives tasks away its load only falls, so this list has all partners that it can have.
             for dst in [d for d in clients if after_getting[d] <= after_giving[src]]:
                 if after_giving[src] >= after_getting[dst] and (may_move is None or may_move(src, dst)):
                     gave |= give_from(src, dst)

@@ -1,8 +1,8 @@
-"""The working state of a placement: clients and stateful tasks as numbers.
+"""The working state of a placement, with clients and stateful tasks as numbers.
 
-Numbers follow the ids' order (clients by process id, tasks by task id), so ascending numbers are ascending ids and the
-ids themselves are touched only on the way in and out. Everything here grows with the *copies* of tasks that exist,
-never with tasks times clients: 100,000 tasks on 1,000 clients are an ordinary input.
+Numbers follow the order of the ids (clients by process id, tasks by task id). So ascending numbers are ascending ids,
+and the ids themselves are used only for input and output. The size of all structures grows with the number of task
+*copies*, never with tasks times clients: 100,000 tasks on 1,000 clients are an ordinary input.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ __all__ = ["Cluster", "reported_lags"]
 
 
 class Cluster:
-    """Clients with their load, stateful tasks with their hosts.
+    """Clients with their load, and stateful tasks with their hosts.
 
-    ``count[c]`` = tasks of client c in either role; ``active[t]`` = a client or -1; ``standby[t]`` = its clients, never
-    iterated where order could show. These are few, and a tuple takes a quarter of the memory of a set.
+    ``count[c]`` is the number of tasks of client c in either role. ``active[t]`` is a client or -1. ``standby[t]`` are
+    clients; no code whose result depends on the order iterates them. A task has few standbys, and a tuple takes a
+    quarter of the memory of a set.
     """
 
     __slots__ = ("active", "capacity", "count", "hashes", "key_steps", "process_ids", "standby", "tasks", "uniform")
 
     def __init__(self, process_ids: Sequence[ProcessId], capacity: Sequence[int], tasks: Sequence[TaskId]) -> None:
-        """Ids ascending, capacities at least 1."""
+        """Ids must be ascending, capacities at least 1."""
         self.process_ids = process_ids
         self.capacity = list(capacity)
         self.tasks = tasks
@@ -37,33 +38,34 @@ class Cluster:
         self.uniform = len(set(self.capacity)) <= 1
         common, size = lcm(*set(self.capacity)), len(process_ids)
         self.key_steps = [common // of_client * size for of_client in self.capacity]
-        """What one task more adds to a client's key."""
+        """Increase of a client's key for each additional task."""
         self.hashes: list[int] | None = None
 
     def __len__(self) -> int:
         return len(self.process_ids)
 
     def key(self, client: int) -> int:
-        """A client's place in the order by (load, process id): one number, which also names the client.
+        """Return a client's sort key by (load, process id), which also identifies the client.
 
-        Loads are fractions, brought to a common denominator here: whole numbers compare exactly, and faster.
+        Loads are fractions. They are brought to a common denominator here, because whole numbers compare exactly and
+        faster.
         """
         return self.count[client] * self.key_steps[client] + client
 
     def keys(self) -> list[int]:
-        """Keys of all clients."""
+        """Return the keys of all clients."""
         return [count * step + client for client, (count, step) in enumerate(zip(self.count, self.key_steps))]
 
     def client_of(self, key: int) -> int:
-        """The client that a key names."""
+        """Return the client of a key."""
         return key % len(self.process_ids)
 
     def take_keys(self, keys: Sequence[int]) -> None:
-        """Set every client's count to what its key says."""
+        """Set every client's count from its key."""
         self.count[:] = [key // step for key, step in zip(keys, self.key_steps)]
 
     def load(self, client: int) -> float:
-        """How many tasks each thread of the client has, on average."""
+        """Return the average number of tasks per thread of the client."""
         return self.count[client] / self.capacity[client]
 
     def holds(self, client: int, task: int) -> bool:
@@ -71,19 +73,19 @@ class Cluster:
         return self.active[task] == client or client in self.standby[task]
 
     def spread_hashes(self) -> list[int]:
-        """Hash of each process id as a Java hash table mixes it; computed once."""
+        """Return the mixed hash of each process id, as a Java hash table uses it; computed once."""
         if self.hashes is None:
             raw = [process_hash(process_id) for process_id in self.process_ids]
             self.hashes = [h ^ (h >> 16) for h in raw]
         return self.hashes
 
     def place_active(self, task: int, client: int) -> None:
-        """Make the client the active host of a task without one."""
+        """Make the client the active host of a task that has none."""
         self.active[task] = client
         self.count[client] += 1
 
     def place_standby(self, task: int, client: int) -> None:
-        """Add a standby; the client must not have the task."""
+        """Add a standby. The client must not have the task."""
         self.standby[task] += (client,)
         self.count[client] += 1
 
@@ -93,7 +95,7 @@ class Cluster:
         self.count[client] -= 1
 
     def active_lists(self) -> list[list[int]]:
-        """Active tasks of each client, ascending."""
+        """Return the active tasks of each client, ascending."""
         lists: list[list[int]] = [[] for _ in self.process_ids]
         for task, client in enumerate(self.active):
             if client >= 0:
@@ -101,7 +103,7 @@ class Cluster:
         return lists
 
     def standby_lists(self) -> list[list[int]]:
-        """Standby tasks of each client, ascending."""
+        """Return the standby tasks of each client, ascending."""
         lists: list[list[int]] = [[] for _ in self.process_ids]
         for task, clients in enumerate(self.standby):
             for client in clients:
@@ -112,7 +114,10 @@ class Cluster:
 def reported_lags(
     problem: AssignmentProblem, clients: Iterable[ClientInput], number_of: Mapping[TaskId, int]
 ) -> list[dict[int, int] | None]:
-    """Per task number the lags of the clients (numbered in the given order) that reported the task, or None."""
+    """Return, for each task number, the lags by client that reported it, or None.
+
+    Clients are numbered in the given order.
+    """
     reported: list[dict[int, int] | None] = [None] * len(number_of)
     for client, given in enumerate(clients):
         for task, lag in given.lags.items():

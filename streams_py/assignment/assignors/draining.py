@@ -1,10 +1,10 @@
-"""Clients that are about to leave: they get nothing new, and keep a task only until its new client has caught up.
+"""Draining clients: no new tasks, and a task leaves when its new client has caught up.
 
-A client says so with a client tag (:data:`DRAINING_TAG`), the one place of the protocol where a member may say
-something of its own: leaders in Java do not look at tags that they do not know. Any built-in assignor then decides for
-the clients that stay. Of what it takes from a leaving client, tasks without state go at once; a task with state goes
-when its new client is within ``acceptable.recovery.lag``. Until then it stays where it is, and the new client warms it
-up, at most ``max.warmup.replicas`` at a time.
+A client reports that it is draining with a client tag (:data:`DRAINING_TAG`). Tags are the only part of the protocol in
+which a member may send additional data; Java leaders ignore tags that they do not know. Any built-in assignor then
+decides for the remaining clients. Tasks without state leave a draining client immediately. A task with state leaves it
+when the new client is within ``acceptable.recovery.lag``. Until then the task stays, and the new client warms it up,
+with at most ``max.warmup.replicas`` warm-ups at a time.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _YES: Final = "true"
 
 
 def is_draining(client: ClientInput) -> bool:
-    """Whether the client wants to hand its tasks over."""
+    """Whether the client requests to hand its tasks over."""
     return client.tags.get(DRAINING_TAG) == _YES
 
 
 class DrainingAssignor:
-    """Lets another assignor decide without the clients that leave."""
+    """Lets another assignor decide without the draining clients."""
 
     def __init__(self, inner: BuiltInAssignor) -> None:
         self._inner = inner
 
     def decide(self, problem: AssignmentProblem, *, explain: bool = False) -> Decision:
-        """As in ``BuiltInAssignor``. When all clients leave, nobody does: there is nobody to take over."""
+        """Decide as in ``BuiltInAssignor``. If all clients are draining, the tag has no effect."""
         leaving = sorted(filter(is_draining, problem.clients), key=lambda client: client.process_id)
         staying = [client for client in problem.clients if not is_draining(client)]
         if not leaving or not staying:
@@ -54,7 +54,7 @@ class DrainingAssignor:
                 if owner is None or not _may_stay(problem, client, owner, task):
                     continue
                 kept = True
-                del owners[task]  # another one that leaves may claim it, too
+                del owners[task]  # another draining client may claim it, too
                 place.active.append(task)
                 placements[owner.process_id].active.remove(task)
                 if len(warmups) < problem.configs.max_warmup_replicas:
@@ -66,7 +66,7 @@ class DrainingAssignor:
 
 
 def _may_stay(problem: AssignmentProblem, client: ClientInput, owner: ClientInput, task: TaskId) -> bool:
-    """True for a task with state that the leaving client has, and its new one has not."""
+    """Whether the task has state, complete on the draining client but not on its new client."""
     if task not in problem.end_offset_sums:
         return False
     return _has_caught_up(problem, client, task) and not _has_caught_up(problem, owner, task)

@@ -1,8 +1,8 @@
-"""The assignor for a rebalance without lags: give every active back to its previous owner.
+"""The assignor for a rebalance without lags: each active task returns to its previous owner.
 
-Used by the leader when the end offsets of the changelogs could not be fetched. Nobody can say then who is caught up, so
-nothing moves that runs; tasks without an owner and standbys are placed by the sticky rules; and a probing rebalance
-follows. Answers to Kafka Streams' ``FallbackPriorTaskAssignor``.
+The leader uses it when the end offsets of the changelogs could not be fetched. Then it is unknown which clients are
+caught up, so no running task moves. Tasks without an owner and standbys are placed by the rules of the sticky assignor.
+A probing rebalance follows. Kafka Streams' ``FallbackPriorTaskAssignor``.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ __all__ = ["FallbackPriorAssignor"]
 
 
 class FallbackPriorAssignor:
-    """Keeps previous actives whatever the imbalance, ignores lags and racks, always asks for a probing rebalance."""
+    """Keeps previous active tasks and requests a probing rebalance; ignores lags and racks."""
 
     def decide(self, problem: AssignmentProblem, *, explain: bool = False) -> Decision:
-        """Leave active tasks where they were as far as that goes, and ask for a probing rebalance."""
+        """Leave active tasks where they were if possible, and request a probing rebalance."""
         decision = LegacyStickyAssignor(preserve_actives=True).decide(problem, explain=explain)
         return replace(decision, probing=True)

@@ -1,19 +1,27 @@
-"""The high-availability assignor (KIP-441): Kafka Streams' default, and ours.
+"""The high-availability assignor (KIP-441), the default as in Kafka Streams.
 
-Steps: stateful tasks go round robin over the clients and are balanced over threads; standbys are placed and balanced;
-that is the *desired* placement, which ignores where tasks were. Then movements make it bearable: clients that are not
-caught up warm up while a caught-up client does the work (:mod:`~streams_py.assignment.assignors.movements`). Last,
-stateless tasks fill up the least busy clients. With complete rack information KIP-925's optimiser exchanges tasks
-after each placement step.
+The steps are:
 
-Decisions are those of Kafka Streams' ``HighAvailabilityTaskAssignor``, found without its tasks-times-clients tables:
-the work grows with the copies of tasks that exist.
+1. Stateful tasks are distributed round robin over the clients and balanced over threads.
+2. Standbys are placed and balanced. The result is the *desired* placement, which ignores where tasks were before.
+3. Movements avoid interruptions: clients that are not caught up warm up, while a caught-up client runs the task
+   (:mod:`~streams_py.assignment.assignors.movements`).
+4. Stateless tasks go to the least loaded clients.
 
-Two deviations, on purpose. With a rack strategy configured, racks on all clients and no tags configured, the racks
-themselves act as the tag that standbys are spread over; Kafka documents that for ``client.rack`` and then does not
-pass the racks on. And where the placement over tags one standby after the other ends in a dead end, we also try to find
-hosts that fit together (:mod:`~streams_py.assignment.standby.tag_aware`), and take what comes of that if copies are
-spread over more tag values in the end. Otherwise the decision is Kafka's.
+If all racks are known, KIP-925's optimiser exchanges tasks after each placement step.
+
+The decisions equal those of Kafka Streams' ``HighAvailabilityTaskAssignor``, but computed without its tables of tasks
+times clients: the work grows with the number of task copies.
+
+There are two intended deviations:
+
+* If a rack strategy is configured, all clients have racks, and no tags are configured, standbys are spread over the
+  racks as if the rack were a tag. Kafka documents this for ``client.rack``, but does not pass the racks on.
+* Placing the standbys of a task one after the other over tags can reach a dead end. Then we also search for a set of
+  hosts that fit together (:mod:`~streams_py.assignment.standby.tag_aware`). The result is used if it spreads the copies
+  over more tag values.
+
+Otherwise the decision is Kafka's.
 """
 
 from __future__ import annotations
@@ -40,10 +48,10 @@ _NON_OVERLAP_COST: Final = 1
 
 
 class HighAvailabilityAssignor:
-    """Decides one rebalance; see the module."""
+    """Decides one rebalance. The module describes the steps."""
 
     def __init__(self, *, reference_behaviour: bool = False) -> None:
-        """``reference_behaviour=True`` turns the deviations off."""
+        """``reference_behaviour=True`` disables the deviations."""
         self._reference_behaviour = reference_behaviour
 
     def decide(self, problem: AssignmentProblem, *, explain: bool = False) -> Decision:
@@ -88,7 +96,7 @@ class HighAvailabilityAssignor:
     def _tags(
         self, configs: AssignmentConfigs, clients: Sequence[ClientInput]
     ) -> tuple[Sequence[str], Sequence[Mapping[str, str]]]:
-        """(Keys over which standbys are spread, all tags of each client)."""
+        """Return (keys over which standbys are spread, all tags of each client)."""
         racks = [client.rack for client in clients]
         strategy = STRATEGY_NONE if self._reference_behaviour else configs.rack_aware_assignment_strategy
         if strategy != STRATEGY_NONE and not configs.rack_aware_assignment_tags and all(racks):
@@ -121,10 +129,10 @@ class HighAvailabilityAssignor:
         keys: Sequence[str],
         tags: Sequence[Mapping[str, str]],
     ) -> list[Note]:
-        """Kafka's placement, and when that met a dead end, the searched one if its copies differ in more values.
+        """Return Kafka's placement or, after a dead end, the searched one if its copies differ more.
 
-        They are compared before anything moves. What follows depends on lags, and so would the choice: a group could
-        change its mind from round to round and never come to rest.
+        The two are compared before any task moves. The later steps depend on lags. If the choice depended on lags, too,
+        the decision of a group could change in every round and never become stable.
         """
         values = [[own.get(key) for key in keys] for own in tags]
         before = cluster.count[:]
@@ -152,22 +160,22 @@ class HighAvailabilityAssignor:
 
 
 def _relaxed(notes: list[Note]) -> int:
-    """How many tasks have standbys for which tags were ignored."""
+    """Return the number of tasks with standbys for which tags were ignored."""
     return sum(note.kind is NoteKind.TAGS_RELAXED for note in notes)
 
 
 def place_actives(cluster: Cluster) -> None:
-    """Task number i goes to client i mod N; uneven threads are then balanced."""
+    """Assign task number i to client i mod N, then balance clients with different capacities."""
     size = len(cluster)
     cluster.active[:] = [task % size for task in range(len(cluster.tasks))]
     share, rest = divmod(len(cluster.tasks), size)
     cluster.count[:] = [share + (client < rest) for client in range(size)]
-    if not cluster.uniform:  # with equal capacities counts differ by at most one: nothing can move
+    if not cluster.uniform:  # with equal capacities the counts differ by at most one, so no task can move
         balance_active(cluster)
 
 
 def optimise_actives(problem: AssignmentProblem, cluster: Cluster, tasks: Sequence[TaskId]) -> None:
-    """KIP-925 on the stateful actives."""
+    """Apply KIP-925 to the stateful active tasks."""
     if problem.racks is None or not tasks:
         return
     traffic, non_overlap = _costs(problem)
@@ -178,7 +186,7 @@ def optimise_actives(problem: AssignmentProblem, cluster: Cluster, tasks: Sequen
 
 
 def optimise_standbys(problem: AssignmentProblem, cluster: Cluster, tags: Sequence[Tags] | None) -> None:
-    """KIP-925 on the standbys."""
+    """Apply KIP-925 to the standbys."""
     if problem.racks is None:
         return
     traffic, non_overlap = _costs(problem)
@@ -201,7 +209,7 @@ def _costs(problem: AssignmentProblem) -> tuple[int, int]:
 
 
 def place_stateless(cluster: Cluster, tasks: Sequence[TaskId]) -> list[int]:
-    """Client of each stateless task: the one with the fewest actives per thread, then the lowest id."""
+    """Return the client of each stateless task: fewest active tasks per thread, then lowest id."""
     if not tasks:
         return []
     actives = [0] * len(cluster)
@@ -219,7 +227,7 @@ def place_stateless(cluster: Cluster, tasks: Sequence[TaskId]) -> list[int]:
 
 
 def placements(cluster: Cluster, stateless: Sequence[TaskId], owners: Sequence[int]) -> dict[ProcessId, Placement]:
-    """Lists of ids per client; appended in task order, so they are ascending without a sort."""
+    """Return the task ids of each client; tasks are added in ascending order."""
     result = [Placement([], []) for _ in range(len(cluster))]
     for task, client, hosts in zip(cluster.tasks, cluster.active, cluster.standby):
         result[client].active.append(task)

@@ -1,4 +1,4 @@
-"""The explanation of a high-availability decision: who was desired, what moved, and why."""
+"""The explanation of a high-availability decision: desired clients, movements, and reasons."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["HighAvailabilityExplanation"]
 
 
 class HighAvailabilityExplanation:
-    """Takes notes between the steps and tells the explanation at the end. Only made when an explanation is wanted."""
+    """Records facts between the steps and builds the explanation; used only on request."""
 
     def __init__(self, cluster: Cluster, configs: AssignmentConfigs) -> None:
-        """To be made when stateful actives have been placed, before racks."""
+        """Create it after stateful active tasks are placed and before the rack optimisation."""
         self._standby_rule = Rule.STANDBY_BY_LOAD
         self._remarks: dict[TaskId, tuple[str, ...]] = {}
         self._cluster = cluster
@@ -27,7 +27,10 @@ class HighAvailabilityExplanation:
         self._desired = list(cluster.active)
 
     def desired_placement_done(self, notes: Iterable[Note], *, by_tags: bool) -> None:
-        """Actives and standbys are placed, nothing has moved yet. ``by_tags``: standbys were spread over tags."""
+        """Record the placement of active tasks and standbys, before any movement.
+
+        ``by_tags``: standbys were spread over tags.
+        """
         self._standby_rule = Rule.STANDBY_BY_TAGS if by_tags else Rule.STANDBY_BY_LOAD
         for note in notes:
             if note.task is not None:
@@ -37,7 +40,7 @@ class HighAvailabilityExplanation:
     def tell(
         self, lags: LagTable, movements: Sequence[Movement], stateless: Sequence[TaskId], owners: Sequence[int]
     ) -> dict[TaskId, TaskExplanation]:
-        """All explanations. ``owners`` are the clients of the stateless tasks."""
+        """Return all explanations. ``owners`` are the clients of the stateless tasks."""
         cluster, configs = self._cluster, self._configs
         limits = Limits(
             configs.acceptable_recovery_lag,

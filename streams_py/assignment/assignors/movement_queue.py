@@ -1,27 +1,27 @@
-"""The queue that picks who takes over a task, without running the queue.
+"""The choice of the client that takes over a task, as Kafka Streams' queue would make it.
 
-Kafka Streams keeps all clients in a binary heap, least loaded first (``ConstrainedPrioritySet``). ``poll(task)`` takes
-clients out until one qualifies, puts the others back *in hash order*, and the winner and the task's previous host are
-put back after their loads changed. Half of all clients go through the heap for every movement.
+Kafka Streams keeps all clients in a binary heap, least loaded first (``ConstrainedPrioritySet``). ``poll(task)``
+removes clients until one qualifies and puts the other clients back *in hash order*. Later the winner and the task's
+previous host are put back with their new loads. So half of all clients pass through the heap for every movement.
 
-The winner is almost always simply the least of the few candidates, so the heap need not exist. Almost: the previous
-host's load changes *while it is inside*, so for a moment the heap may be out of order, and a later poll may meet
-clients in another order than that of their keys. This class tracks how far the disorder can reach, as disjoint closed
-intervals of keys in which the order is *doubtful*:
+The winner is almost always the candidate with the smallest key, so the heap is not needed. There is one exception: the
+load of the previous host changes *while it is in the heap*. For a moment the heap may be out of order, and a later poll
+may return clients in an order that differs from their keys. This class tracks how far the disorder can reach, as
+disjoint closed intervals of keys in which the order is *doubtful*:
 
-* If an array is a heap once the keys of each doubtful interval are merged into one, every later push, pop or remove
-  with the exact keys keeps it so, and pops come out in merged order. Hence a poll is decided by keys alone unless its
-  least candidate shares a doubtful interval with another candidate.
-* A poll without candidates takes everything out and puts it back: no doubt is left. A poll with a winner does so for
-  everything below the winner.
-* A changed key makes an interval doubtful only as far as the keys it was compared with while stale.
-* The disorder needs the previous host on the path from the last slot to the root, two levels up or more. The clients
-  that the poll just put back fill the last slots; if they are enough, the top of that path holds only smaller keys
-  (``enough_pushes``).
+* Take an array that is a heap once the keys of each doubtful interval are treated as equal. Every later push, pop or
+  remove with the exact keys preserves this property, and pops return keys in this coarser order. So the keys alone
+  decide a poll, unless its smallest candidate shares a doubtful interval with another candidate.
+* A poll without candidates removes all clients and puts them back, which removes all doubt. A poll with a winner does
+  the same for all keys below the winner.
+* A changed key makes an interval doubtful only as far as the keys that it was compared with while it was stale.
+* Disorder requires that the previous host is on the path from the last slot to the root, at least two levels up. The
+  clients that the poll just put back fill the last slots. If there are enough of them, the top of that path has only
+  smaller keys (``enough_pushes``).
 
-When keys cannot decide, the array is built after all: from the last point at which its shape is known, by replaying
-what happened since, with the literal moves of :mod:`streams_py.assignment.heap`. While an array is in order and its
-keys are distinct, :mod:`heapq` makes the same array faster; out of order it does not.
+If the keys cannot decide, the array is built: starting at the last point at which its shape is known, the class replays
+all later events with the exact moves of :mod:`streams_py.assignment.heap`. While an array is in order and its keys are
+distinct, :mod:`heapq` builds the same array faster; for an array out of order it does not.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ["MovementQueue", "enough_pushes"]
 
 
 class _Shape(Enum):
-    """How the array looked at the last known point."""
+    """The shape of the array at the last known point."""
 
     CLIENT_ORDER = "pushed in client order"
     DRAINED = "pushed in hash order after a drain"
@@ -49,12 +49,15 @@ class _Shape(Enum):
 
 
 _Step: TypeAlias = "tuple[int, int, int, int, bool] | None"
-"""What happened: (src, its key before, dest, its key before, polled) of a movement, or None for a poll that emptied the
-heap. There is one or two for each movement and they are read only when an array is built, so they stay plain."""
+"""An event: (src, its previous key, dest, its previous key, polled) of a movement.
+
+None stands for a poll that emptied the heap. Each movement adds one or two events, and they are read only when an array
+is built, so they are plain tuples.
+"""
 
 
 class _PutBack(NamedTuple):
-    """The same with the keys after the movement."""
+    """A movement with the keys after it."""
 
     src: int
     src_key: int
@@ -66,11 +69,11 @@ class _PutBack(NamedTuple):
 class MovementQueue:
     """All clients, ordered by keys that change as tasks move.
 
-    Between two movements every client is a member. A movement is: ``poll`` one or more times, then ``put_back``.
+    Between two movements every client is in the queue. A movement is one or more calls of ``poll``, then ``put_back``.
     """
 
     def __init__(self, keys: list[int], spread_hashes: Sequence[int]) -> None:
-        """``keys[c]`` is c modulo the number of clients, for good; the list is owned by the queue from now on."""
+        """Take over the list ``keys``. ``keys[c]`` modulo the number of clients is always c."""
         self.keys = keys
         self.doubtful: list[tuple[int, int]] = []
         self.arrays_built = 0
@@ -79,13 +82,14 @@ class MovementQueue:
         self._log: list[_Step] = []
         self._shape = _Shape.CLIENT_ORDER
         self._point_array: list[int] = []
-        self._winner_out = False  # at the point, the winner of a poll was not put back yet
+        self._winner_out = False  # whether the winner of a poll was not yet put back at the last known point
         self._least = _LeastClients(keys)
 
     def poll(self, candidates: Sequence[int], otherwise: Sequence[int] = ()) -> int | None:
-        """The candidate that the heap would yield first, else one of the ``otherwise``, asked for in a second poll.
+        """Return the candidate that the heap would yield first, or None without a candidate.
 
-        None when there is none. The winner is out until it is put back.
+        If ``candidates`` is empty, a second poll chooses among ``otherwise``. The winner is out of the queue until it
+        is put back.
         """
         if not candidates:
             self._drain()
@@ -110,9 +114,9 @@ class MovementQueue:
         return winner
 
     def put_back(self, src: int, src_key: int, dest: int, dest_key: int, polled: bool) -> None:
-        """A task went from ``dest`` to ``src``; both have new keys, src not a smaller one than before.
+        """Record that a task moved from ``dest`` to ``src``, with the new keys of both.
 
-        ``polled``: src was the last poll's winner.
+        The key of src must not shrink. ``polled``: src was the winner of the last poll.
         """
         keys = self.keys
         old_src, old_dest = keys[src], keys[dest]
@@ -130,7 +134,7 @@ class MovementQueue:
         keys[dest] = dest_key
 
     def _harmless(self, src_key: int) -> bool:
-        """Whether the poll put back so many smaller clients that a stale key cannot have been met."""
+        """Whether the poll put back enough smaller clients that no stale key was compared."""
         if self.doubtful and not src_key < self.doubtful[0][0]:
             return False
         return self._least.are_below(src_key, self._enough)
@@ -149,7 +153,7 @@ class MovementQueue:
 
     def _drain(self) -> None:
         if self.doubtful:
-            # The order in which clients of one hash bucket came out is unknown: the doubt is gone, not the history.
+            # The poll order within a hash bucket is unknown. So no doubt is left, but the history is still needed.
             self._log.append(None)
             self.doubtful = []
         else:
@@ -186,7 +190,7 @@ class MovementQueue:
         return winner
 
     def _history(self) -> tuple[list[int], list[_PutBack | None]]:
-        """(keys at the last known point, what happened since)."""
+        """Return (keys at the last known point, events since then)."""
         keys = list(self.keys)
         steps: list[_PutBack | None] = []
         for step in reversed(self._log):
@@ -212,14 +216,14 @@ class MovementQueue:
 
 
 class _LeastClients:
-    """Answers "are so many keys below this one?" from few keys instead of all.
+    """Answers whether at least a given number of keys are below a key, without reading all keys.
 
-    Holds the clients that had the least keys at some moment. Its owner adds everybody whose key falls while it is
-    ``watching``; so nobody else is below the largest key of that moment.
+    Holds the clients that had the smallest keys at some moment. While ``watching``, the owner adds every client whose
+    key shrinks. So no other client is below the largest key of that moment.
     """
 
     def __init__(self, keys: Sequence[int]) -> None:
-        """``keys`` stays the owner's, who changes it."""
+        """The owner keeps and changes the list ``keys``."""
         self.clients: set[int] = set()
         self.watching = False
         self._keys = keys
@@ -244,9 +248,9 @@ class _LeastClients:
 
 
 class _Replay:
-    """The array itself, holding keys; a key names its client.
+    """The array itself, which holds keys; a key identifies its client.
 
-    In order, hundreds of pops and pushes make one poll, so they run without a Python loop.
+    While the array is in order, one poll consists of hundreds of pops and pushes, so they run without a Python loop.
     """
 
     def __init__(self, array: list[int], keys: list[int], hashes: Sequence[int]) -> None:
@@ -255,10 +259,10 @@ class _Replay:
         self._keys = keys
         self._hashes = hashes
         self._buckets: dict[int, dict[int, int]] = {}
-        """By number of buckets: the bucket of each key. Old keys may stay, each names its client for good."""
+        """Bucket of each key, by number of buckets. Old keys may stay: a key keeps its client."""
 
     def poll(self, wanted: Collection[int]) -> int | None:
-        """Pop until a wanted client comes; put the others back in hash order."""
+        """Pop until a wanted client comes; put the other clients back in hash order."""
         array, keys = self.array, self._keys
         winner = None
         if not self.in_order:
@@ -285,11 +289,11 @@ class _Replay:
         return rejected, None
 
     def put_back(self, step: _PutBack) -> None:
-        """The rest of a movement, after its last poll."""
+        """Carry out the rest of a movement, after its last poll."""
         array, keys = self.array, self._keys
         src, src_key, dest, dest_key, polled = step
         slot = array.index(keys[dest])
-        array[slot] = dest_key  # its load changed while it was inside
+        array[slot] = dest_key  # its load changed while it was in the heap
         stays = self.in_order and dest_key <= keys[dest] and (slot == 0 or array[(slot - 1) >> 1] < dest_key)
         if not polled:
             remove_at(array, array.index(keys[src]))
@@ -303,7 +307,7 @@ class _Replay:
             bucket_of[dest_key] = self._hashes[dest] & (number - 1)
 
     def _in_hash_order(self, rejected: list[int]) -> list[int]:
-        """As a Java hash set of the clients, filled in the given order, iterates them."""
+        """Sort like a Java hash set of the clients, filled in the given order, iterates them."""
         keys, hashes = self._keys, self._hashes
         if len(rejected) > CHAINS_MATTER_MAX:
             number = buckets_by_size(len(rejected))
@@ -318,12 +322,13 @@ class _Replay:
 
 @lru_cache(maxsize=64)
 def enough_pushes(size: int) -> int:
-    """How many smaller clients, put back just before, keep a stale key out of the way in a heap of this size.
+    """Return how many smaller clients must be put back so that a stale key cannot be compared.
 
-    They went into the slots before the last one, in slot order. Each of them whose path to the root shares the next
-    unproven node with the path of the last slot proves that node smaller; all but the two lowest levels are needed.
+    ``size`` is the size of the heap. The clients go into the slots before the last one, in slot order. A client whose
+    path to the root shares the next unproven node with the path of the last slot proves that this node is smaller. All
+    nodes but those of the two lowest levels must be proven.
     """
-    last = size  # slots counted from 1, so that a slot's path is its binary prefixes
+    last = size  # slots count from 1, so the path of a slot consists of the prefixes of its binary number
     depth = last.bit_length() - 1
     needed = depth - 2
 

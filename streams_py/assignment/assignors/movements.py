@@ -1,13 +1,13 @@
-"""From the desired placement to one that does not interrupt processing (KIP-441).
+"""Movements from the desired placement to one that does not interrupt processing (KIP-441).
 
-A client that is to run a task but is far behind would have to restore first. So a *caught-up* client runs it meanwhile
-and the desired client gets a copy to warm up. Likewise a standby that is far behind keeps a better one alive elsewhere.
-``max.warmup.replicas`` bounds the extra copies of one rebalance; when the budget is used up the desired client gets
-nothing and has to wait for a later rebalance. Each movement means that the placement is not final yet, so another
-(probing) rebalance follows.
+A desired client that is far behind would have to restore a task before it can run it. So a *caught-up* client runs the
+task in the meantime, and the desired client gets a copy to warm up. Likewise, for a standby that is far behind, a
+client with a smaller lag keeps a standby in the meantime. ``max.warmup.replicas`` bounds the additional copies of one
+rebalance. When this budget is used up, the desired client gets no copy and has to wait for a later rebalance. Each
+movement means that the placement is not final, so a probing rebalance follows.
 
-Answers to Kafka Streams' ``TaskMovement``. Lags: -2 is "running here", -3 "unknown"; unknown is never caught up, yet as
-the smallest number it ranks first among the clients that are not.
+Kafka Streams' ``TaskMovement``. Lags: -2 means "running here", -3 means "unknown". An unknown lag is never caught up.
+But as the smallest number it comes first among the clients that are not caught up.
 """
 
 from __future__ import annotations
@@ -27,11 +27,17 @@ __all__ = ["LagTable", "Movement", "MovementPlan"]
 
 
 _Behind: TypeAlias = tuple[int, int, int, "list[int] | None"]
-"""(Number of caught-up clients, task, client that is behind, the caught-up clients unless they are very many)."""
+"""(Number of caught-up clients, task, client that is behind, caught-up clients or None).
+
+The list of caught-up clients is None if it is too long.
+"""
 
 
 class LagTable:
-    """Who is how far behind: the lags that were reported, and one end-offset sum per task for everybody else."""
+    """The lag of every client on every stateful task.
+
+    It stores the reported lags, and one end-offset sum per task for all clients that did not report the task.
+    """
 
     __slots__ = ("acceptable", "clients", "end", "reported")
 
@@ -43,17 +49,17 @@ class LagTable:
         self.acceptable = acceptable
 
     def lag(self, task: int, client: int) -> int:
-        """Lag of a client on a task."""
+        """Return the lag of a client on a task."""
         lags = self.reported[task]
         return self.end[task] if lags is None else lags.get(client, self.end[task])
 
     def is_caught_up(self, task: int, client: int) -> bool:
-        """Whether the client may run the task at once."""
+        """Whether the client can run the task immediately."""
         lag = self.lag(task, client)
         return lag == LATEST_OFFSET or 0 <= lag <= self.acceptable
 
     def behind(self, hosts: Iterable[Iterable[int]]) -> list[_Behind]:
-        """Of the hosts of each task, those not caught up while some other client is strictly nearer to it."""
+        """Return the hosts that are not caught up although another client is strictly closer."""
         acceptable, clients = self.acceptable, self.clients
         found: list[_Behind] = []
         for task, (lags, of_task, end) in enumerate(zip(self.reported, hosts, self.end)):
@@ -63,9 +69,9 @@ class LagTable:
                 lag = lags.get(client, end)
                 if lag == LATEST_OFFSET or 0 <= lag <= acceptable:
                     continue
-                # The shared end-offset sum counts as a lag only if somebody really did not report.
+                # The shared end-offset sum counts as a lag only if some client did not report the task.
                 if min(lags.values()) < lag or (end < lag and len(lags) < clients):
-                    if 0 <= end <= acceptable:  # nearly everybody: too long to be kept for each task
+                    if 0 <= end <= acceptable:  # nearly all clients: too many to keep for each task
                         found.append((len(self.caught_up(task)), task, client, None))
                     else:
                         near = [c for c, lag in lags.items() if lag == LATEST_OFFSET or 0 <= lag <= acceptable]
@@ -73,13 +79,13 @@ class LagTable:
         return found
 
     def with_state(self, task: int) -> list[int]:
-        """Clients that have at least some of the task's state."""
+        """Return the clients that have at least some of the task's state."""
         limit = max(self.end[task], self.acceptable + 1)
         lags = self.reported[task] or {}
         return [client for client, lag in lags.items() if lag == LATEST_OFFSET or 0 <= lag < limit]
 
     def caught_up(self, task: int) -> list[int]:
-        """The caught-up clients."""
+        """Return the caught-up clients."""
         lags, acceptable = self.reported[task] or {}, self.acceptable
         if not 0 <= self.end[task] <= acceptable:
             return [c for c, lag in lags.items() if lag == LATEST_OFFSET or 0 <= lag <= acceptable]
@@ -87,7 +93,10 @@ class LagTable:
         return [c for c in range(self.clients) if c not in behind]
 
     def most_caught_up(self, task: int, dest: int, ok: Callable[[int], bool]) -> int | None:
-        """First client by (lag, id) that is ``ok``, looking no further than ``dest``; its lag may equal dest's."""
+        """Return the first client by (lag, id) that is ``ok`` and comes before ``dest``.
+
+        Its lag may equal the lag of dest.
+        """
         lags, end = self.reported[task] or {}, self.end[task]
         best: tuple[int, int] = (lags.get(dest, end), dest)
         found = None
@@ -104,7 +113,7 @@ class LagTable:
 
 
 class Movement(NamedTuple):
-    """What was decided for one task: ``source`` keeps or takes it while ``dest`` waits or warms up."""
+    """A decision for one task: ``source`` keeps or takes it while ``dest`` waits or warms up."""
 
     task: int
     source: int
@@ -115,21 +124,21 @@ class Movement(NamedTuple):
 
 
 class MovementPlan:
-    """Active movements first, then standby movements, on one warm-up budget."""
+    """Movements of active tasks first, then of standbys, with one warm-up budget."""
 
     def __init__(self, cluster: Cluster, lags: LagTable, *, max_warmup_replicas: int, record: bool = False) -> None:
-        """``record``: keep every movement, for an explanation."""
+        """``record``: keep every movement for an explanation."""
         self.cluster = cluster
         self.lags = lags
         self.budget = max_warmup_replicas
         self.warmups: list[tuple[int, int]] = []
-        """(task, client) of every copy that was added, in order."""
+        """(task, client) of every added copy, in order."""
         self.movements: list[Movement] = []
-        """What was done, in order, if it is recorded."""
+        """All movements in order, if they are recorded."""
         self._record = record
 
     def run(self) -> int:
-        """Change the cluster; the number of movements, 0 when the placement is final."""
+        """Change the cluster and return the number of movements; 0 if the placement is final."""
         if self.lags.acceptable == ACCEPTABLE_RECOVERY_LAG_MAX:
             return 0
         return self._move_actives() + self._move_standbys()
@@ -153,11 +162,13 @@ class MovementPlan:
             if source is None:
                 source = lags.most_caught_up(task, dest, lambda _client: True)
                 if source is None:
-                    raise IllegalStateError(f"task {cluster.tasks[task]} was to move but nobody is nearer to caught up")
+                    raise IllegalStateError(
+                        f"task {cluster.tasks[task]} has to move, but no client is closer to caught up"
+                    )
             active[task] = source
             src_key, dest_key = keys[source], keys[dest]
             swap = source in hosts
-            if swap:  # the two exchange roles; that costs no warm-up, and makes none
+            if swap:  # the two clients exchange roles, which needs no warm-up
                 standbys[task] = (*[host for host in hosts if host != source], dest)
             else:
                 src_key += steps[source]
@@ -172,8 +183,8 @@ class MovementPlan:
         return len(planned)
 
     def _pays_for(self, task: int, dest: int) -> bool:
-        """Whether the warm-up budget allows one copy more, which then stays with (or goes to) ``dest``."""
-        self.budget -= 1  # also when it is used up: only its sign matters
+        """Whether the warm-up budget allows another copy on ``dest``; uses up the budget."""
+        self.budget -= 1  # also below 0: only the sign matters
         if self.budget < 0:
             return False
         self.warmups.append((task, dest))
@@ -219,9 +230,10 @@ def _is_free(owner: int, hosts: Container[int], client: int) -> bool:
 
 
 def _standby_order(planned: list[_Behind]) -> list[_Behind]:
-    """The order of Kafka's movement heap, filled client by client, tasks ascending.
+    """Return the order of Kafka's movement heap, filled client by client with ascending tasks.
 
-    Several movements of one task have equal keys; then the array's own moves decide, and no sort will do.
+    Several movements of one task have equal keys. Then the exact moves within the heap's array decide, so a sort is not
+    enough.
     """
     if len({behind[1] for behind in planned}) == len(planned):
         return sorted(planned)
@@ -237,7 +249,7 @@ def _standby_order(planned: list[_Behind]) -> list[_Behind]:
 
 
 class _Planned:
-    """A standby movement in the heap: compares by its key alone."""
+    """A standby movement in the heap, compared only by its key."""
 
     __slots__ = ("behind", "key")
 

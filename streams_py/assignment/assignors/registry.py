@@ -1,8 +1,8 @@
-"""From a configured name to an assignor, and from user code to an answer that can be trusted to be one.
+"""Loading, creating and calling of configured task assignors.
 
-``task.assignor.class`` takes a class, ``"package.module:Class"``, or the name of a built-in assignor: the Java
-class name or a short name. Whatever goes wrong in user code becomes one AssignorError that names the class and says
-what to do; a TaskAssignmentError, by which an assignor refuses on purpose, passes through.
+``task.assignor.class`` takes a class, ``"package.module:Class"``, or the name of a built-in assignor: its Java class
+name or a short name. Every error in user code becomes an AssignorError that names the class and says what to do. Only a
+TaskAssignmentError, with which an assignor refuses on purpose, is passed on unchanged.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _PUBLIC_CLASSES: Final[Mapping[str, type[TaskAssignor]]] = {
 
 @dataclass(frozen=True, slots=True)
 class AssignorChoice:
-    """What a configured value stands for: exactly one of the two is set."""
+    """The assignor of a configured value; exactly one of the two fields is set."""
 
     name: str
     built_in: Callable[[], BuiltInAssignor] | None = None
@@ -66,14 +66,18 @@ class AssignorChoice:
 
 
 def assignor_name(assignor: object) -> str:
-    """How messages call an assignor: ``package.module:Class``, or the configured text."""
+    """Return the name for messages: ``package.module:Class``, or the configured text."""
     if isinstance(assignor, TaskAssignor):
         assignor = type(assignor)
     return f"{assignor.__module__}:{assignor.__qualname__}" if isinstance(assignor, type) else str(assignor)
 
 
 def choose_assignor(value: object) -> AssignorChoice:
-    """What ``task.assignor.class`` means. AssignorError when it cannot be imported or is no TaskAssignor."""
+    """Return the assignor of a ``task.assignor.class`` value.
+
+    Raises:
+        AssignorError: it cannot be imported, or it is not a TaskAssignor.
+    """
     name = assignor_name(value)
     if isinstance(value, str):
         text = value.strip()
@@ -96,7 +100,7 @@ def choose_assignor(value: object) -> AssignorChoice:
 
 
 def public_built_in(value: object) -> type[TaskAssignor] | None:
-    """The public assignor of ours that ``task.assignor.class`` names, if it does; imports nothing."""
+    """Return the public built-in assignor that the value names, or None; imports nothing."""
     if isinstance(value, str) and value.strip() in _PUBLIC_CLASSES:
         return _PUBLIC_CLASSES[value.strip()]
     ours = set(_PUBLIC_CLASSES.values())
@@ -104,7 +108,10 @@ def public_built_in(value: object) -> type[TaskAssignor] | None:
 
 
 def built_in_assignor(value: object = None) -> BuiltInAssignor:
-    """A fresh instance of what ``internal.task.assignor.class`` names; None is the high-availability assignor."""
+    """Return a new instance of the assignor that ``internal.task.assignor.class`` names.
+
+    None stands for the high-availability assignor.
+    """
     if value is None:
         return HighAvailabilityAssignor()
     text = str(value).strip()
@@ -123,8 +130,8 @@ def _import(text: str) -> object:
     if not colon or not module_name or not class_name:
         hint = "a Java class cannot run here; " if text.count(".") > 1 and text.rpartition(".")[2][:1].isupper() else ""
         raise AssignorError(
-            f"{TASK_ASSIGNOR_CLASS}={text!r} cannot be understood: {hint}write 'package.module:Class', pass the class "
-            "itself, or use a built-in one: high_availability, sticky, static, legacy_sticky, fallback"
+            f"{TASK_ASSIGNOR_CLASS}={text!r} is not a valid assignor: {hint}write 'package.module:Class', pass the "
+            "class itself, or use a built-in one: high_availability, sticky, static, legacy_sticky, fallback"
         )
     try:
         found: object = importlib.import_module(module_name)
@@ -141,7 +148,11 @@ def _import(text: str) -> object:
 
 
 def new_task_assignor(choice: type[TaskAssignor], configs: Mapping[str, object]) -> TaskAssignor:
-    """A fresh, configured instance, as KIP-924 wants one for every rebalance. AssignorError when it raises."""
+    """Return a new, configured instance, as KIP-924 requires for every rebalance.
+
+    Raises:
+        AssignorError: the constructor or ``configure`` raised an exception.
+    """
     name = assignor_name(choice)
     try:
         assignor = choice()
@@ -150,17 +161,21 @@ def new_task_assignor(choice: type[TaskAssignor], configs: Mapping[str, object])
             f"task assignor {name} cannot be created ({described(error)}); its constructor must take no arguments"
         ) from error
     try:
-        assignor.configure(dict(configs))  # a copy: what it does to its configuration is nobody else's business
+        assignor.configure(dict(configs))  # a copy, so that the assignor cannot change the application's configuration
     except Exception as error:
         raise AssignorError(f"task assignor {name} failed in configure ({described(error)})") from error
     return assignor
 
 
 def call_assignor(assignor: TaskAssignor, application_state: ApplicationState) -> TaskAssignment:
-    """Ask an assignor; the answer is a copy of what it returned, a TaskAssignment all the way down.
+    """Call an assignor and return a type-checked copy of its answer.
 
-    TaskAssignmentError passes through; anything else is an AssignorError. Whether the answer is *valid* is the next
-    question: :func:`~streams_py.assignment.validation.validate_task_assignment`.
+    The function :func:`~streams_py.assignment.validation.validate_task_assignment` checks whether the answer is
+    *valid*.
+
+    Raises:
+        TaskAssignmentError: raised by the assignor itself.
+        AssignorError: any other failure.
     """
     name = assignor_name(assignor)
     try:

@@ -1,16 +1,16 @@
-"""The static assignor: each client names the tasks that it runs (``static.tasks``), and gets those.
+"""The static assignor: each client lists the tasks that it runs (``static.tasks``).
 
-Name it ``static`` in ``task.assignor.class``, on all clients: the lists are in force only while the group's leader uses
-it. :mod:`~streams_py.assignment.assignors.static_rules` has the rules; settings, all optional:
+Set ``task.assignor.class`` to ``static`` on all clients: the lists only take effect while the group's leader uses this
+assignor. :mod:`~streams_py.assignment.assignors.static_rules` describes the rules. All settings are optional:
 
-* ``static.tasks`` of a client: what it may run, as ``2_0``, ``2_0-5`` or ``2_*``. Absent: whatever nobody lists. Empty:
-  nothing;
-* ``static.tasks.spill`` of the leader (default false): tasks that nobody lists go to clients with a list when there are
-  no others; otherwise nobody runs them then;
+* ``static.tasks`` of a client: the tasks that it may run, as ``2_0``, ``2_0-5`` or ``2_*``. Absent: all tasks that no
+  client lists. Empty: no tasks.
+* ``static.tasks.spill`` of the leader (default false): if every client has a list, tasks that no client lists go to
+  these clients. Otherwise no client runs them.
 * ``static.tasks.warmup`` of the leader (default false): a task with state stays where it is until its new client has
   caught up (``acceptable.recovery.lag``, ``max.warmup.replicas``, ``probing.rebalance.interval.ms``).
 
-There is nothing like it in Kafka Streams; it is made of what KIP-924 (assignors) and KIP-708 (client tags) offer.
+Kafka Streams has no such assignor. It uses only KIP-924 (assignors) and KIP-708 (client tags).
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ _NAMED_MAX: Final = 20  # ids in one warning
 
 
 class StaticTaskAssignor(TaskAssignor):
-    """Gives clients the tasks they list, and the others the rest."""
+    """Assigns clients the tasks that they list, and all other tasks to clients without a list."""
 
     def __init__(self, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        """``now`` is asked only when a follow-up rebalance is wanted, which is an instant (KIP-924)."""
+        """``now`` is called only for a follow-up rebalance, which needs an absolute time (KIP-924)."""
         self._now = now
         self._spill = False
         self._warmup = False
 
     def configure(self, configs: Mapping[str, object]) -> None:
-        """Reads the two switches; ConfigError for anything but true and false."""
+        """Read the two switches. Raises ConfigError for values other than true and false."""
         self._spill = _flag(configs, STATIC_TASKS_SPILL)
         self._warmup = _flag(configs, STATIC_TASKS_WARMUP)
 
     def assign(self, application_state: ApplicationState) -> TaskAssignment:
-        """Place all tasks; one entry for each client."""
+        """Place all tasks; returns one entry for each client."""
         ids, placed = self._place(application_state)
         _warn(placed)
         result = _entries(ids, placed)
@@ -70,7 +70,7 @@ class StaticTaskAssignor(TaskAssignor):
         return TaskAssignment(result)
 
     def explanations(self, application_state: ApplicationState) -> Mapping[TaskId, TaskExplanation]:
-        """Why :meth:`assign` places each task where it does."""
+        """Return why :meth:`assign` places each task where it does."""
         ids, placed = self._place(application_state, tell=True)
         number_of, rules = {process_id: number for number, process_id in enumerate(ids)}, placed.rules or {}
         return explanations_of(
@@ -111,7 +111,12 @@ def _client(state: KafkaStreamsState, tasks: Mapping[int, Sequence[TaskId]]) -> 
         try:
             listed = set(TaskList.of_tag(value).among(tasks))
         except ValueError as error:
-            _log.warning("client %s is treated as one without %s: %s", state.process_id, STATIC_TASKS, error)
+            _log.warning(
+                "client %s has an invalid list and is treated as a client without %s: %s",
+                state.process_id,
+                STATIC_TASKS,
+                error,
+            )
     return StaticClient(
         state.num_processing_threads, listed, state.previous_active_tasks, state.previous_standby_tasks, state.lag_for
     )
@@ -130,8 +135,8 @@ def _entries(ids: Sequence[ProcessId], placed: StaticPlacement) -> list[KafkaStr
 def _warn(placed: StaticPlacement) -> None:
     if placed.unassigned:
         _log.warning(
-            "%d tasks are on no list and every client has one, so nobody runs them: %s; start a client without %s, or "
-            "set %s=true",
+            "%d tasks are not on any list, and every client has a list, so no client runs them: %s; start a client "
+            "without %s, or set %s=true",
             len(placed.unassigned),
             _named(placed.unassigned),
             STATIC_TASKS,
@@ -139,7 +144,7 @@ def _warn(placed: StaticPlacement) -> None:
         )
     if placed.standbys_missing:
         _log.warning(
-            "%d tasks get fewer standbys than num.standby.replicas, for lack of clients that may have them: %s; start "
+            "%d tasks have fewer standbys than num.standby.replicas, because too few clients may have them: %s; start "
             "clients without %s, or list the tasks on more clients",
             len(placed.standbys_missing),
             _named(placed.standbys_missing),

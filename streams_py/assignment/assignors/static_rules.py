@@ -1,17 +1,18 @@
-"""Where tasks go when some clients name theirs: the rules of the static assignor.
+"""The placement rules of the static assignor.
 
-A *static* client has a list, a *wildcard* client has none. A static task is on the list of a client that is here now;
-all other tasks are wildcard tasks. The lists are an instruction:
+A *static* client has a list of tasks, a *wildcard* client has none. A static task is on the list of at least one
+current client; all other tasks are wildcard tasks. The rules are:
 
-* a static task runs only where it is listed: with its previous owner, else with the least loaded lister that has its
-  standby, else with the least loaded lister. Tasks with few listers choose first;
-* wildcard tasks run only on wildcard clients, evenly by threads. They stay with their previous owner up to its fair
-  share; what is left over goes to clients below their share, preferably those that have its standby;
-* a standby goes to another lister, else to a wildcard client: that is the backup for the day the listers are gone. A
-  static client never gets the standby of a task that it does not list;
-* without wildcard clients nobody runs the wildcard tasks, unless they may *spill* over to the static clients.
+* A static task runs only on a client that lists it: on its previous owner, otherwise on the least loaded of the clients
+  that list it and have its standby, otherwise on the least loaded client that lists it. Tasks that few clients
+  list choose first.
+* Wildcard tasks run only on wildcard clients, evenly over their threads. They stay with their previous owner up to its
+  fair share. The remaining tasks go to clients below their share, preferably to clients with the task's standby.
+* A standby goes to another client that lists the task, otherwise to a wildcard client as a backup for the time when no
+  client lists the task. A static client never gets the standby of a task that it does not list.
+* Without wildcard clients no client runs the wildcard tasks, unless they may *spill* over to the static clients.
 
-The result, given as the previous state of another call, is the result again.
+The placement is stable: with the result as previous state, the next result is the same.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ __all__ = ["StaticClient", "StaticPlacement", "WarmUps", "place_static"]
 
 @dataclass(frozen=True, slots=True)
 class StaticClient:
-    """A client; ``listed`` is None for a wildcard client. ``lag`` answers for tasks with changelog."""
+    """A client. ``listed`` is None for a wildcard client.
+
+    ``lag`` returns the lag of a task with a changelog, in records.
+    """
 
     threads: int
     listed: Collection[TaskId] | None
@@ -40,7 +44,10 @@ class StaticClient:
 
 @dataclass(frozen=True, slots=True)
 class WarmUps:
-    """A static task waits on its caught-up previous owner while the lister builds up the state; lag in records."""
+    """Static tasks stay on a caught-up previous owner while the client that lists them warms up.
+
+    ``acceptable_lag`` is in records. ``at_most`` is the maximum number of warm-ups.
+    """
 
     acceptable_lag: int
     at_most: int
@@ -48,9 +55,12 @@ class WarmUps:
 
 @dataclass(slots=True)
 class StaticPlacement:
-    """Client numbers by task. ``followup``: tasks are not where they are to be in the end.
+    """The placement, with client numbers by task.
 
-    ``desired``: the lister of a task that waits for it to warm up. ``rules``: why, for each (task, client), if wanted.
+    Attributes:
+        followup: some tasks are not on their final client yet.
+        desired: the client that lists the task and is still warming it up.
+        rules: the reason for each (task, client), if requested.
     """
 
     active: dict[TaskId, int] = field(default_factory=dict)
@@ -72,9 +82,12 @@ def place_static(
     warmups: WarmUps | None = None,
     tell: bool = False,
 ) -> StaticPlacement:
-    """Place ascending ``tasks``; ``logged`` are those with changelog. Clients in order of their process ids.
+    """Place ``tasks``, which must be ascending.
 
-    ``tell``: with rules.
+    Args:
+        clients: in ascending order of their process ids.
+        logged: the tasks that have a changelog.
+        tell: also return the rules.
     """
     placing = _Placing(clients, tasks, logged, standbys, spill, warmups)
     if tell:
@@ -131,7 +144,7 @@ class _Placing:
             self.result.rules[task, client] = rule
 
     def _rule(self, task: TaskId, client: int, owner: Rule, standby: Rule, other: Rule) -> Rule:
-        """By what the client had of the task before."""
+        """Choose the rule by what the client had of the task before."""
         if client in self._owners.get(task, ()):
             return owner
         return standby if client in self._holders.get(task, ()) else other
@@ -182,7 +195,7 @@ class _Placing:
         self._spread(tasks, share, extras=len(tasks) - sum(share.values()))
 
     def _place_spilled(self, tasks: Sequence[TaskId]) -> None:
-        """Shares that even out what the static tasks leave uneven, as far as that goes."""
+        """Compute shares that even out the uneven load of the static tasks as far as possible."""
         share = dict.fromkeys(range(len(self._clients)), 0)
         heap = [self._load(client) for client in share]
         heapify(heap)
@@ -193,7 +206,10 @@ class _Placing:
         self._spread(tasks, share, extras=0)
 
     def _spread(self, tasks: Sequence[TaskId], share: dict[int, int], *, extras: int) -> None:
-        """Keep tasks where they were up to each client's share, and fill up the rest; so many clients get one more."""
+        """Keep tasks where they were up to each client's share, and place the rest.
+
+        ``extras`` is the number of clients that get one task more than their share.
+        """
         owned: dict[int, list[TaskId]] = {client: [] for client in share}
         released = []
         for task in tasks:
@@ -225,13 +241,16 @@ class _Placing:
             self._run(task, chosen, self._rule(task, chosen, Rule.UNLISTED, Rule.FORMER_STANDBY, Rule.UNLISTED))
 
     def _with_room(self, task: TaskId, room: dict[int, int], heap: list[tuple[float, int]]) -> int | None:
-        """A client below its share: with the task's standby if possible, else the least loaded. Takes the place."""
+        """Reserve a place on a client below its share and return the client, or None.
+
+        Prefers clients with the task's standby, otherwise the least loaded client.
+        """
         chosen = min((c for c in self._holders.get(task, ()) if room.get(c)), key=self._load, default=None)
         while chosen is None and heap:
             client = heap[0][1]
             if not room[client]:
                 heappop(heap)
-            elif heap[0] != self._load(client):  # got something since
+            elif heap[0] != self._load(client):  # its load has changed
                 heapreplace(heap, self._load(client))
             else:
                 chosen = client
@@ -265,7 +284,7 @@ class _Placing:
     def _least_wild(self, task: TaskId, heap: list[tuple[float, int]], aside: list[int]) -> int | None:
         while heap:
             client = heap[0][1]
-            if heap[0] != self._full_load(client):  # got something since
+            if heap[0] != self._full_load(client):  # its load has changed
                 heapreplace(heap, self._full_load(client))
             elif self._has(client, task):
                 heappop(heap)
@@ -275,7 +294,10 @@ class _Placing:
         return None
 
     def _holder(self, task: TaskId, candidates: Collection[int], least: int) -> int:
-        """Who has the state already, if that is no more than one task worse than the least loaded candidate."""
+        """Return a client that already has the state, or ``least`` if their loads are too high.
+
+        The load of a client with state may exceed the load of the least loaded candidate by at most one task.
+        """
         bound = self._full_load(least)[0]
         return min(
             (
@@ -301,7 +323,7 @@ class _Placing:
 def _by_task(
     clients: Sequence[StaticClient], tasks_of: Callable[[StaticClient], Collection[TaskId]]
 ) -> dict[TaskId, list[int]]:
-    """Clients that name a task, ascending."""
+    """Return the clients that name each task, ascending."""
     found: dict[TaskId, list[int]] = {}
     for number, client in enumerate(clients):
         for task in tasks_of(client):

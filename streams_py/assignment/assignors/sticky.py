@@ -1,7 +1,9 @@
-"""The sticky assignors: Kafka Streams' internal ``LegacyStickyTaskAssignor`` and the public ``StickyTaskAssignor``.
+"""The sticky assignors: Kafka Streams' internal and its public one.
 
-Both place by :mod:`~streams_py.assignment.assignors.sticky_placement`. They differ in what breaks ties of load (the
-internal one prefers more threads), in the order in which clients are asked, and in who runs the rack optimisation.
+The internal one is ``LegacyStickyTaskAssignor``, the public one ``StickyTaskAssignor``. Both place tasks with
+:mod:`~streams_py.assignment.assignors.sticky_placement`. They differ in three points: how ties of load are broken (the
+internal one prefers clients with more threads), the order in which clients are visited, and which code runs the rack
+optimisation.
 """
 
 from __future__ import annotations
@@ -41,14 +43,17 @@ __all__ = [
 DEFAULT_STICKY_TRAFFIC_COST: Final = 1
 DEFAULT_STICKY_NON_OVERLAP_COST: Final = 10
 
-_AT_ONCE: Final = datetime.fromtimestamp(0, UTC)
+_IMMEDIATELY: Final = datetime.fromtimestamp(0, UTC)
 
 
 class LegacyStickyAssignor:
-    """Keeps actives where they were, up to an even share; never asks for a probing rebalance."""
+    """Keeps active tasks where they were, up to an even share. Requests no probing rebalance."""
 
     def __init__(self, *, preserve_actives: bool = False) -> None:
-        """``preserve_actives`` keeps every active where it was, however uneven, and leaves racks alone."""
+        """``preserve_actives`` keeps every active task where it was, even if unbalanced.
+
+        It also disables the rack optimisation.
+        """
         self._preserve = preserve_actives
 
     def decide(self, problem: AssignmentProblem, *, explain: bool = False) -> Decision:
@@ -80,7 +85,7 @@ class LegacyStickyAssignor:
 
 
 class _LegacyRacks:
-    """KIP-925 between the steps; does nothing without complete rack information."""
+    """KIP-925's optimiser between the steps; does nothing without complete rack information."""
 
     def __init__(self, problem: AssignmentProblem) -> None:
         self._problem = problem
@@ -143,7 +148,7 @@ def _explanations(placement: StickyPlacement, problem: AssignmentProblem) -> dic
     def host(task: TaskId, client: int) -> Host:
         given = problem.clients[client]
         lag = problem.lag(given, task) if task in problem.end_offset_sums else None
-        rule = rules.get((task, client), Rule.RACKS)  # the only other way to a client
+        rule = rules.get((task, client), Rule.RACKS)  # the only other way in which a task gets to a client
         return Host(given.process_id, rule, lag, len(placement.held[client]) / given.capacity)
 
     return {
@@ -161,8 +166,8 @@ def _explanations(placement: StickyPlacement, problem: AssignmentProblem) -> dic
 class StickyTaskAssignor(TaskAssignor):
     """The public sticky assignor (KIP-924): stickiness first, then balance.
 
-    Rack optimisation runs with ``rack.aware.assignment.strategy`` set, by default at costs that move a task only for
-    more than ten partitions (traffic 1, non-overlap 10).
+    The rack optimisation runs if ``rack.aware.assignment.strategy`` is set. With its default costs (traffic 1,
+    non-overlap 10) a task moves only if this saves more than ten partitions from being read across racks.
     """
 
     def __init__(
@@ -171,7 +176,10 @@ class StickyTaskAssignor(TaskAssignor):
         *,
         hash_sizing: HashSizing = HashSizing.JDK_19_AND_NEWER,
     ) -> None:
-        """Preserving keeps every active where it was and asks one client for an immediate follow-up rebalance."""
+        """``must_preserve_active_task_assignment`` keeps every active task where it was.
+
+        It also requests an immediate follow-up rebalance from one client.
+        """
         self._preserve = must_preserve_active_task_assignment
         self._sizing = hash_sizing
 
@@ -180,7 +188,7 @@ class StickyTaskAssignor(TaskAssignor):
         return TaskAssignment(self._place(application_state, None))
 
     def explanations(self, application_state: ApplicationState) -> Mapping[TaskId, TaskExplanation]:
-        """Why :meth:`assign` places each task where it does."""
+        """Return why :meth:`assign` places each task where it does."""
         rules: dict[tuple[TaskId, ProcessId], Rule] = {}
         entries = self._place(application_state, rules)
         return explanations_of(
@@ -190,7 +198,7 @@ class StickyTaskAssignor(TaskAssignor):
     def _place(
         self, application_state: ApplicationState, rules: dict[tuple[TaskId, ProcessId], Rule] | None
     ) -> list[KafkaStreamsAssignment]:
-        """One entry for each client; why goes to ``rules`` if wanted."""
+        """Return one entry for each client, and store the reasons in ``rules`` if it is given."""
         states = application_state.kafka_streams_states()
         tasks = application_state.all_tasks()
         if not states:
@@ -220,7 +228,7 @@ class StickyTaskAssignor(TaskAssignor):
         if not self._preserve:
             self._optimise_actives(application_state, assignments, placement)
         if replicas > 0:
-            # Kafka walks these by object identity, which is luck; the hash order of the ids is its fixed relative.
+            # Kafka iterates these by object identity, which is random. The hash order of the ids is similar but fixed.
             logged = [task for task, info in tasks.items() if has_changelog(info)]
             placement.place_standbys(in_hash_order(logged, task_hash), replicas)
             for task, hosts in placement.standby.items():
@@ -235,7 +243,7 @@ class StickyTaskAssignor(TaskAssignor):
             rules |= {(t, placement.clients[n].process_id): rule for (t, n), rule in (placement.rules or {}).items()}
         if self._preserve:
             first = in_hash_order(assignments, process_hash)[0]
-            assignments[first] = assignments[first].with_followup_rebalance(_AT_ONCE)
+            assignments[first] = assignments[first].with_followup_rebalance(_IMMEDIATELY)
         return list(assignments.values())
 
     def _optimise_actives(

@@ -1,19 +1,20 @@
-"""Sticky placement: keep tasks where they were, then spread them.
+"""Sticky placement: keep tasks where they were, then spread the others.
 
-The rules of Kafka Streams' two sticky assignors (the internal one and the public ``StickyTaskAssignor``):
+The rules follow Kafka Streams' two sticky assignors (the internal one and the public ``StickyTaskAssignor``):
 
-1. previous actives stay, up to a quota of tasks per client;
-2. open tasks go to a former standby that has quota left;
-3. the rest, ascending, go to the *best* client: the previous owner, else a former standby, unless it is overloaded;
-   else the least loaded one;
-4. standbys one by one, on the best client that lacks the task.
+1. Previous active tasks stay, up to a quota of tasks per client.
+2. Open tasks go to a former standby that has quota left.
+3. The remaining tasks, ascending, go to the *best* client: the previous owner, otherwise a former standby, unless it is
+   overloaded; otherwise the least loaded client.
+4. Standbys are placed one by one on the best client that does not have the task.
 
-"Least loaded" prefers, in this order: a client without any task; the least loaded client on which the task meets a
-task it shares no client with yet (a new *pair*); the least loaded client. Ties, and the walks of steps 1, 2 and 4,
-follow the iteration order of Java's hash maps and of the inputs.
+"Least loaded" prefers clients in this order: a client without tasks; the least loaded client that holds a task with
+which this task does not share a client yet (a new *pair*); the least loaded client. Ties, and the order of iteration in
+steps 1, 2 and 4, follow the order of Java's hash maps and of the inputs.
 
-Kafka keeps a set of all pairs, which grows with the square of the tasks. Tasks are only ever added to clients, so two
-tasks have met exactly if some client holds both, and no such set is needed. And a task that nobody holds has met none.
+Kafka keeps a set of all pairs, which grows with the square of the number of tasks. This set is not needed: tasks are
+only ever added to clients, so two tasks are a pair exactly if a client holds both. And a task that no client holds is
+not in any pair.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ _Rank = tuple[float, int]  # load, then the tie-breaker
 
 @dataclass(frozen=True, slots=True)
 class StickyClient:
-    """One client, in the order of Kafka Streams' container. Previous tasks are ascending and may be unknown."""
+    """One client. Previous tasks are ascending, and may no longer exist.
+
+    Clients are in the order of Kafka Streams' container.
+    """
 
     process_id: ProcessId
     capacity: int
@@ -54,7 +58,7 @@ class StickyClient:
 
 
 class StickyPlacement:
-    """One placement in progress. Clients are numbers: positions in the sequence given."""
+    """One placement in progress. Clients are numbers: positions in the given sequence."""
 
     def __init__(
         self,
@@ -66,14 +70,17 @@ class StickyPlacement:
         active_order_hashed: bool,
         sizing: HashSizing,
     ) -> None:
-        """``preserve`` ignores the quota in step 1. The next two are what the internal and the public one differ in."""
+        """``preserve`` ignores the quota in step 1.
+
+        The internal and the public assignor differ in ``capacity_breaks_ties`` and ``active_order_hashed``.
+        """
         self.clients = clients
         self.tasks = tasks
         self.active: dict[TaskId, int] = {}
         self.standby: dict[TaskId, list[int]] = {}
         self.held: list[set[TaskId]] = [set() for _ in clients]
         self.notes: list[Note] = []
-        self.rules: dict[tuple[TaskId, int], Rule] | None = None  # (task, client) -> why; a dict when wanted
+        self.rules: dict[tuple[TaskId, int], Rule] | None = None  # (task, client) -> reason; None if not requested
         self._preserve = preserve
         self._capacity_breaks_ties = capacity_breaks_ties
         self._sizing = sizing
@@ -81,7 +88,7 @@ class StickyPlacement:
         self._hashes = [(h := process_hash(c.process_id)) ^ (h >> 16) for c in clients]
         total = sum(client.capacity for client in clients)
         if total <= 0:
-            raise IllegalStateError("the clients have no threads at all: total capacity must be more than 0")
+            raise IllegalStateError("the clients have no threads: their total capacity must be more than 0")
         self._per_thread = len(tasks) // total
         self._previous_active = {t: number for number, c in enumerate(clients) for t in c.previous_active}
         self._previous_standby = self._index_standbys()
@@ -93,7 +100,7 @@ class StickyPlacement:
         self._first_groups: tuple[dict[TaskId, int], list[frozenset[TaskId]]] | None = None
 
     def _index_standbys(self) -> dict[TaskId, list[int]]:
-        """Task -> its former standbys, in the order of a Java hash set of their process ids."""
+        """Map each task to its former standbys, ordered like a Java hash set of their process ids."""
         index: dict[TaskId, list[int]] = {}
         for number, client in enumerate(self.clients):
             for task in client.previous_standby:
@@ -114,7 +121,7 @@ class StickyPlacement:
     # -- steps 1 to 3 ----------------------------------------------------------------------------------------
 
     def place_actives(self) -> None:
-        """Give every task an active host."""
+        """Assign every task an active host."""
         current = set(self.tasks)
         for task in in_hash_order(self._previous_active, task_hash):
             owner = self._previous_active[task]
@@ -169,7 +176,7 @@ class StickyPlacement:
     # -- step 4 ----------------------------------------------------------------------------------------------
 
     def place_standbys(self, tasks: Iterable[TaskId], replicas: int) -> None:
-        """Give each task, in the given order, its standbys."""
+        """Assign each task, in the given order, its standbys."""
         for task in tasks:
             hosts = self.standby.setdefault(task, [])
             met = self._met(task)
@@ -207,19 +214,19 @@ class StickyPlacement:
         )
 
     def _met(self, task: TaskId) -> set[TaskId]:
-        """Tasks that share a client with this one, including itself."""
+        """Return the tasks that share a client with this task, including itself."""
         owner = self.active[task]
         if self._first_groups is None:
             met = set(self.held[owner])
         else:
-            # After rack optimisation, actives have met those they were first placed with, not their new neighbours.
+            # After the rack optimisation, active tasks are pairs by their first placement, not by the new one.
             first_owner, groups = self._first_groups
             met = set(groups[first_owner[task]])
             met.update(other for other in self.held[owner] if self.active.get(other) != owner)
         return met
 
     def _standby_order(self, holders: set[int]) -> _LoadOrder:
-        """All clients in the order of a Java hash set of those that lack the task."""
+        """Return all clients, ordered like a Java hash set of the clients without the task."""
         free = len(self.clients) - len(holders)
         if free > CHAINS_MATTER_MAX:
             buckets = buckets_by_size(free)
@@ -234,7 +241,7 @@ class StickyPlacement:
     # -- rack optimisation -----------------------------------------------------------------------------------
 
     def replace_actives(self, owners: dict[TaskId, int]) -> None:
-        """Take over new owners of (some) tasks between steps 3 and 4; per-client counts must stay as they are."""
+        """Change the owners of some tasks between steps 3 and 4; per-client counts must not change."""
         if self._first_groups is None:
             self._first_groups = dict(self.active), [frozenset(tasks) for tasks in self.held]
         for task, client in owners.items():
@@ -275,7 +282,7 @@ class StickyPlacement:
         return previous
 
     def _least_of(self, candidates: list[int], meets_somebody: Callable[[int], bool]) -> int | None:
-        """The rule of the module's text over a short list."""
+        """Apply the module's rule for the least loaded client to a short list."""
         if len(candidates) <= 1:
             return candidates[0] if candidates else None
         for client in candidates:
@@ -291,7 +298,7 @@ class StickyPlacement:
         return not self.held[client]
 
     def _overloaded(self, client: int) -> bool:
-        """Full, while some other client is less loaded."""
+        """Whether the client is full while another client is less loaded."""
         if len(self.held[client]) < self.clients[client].capacity:
             return False
         return self._rank(self._active_order.least()) < self._rank(client)
@@ -307,7 +314,7 @@ def _not_enough(task: TaskId, missing: int, replicas: int) -> Note:
 
 
 class _LoadOrder:
-    """All clients by (rank, position in a given order), kept up to date lazily; and the idle ones in that order."""
+    """All clients by (rank, position in a given order), updated lazily; and the idle clients."""
 
     def __init__(self, order: list[int], rank: Callable[[int], _Rank], is_idle: Callable[[int], bool]) -> None:
         self._order = order
@@ -319,28 +326,31 @@ class _LoadOrder:
         self._next_idle = 0
 
     def update(self, client: int) -> None:
-        """The client got a task."""
+        """Update the client after it received a task."""
         heappush(self._heap, (self._rank(client), self._position[client], client))
 
     def has_idle(self) -> bool:
-        """Whether some client has no task; clients never become idle again."""
+        """Whether a client has no tasks. A client never becomes idle again."""
         while self._next_idle < len(self._order) and not self._is_idle(self._order[self._next_idle]):
             self._next_idle += 1
         return self._next_idle < len(self._order)
 
     def idle(self) -> int:
-        """The first client without a task."""
+        """Return the first client without tasks."""
         return self._order[self._next_idle]
 
     def least(self) -> int:
-        """The first client."""
+        """Return the first client by rank."""
         heap = self._heap
         while heap[0][0] != self._rank(heap[0][2]):
             heappop(heap)
         return heap[0][2]
 
     def first(self, accept: Callable[[int], bool], prefer: Callable[[int], bool]) -> int:
-        """The first accepted and preferred client, else the first accepted one; there must be one."""
+        """Return the first accepted and preferred client, otherwise the first accepted one.
+
+        At least one client must be accepted.
+        """
         taken, heap, found = [], self._heap, None
         while heap:
             entry = heappop(heap)

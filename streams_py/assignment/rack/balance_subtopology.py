@@ -1,17 +1,18 @@
-"""Strategy ``balance_subtopology``: least traffic, with each sub-topology spread over the clients (KIP-925).
+"""Strategy ``balance_subtopology``: least traffic with balanced sub-topologies (KIP-925).
 
-A client with n of all T tasks may hold at most ceil(n * v / T) of a sub-topology's v tasks. That ties clients to
-sub-topologies, so clients come back into the network, but as sub-topologies times clients, not tasks times clients:
+A client with n of all T tasks may have at most ceil(n * v / T) of the v tasks of a sub-topology. This cap depends on
+the client and the sub-topology, so the network needs nodes for sub-topologies times clients (but not tasks times
+clients):
 
-* *type*: tasks of one sub-topology and signature. Its stay arcs go straight to *slots*;
-* *slot*: one sub-topology on one client. Its arc to the *client* has the cap as capacity;
-* *arrival*: one sub-topology in one rack. Move arcs end here, and arcs of cost 0 lead on to the rack's slots;
+* *type*: tasks of one sub-topology and signature. Its stay arcs lead directly to *slots*.
+* *slot*: one sub-topology on one client. The capacity of its arc to the *client* is the cap.
+* *arrival*: one sub-topology in one rack. Move arcs end here, and arcs of cost 0 lead on to the slots of the rack.
 * *hub*: one sub-topology, any rack; see :mod:`~streams_py.assignment.rack.transport`.
 
-Clients of a rack must not be merged into one node: staying is cheaper than moving, and that binds to the client.
+The clients of a rack cannot be merged into one node: staying is cheaper than moving, and that depends on the client.
 
-The caps can always be met: n * v / T of every sub-topology on every client is a fractional solution. Kafka Streams
-rounds the cap up in floating point, which is one too many for some numbers; here it is exact.
+The caps can always be met: n * v / T tasks of every sub-topology on every client is a fractional solution. Kafka
+Streams rounds the cap up in floating point, which gives one task too many for some numbers. The cap is exact here.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ __all__ = ["balance_subtopology_moves", "cap"]
 
 
 def cap(tasks_of_client: int, tasks_of_group: int, all_tasks: int) -> int:
-    """Most tasks of a sub-topology that a client may hold."""
+    """Return the maximum number of a sub-topology's tasks that a client may have."""
     return -(-tasks_of_client * tasks_of_group // all_tasks)
 
 
 def balance_subtopology_moves(
     signatures: Signatures, groups: Sequence[int], owners: Sequence[int], homes: Sequence[int], racks: int, costs: Costs
 ) -> list[tuple[int, int]]:
-    """(task, new client) for tasks that move. ``groups``: number of each task's sub-topology."""
+    """Return (task, new client) for tasks that move. ``groups``: sub-topology of each task."""
     network = _Network(signatures, groups, owners, homes, racks, costs)
     if network.caps_kept() and nothing_to_gain(
         signatures, count_here(signatures.of, [homes[owner] for owner in owners]), costs
@@ -46,14 +47,14 @@ def balance_subtopology_moves(
 
 @dataclass(slots=True)
 class _Arrivals:
-    """Tasks that come to one sub-topology in one rack: their types, and the clients that take them."""
+    """Tasks that arrive at one sub-topology in one rack: their types, and their new clients."""
 
     types: list[tuple[int, int]]
     clients: list[int]
 
 
 class _Network:
-    """Node numbers: types, then slots, arrivals, hubs, clients (those with tasks)."""
+    """The network. Nodes: types, slots, arrivals, hubs, clients with tasks, in this order."""
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class _Network:
         return all(count <= self._cap(group, client) for (group, client), count in self._in_group.items())
 
     def solve(self) -> list[tuple[int, int]]:
-        """(task, new client) for tasks that move."""
+        """Return (task, new client) for tasks that move."""
         supply = [0] * self._slots + [0] * (self._sinks - self._slots) + [-count for count in self._held]
         for (kind, _), count in self._here.items():
             supply[kind] += count
@@ -119,7 +120,7 @@ class _Network:
             self._arcs.append(Arc(kind, self._slot(group, client), traffic * foreign * scale, count))
 
     def _add_moves(self, supply: Sequence[int]) -> list[tuple[int, int]]:
-        """Arcs to arrivals and hubs; (type, rack) of each, rack -1 for a hub."""
+        """Add arcs to arrivals and hubs; return (type, rack) of each arc, with rack -1 for a hub."""
         scale, (traffic, non_overlap) = self._scale(), self._costs
         ends: list[tuple[int, int]] = []
         for kind, (group, signature) in enumerate(self._types):
@@ -137,7 +138,11 @@ class _Network:
         return ends
 
     def _add_spreads(self) -> list[tuple[int, int, int]]:
-        """Arcs of cost 0; (group, rack, -1) for hub to rack, (group, rack, client) for rack to slot, then the caps."""
+        """Add the arcs of cost 0, then the arcs with the caps.
+
+        Returns (group, rack, -1) for each arc from a hub to a rack, and (group, rack, client) for each arc from a rack
+        to a slot.
+        """
         ends: list[tuple[int, int, int]] = []
         for group, size in enumerate(self._group_sizes):
             for rack in range(self._racks):
@@ -156,7 +161,7 @@ class _Network:
     def _read_arrivals(
         self, moves: Sequence[tuple[int, int]], spreads: Sequence[tuple[int, int, int]], flow: Sequence[int]
     ) -> dict[tuple[int, int], _Arrivals]:
-        """Who arrives, by (group, rack), and who takes them."""
+        """Return the arriving tasks and their new clients, by (group, rack)."""
         found: dict[tuple[int, int], _Arrivals] = {}
         stock: dict[int, list[tuple[int, int]]] = {}
         first = len(self._here)
@@ -177,7 +182,7 @@ class _Network:
     def _match(
         self, stays: dict[tuple[int, int], int], arrivals: dict[tuple[int, int], _Arrivals]
     ) -> list[tuple[int, int]]:
-        """The lowest tasks of a type stay on a client; arrivals and vacancies meet in ascending order."""
+        """Match leaving tasks with vacancies, both ascending. The lowest tasks of a type stay."""
         leavers: list[list[int]] = [[] for _ in self._types]
         for task, key in enumerate(zip(self._type_of, self._places)):
             if stays[key]:

@@ -1,10 +1,11 @@
-"""Standbys while they are being exchanged: who holds what, and which exchanges keep the copies of a task apart.
+"""Hosts of standbys during an exchange, and the rule that keeps copies of a task separate.
 
-The rule for keeping apart is Kafka Streams' (KIP-708): the hosts of a task, active included, must carry at least as
-many different (key, value) tags after a move as before. All tags of a client count, whether configured or not.
+The separation rule is Kafka Streams' (KIP-708): after a move the hosts of a task, including the active one, must have
+at least as many different (key, value) tags as before. All tags of a client count, whether configured or not.
 
-Clients with the same rack and the same tags form a *class*; costs and rule only ask for classes. A tag that only one
-client carries is lost whenever a copy leaves that client and gained whenever one arrives, so those are only counted.
+Clients with the same rack and the same tags form a *class*. Costs and the separation rule depend only on classes. A tag
+that only one client has is lost whenever a copy leaves that client, and gained whenever a copy arrives. So only the
+number of such tags is stored.
 """
 
 from __future__ import annotations
@@ -19,10 +20,14 @@ __all__ = ["Copies"]
 
 
 class Copies:
-    """Hosts of every task, by client number; changes are made with :meth:`move`.
+    """Hosts of every task, by client number. Changes are made with :meth:`move`.
 
-    ``home[c]``: rack of client c. ``class_of[c]``: its class. By class: ``class_racks``; ``class_tags``, the numbers of
-    tags that several clients carry; ``class_own_tags``, how many more there are.
+    Attributes:
+        home: rack of each client.
+        class_of: class of each client.
+        class_racks: rack of each class.
+        class_tags: per class, the numbers of the tags that several clients have.
+        class_own_tags: per class, the number of other tags.
     """
 
     __slots__ = (
@@ -49,7 +54,7 @@ class Copies:
         racks: int,
         tags: Sequence[Tags] | None,
     ) -> None:
-        """``actives``: -1 for none. Without ``tags`` every move is allowed."""
+        """``actives`` is -1 without an active host. Without ``tags`` every move is allowed."""
         self.signatures = signatures
         self.actives = actives
         self.hosts = [set(hosts) for hosts in standbys]
@@ -69,7 +74,7 @@ class Copies:
         self._tag_counts = [self._count_tags(task) for task in range(len(self.hosts))] if tags is not None else []
 
     def all_hosts(self, task: int) -> list[int]:
-        """Everybody with a copy: the active, then the standbys in ascending order."""
+        """Return all clients with a copy: the active one, then the standbys in ascending order."""
         active = self.actives[task]
         return [*([active] if active >= 0 else []), *sorted(self.hosts[task])]
 
@@ -78,7 +83,7 @@ class Copies:
         return client in self.hosts[task] or self.actives[task] == client
 
     def keeps_apart(self, task: int, source: int, target: int) -> bool:
-        """Whether the rule allows a copy on a client of class ``source`` to move to one of class ``target``."""
+        """Whether a copy may move from a client of class ``source`` to one of class ``target``."""
         if not self.has_tags:
             return True
         counts = self._tag_counts[task]
@@ -86,12 +91,12 @@ class Copies:
         lost = sum(counts[tag] == 1 for tag in leaving) + self.class_own_tags[source]
         if not lost:
             return True
-        # A tag that leaves and comes at once is neither: counted as gained because it was counted as lost.
+        # A tag of both classes is neither lost nor gained. It was counted as lost, so it is counted as gained, too.
         gained = sum(counts.get(tag, 0) == (tag in leaving) for tag in coming)
         return gained + self.class_own_tags[target] >= lost
 
     def move(self, task: int, source: int, target: int) -> None:
-        """Move a standby from one client to another that does not hold the task."""
+        """Move a standby from one client to another that does not have the task."""
         self.hosts[task].remove(source)
         self.hosts[task].add(target)
         self.on[source].remove(task)
@@ -104,7 +109,7 @@ class Copies:
                 counts[tag] = counts.get(tag, 0) + 1
 
     def foreign_total(self) -> int:
-        """Partitions that standbys read from other racks."""
+        """Return the number of partitions that standbys read from other racks."""
         signatures, home = self.signatures, self.home
         return sum(
             signatures.foreign(kind, home[client]) for kind, hosts in zip(signatures.of, self.hosts) for client in hosts
@@ -119,7 +124,7 @@ class Copies:
 
 
 def _number_tags(tags: Sequence[Tags]) -> tuple[list[tuple[int, ...]], list[int]]:
-    """By client: the numbers of its tags that others carry too, how many others it has."""
+    """Return, per client, the numbers of its tags that others have, and the count of the rest."""
     carriers = Counter(tag for of_client in tags for tag in of_client)
     numbers = {tag: number for number, tag in enumerate(sorted(tag for tag, count in carriers.items() if count > 1))}
     shared = [tuple(sorted(numbers[tag] for tag in of_client if tag in numbers)) for of_client in tags]

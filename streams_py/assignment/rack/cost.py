@@ -1,12 +1,12 @@
-"""What a placement costs (KIP-925): partitions read from another rack, and tasks that leave their client.
+"""The cost of a placement (KIP-925): partitions read from other racks, and tasks that move.
 
-A task on a client in rack r costs ``traffic_cost`` for each of its charged partitions without a replica in r, leader or
-follower, in sync or not. A task that is not where it was costs ``non_overlap_cost`` more, wherever it went.
+A task on a client in rack r costs ``traffic_cost`` for each of its counted partitions that has no replica in r (leader
+or follower, in sync or not). A task that changes its client costs an additional ``non_overlap_cost``, wherever it goes.
 
-So a task's row of costs depends on the rack alone, and many tasks have the same row. Tasks with equal rows get one
-*signature*: how many partitions are charged, and how many of them each rack of clients has a replica of. Racks without
-clients are dropped first, as rows that differ only there are equal. With three zones there are a few signatures,
-however many tasks there are, and everything that is solved here is solved for signatures.
+So the costs of a task depend only on the rack, and many tasks have the same costs in all racks. Such tasks share a
+*signature*: the number of counted partitions, and how many of them have a replica in each rack. Racks without clients
+are ignored, because they make no difference. With three zones there are only a few signatures, however many tasks there
+are. So all problems of this package are solved for signatures.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ __all__ = ["Costs", "Signatures"]
 
 
 class Costs(NamedTuple):
-    """Cost of one partition read from another rack, and of one task that changes its client. Only the ratio counts."""
+    """Cost of a partition read from another rack, and of a moved task. Only the ratio matters."""
 
     traffic: int
     non_overlap: int
 
 
 class Signatures:
-    """Tasks of one call by their rows of costs.
+    """The signatures of the tasks of one call.
 
-    ``of[i]`` is the signature of the i-th task; ``partitions[s]`` and ``local[s]`` belong to signature s: its number of
-    charged partitions, and for each rack number (ascending, no zeros) how many of them have a replica there.
+    ``of[i]`` is the signature of the i-th task. ``partitions[s]`` is the number of counted partitions of signature s.
+    ``local[s]`` has, for each rack number (ascending, no zeros), how many of them have a replica there.
     """
 
     __slots__ = ("local", "of", "partitions")
@@ -42,10 +42,13 @@ class Signatures:
         racks_of: Mapping[TaskId, Sequence[frozenset[str]]],
         rack_numbers: Mapping[str, int],
     ) -> None:
-        """``racks_of``: racks of each charged partition of a task; IllegalStateError when they are not known.
+        """``racks_of`` has the racks of each counted partition of a task.
 
-        Signatures are numbered as they first occur in ``tasks``, so neither the order of partitions nor that of racks
-        within a set shows.
+        Signatures are numbered by their first occurrence in ``tasks``. So the order of partitions and the order of
+        racks within a set do not matter.
+
+        Raises:
+            IllegalStateError: racks of a partition are unknown.
         """
         self.of: list[int] = []
         self.partitions: list[int] = []
@@ -78,11 +81,11 @@ class Signatures:
             self.of.append(signature)
 
     def foreign(self, signature: int, rack: int) -> int:
-        """Number of partitions that a task reads from other racks when it runs in this one."""
+        """Return the number of partitions that a task in this rack reads from other racks."""
         return self.partitions[signature] - self.local[signature].get(rack, 0)
 
     def foreign_total(self, racks: Iterable[int]) -> int:
-        """The same for all tasks, given the rack where each is."""
+        """Return this number for all tasks, given the rack of each task."""
         partitions, local = self.partitions, self.local
         return sum(partitions[s] - local[s].get(rack, 0) for s, rack in zip(self.of, racks))
 
@@ -96,8 +99,8 @@ def _known(task: TaskId, racks_of: Mapping[TaskId, Sequence[frozenset[str]]]) ->
 
 def _unknown_racks(task: TaskId) -> IllegalStateError:
     return IllegalStateError(
-        f"task {task} has a partition without rack information; make an optimiser only after every charged partition "
-        "is known to have a rack",
+        f"task {task} has a partition without rack information; create an optimiser only after the racks of all "
+        "counted partitions are known",
         task_id=task,
     )
 

@@ -1,15 +1,19 @@
-"""Minimum-cost flow in whole numbers: given supplies and arcs with capacities and costs, ship everything most cheaply.
+"""Minimum-cost flow in whole numbers: ship all supplies over arcs with capacities and costs.
 
-The method is primal-dual. Every node has a potential; an arc's *reduced* cost is its cost plus the difference of the
-potentials of its ends, and is never negative where capacity is left. One phase finds the distances from all nodes that
-still have something to ship up to the nearest node that still wants something (Dijkstra, stopped there), shifts the
-potentials so that these shortest paths have reduced cost zero, and then ships as much as possible along arcs of reduced
-cost zero (breadth-first levels, then depth-first paths: Dinic's maximum flow). What is shipped that way can never be
-improved, so the flow is optimal when nothing is left.
+The method is primal-dual. Every node has a potential. The *reduced* cost of an arc is its cost plus the difference of
+the potentials of its ends; it is never negative where capacity is left. One phase has three steps:
 
-The number of phases is bounded by the number of different path lengths. On the networks of rack-aware assignment those
-are few, which is why plain Python suffices. Kafka Streams' ``Graph`` cancels negative cycles instead, one Bellman-Ford
-for each, on a network of tasks times clients.
+1. Find the distances from all nodes with supply left, up to the nearest node with demand left (Dijkstra, stopped
+   there).
+2. Shift the potentials so that these shortest paths have a reduced cost of zero.
+3. Ship as much as possible along arcs of reduced cost zero (breadth-first levels, then depth-first paths: Dinic's
+   maximum flow).
+
+Later phases cannot improve these shipments. So the flow is optimal when no supply is left.
+
+The number of phases is at most the number of different path lengths. The networks of the rack-aware assignment have
+few, so plain Python is fast enough. Kafka Streams' ``Graph`` instead cancels negative cycles, with one run of
+Bellman-Ford for each, on a network of tasks times clients.
 """
 
 from __future__ import annotations
@@ -22,7 +26,10 @@ __all__ = ["Arc", "min_cost_flow"]
 
 
 class Arc(NamedTuple):
-    """From node to node at ``cost`` (at least 0) per unit, at most ``capacity`` units. Parallel arcs are fine."""
+    """An arc with a ``cost`` of at least 0 per unit and a ``capacity`` in units.
+
+    Parallel arcs are allowed.
+    """
 
     tail: int
     head: int
@@ -31,10 +38,13 @@ class Arc(NamedTuple):
 
 
 def min_cost_flow(supply: Sequence[int], arcs: Sequence[Arc]) -> list[int]:
-    """Flow on each arc, cheapest in total, that ships every node's ``supply`` (negative: demand).
+    """Return the flow on each arc that ships every node's ``supply`` at the lowest total cost.
 
-    Nodes are 0 to ``len(supply) - 1``. Among equally cheap flows the choice does not depend on the order of ``arcs``.
-    ValueError for a negative cost or capacity, for supplies that do not add up to 0, or that cannot be shipped.
+    A negative supply is a demand. Nodes are 0 to ``len(supply) - 1``. The choice among equally cheap flows does not
+    depend on the order of ``arcs``.
+
+    Raises:
+        ValueError: a cost or capacity is negative, or the supplies do not add up to 0 or cannot be shipped.
     """
     if sum(supply) != 0:
         raise ValueError(f"supplies add up to {sum(supply)}, not to 0")
@@ -53,7 +63,7 @@ def min_cost_flow(supply: Sequence[int], arcs: Sequence[Arc]) -> list[int]:
 
 
 class _Network:
-    """Residual network: arc i became edge 2i, and edge 2i + 1 takes its flow back."""
+    """The residual network: arc i became edge 2i, and edge 2i + 1 takes its flow back."""
 
     __slots__ = ("active", "cost", "edges", "excess", "head", "level", "potential", "room")
 
@@ -74,7 +84,10 @@ class _Network:
         self.active = [node for node, units in enumerate(supply) if units > 0]
 
     def find_nearest(self) -> bool:
-        """Make the paths to the nearest demands free, by reduced cost. False when everything is shipped."""
+        """Shift potentials so that the paths to the nearest demands cost nothing.
+
+        Returns False when everything is shipped.
+        """
         self.active = [node for node in self.active if self.excess[node] > 0]
         if not self.active:
             return False
@@ -85,7 +98,10 @@ class _Network:
         return True
 
     def _distances(self) -> tuple[dict[int, int], set[int], int]:
-        """Distances from the active nodes, the nodes they are final for, and the distance of the nearest demand."""
+        """Return (distances from the active nodes, nodes with final distances, nearest demand).
+
+        The last value is the distance of the nearest demand.
+        """
         edges, head, cost, room = self.edges, self.head, self.cost, self.room
         excess, potential = self.excess, self.potential
         distance = dict.fromkeys(self.active, 0)
@@ -118,12 +134,15 @@ class _Network:
         return distance, done, limit
 
     def set_levels(self) -> bool:
-        """Number of free edges from the nearest active node to each node; False when no demand can be reached."""
+        """Set the number of free edges from the nearest active node to each node.
+
+        Returns False when no demand can be reached.
+        """
         edges, head, cost, room, potential = self.edges, self.head, self.cost, self.room, self.potential
         queue = [node for node in self.active if self.excess[node] > 0]
         level = self.level = dict.fromkeys(queue, 0)
         reached = False
-        for node in queue:  # which grows on the way
+        for node in queue:  # the loop appends to it
             reached = reached or self.excess[node] < 0
             following, own = level[node] + 1, potential[node]
             for edge in edges[node]:
@@ -154,7 +173,10 @@ class _Network:
                 excess[sink] += units
 
     def _path(self, source: int, cursor: dict[int, int]) -> list[int]:
-        """Edges from the source to a demand, or none. ``cursor``: how many edges of a node are known to be blocked."""
+        """Return the edges from the source to a demand, empty without a path.
+
+        ``cursor`` has the number of edges of each node that are known to be blocked.
+        """
         edges, head, cost, room = self.edges, self.head, self.cost, self.room
         excess, potential, level = self.excess, self.potential, self.level
         path: list[int] = []

@@ -1,13 +1,14 @@
-"""Standbys, second way: one copy of every task at a time, all of them at once.
+"""Standby exchange by layers: one copy of every task at a time, all tasks together.
 
-The first standby of every task is exchanged as actives are, then the second, and so on. A *kind* is here a signature,
-the places that hold the other copies, and how far apart the copies are; a *place* is a class of clients. A task may
-only move into places without another copy of it, where the rule about copies allows it: then no client can get a task
-twice, and any vacancy of the place will do. There is no hub, as it would lead around that.
+The first standby of every task is exchanged as active tasks are, then the second, and so on. A *place* is a class of
+clients. A *kind* is a signature, the places of the other copies, and the number of different tags of all copies. A task
+may move only to places that have no other copy of it, and only if the separation rule allows it. So no client can get a
+task twice, and any vacancy of the place can be used. The network has no hub, because a path
+through it would circumvent this rule.
 
-This is faster than swapping pairs and moves fewer tasks, but never moves anything into a class that holds a copy. So
-pairs are swapped afterwards. In small groups every client can be a place of its own, and then an exchange finds
-whatever can be gained without touching the other copies, along chains of any number of clients.
+This method is faster than swapping pairs and moves fewer tasks. But it never moves a copy into a class that already has
+one, so pairs are swapped afterwards. In small groups every client can be its own place. Then an exchange finds every
+improvement that leaves the other copies unchanged, along chains of any number of clients.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from streams_py.assignment.rack.transport import TaskKind, count_here, counts_af
 
 __all__ = ["exchange_layers"]
 
-_ARCS_MAX: Final = 300_000  # where tasks have that many different situations, pairs of clients do the work alone
+_ARCS_MAX: Final = 300_000  # above this number of arcs only pairs of clients are swapped
 
 
 def exchange_layers(copies: Copies, costs: Costs, *, by_client: bool = False) -> bool:
-    """Move standbys to where they cost less, layer by layer. Whether anything moved."""
+    """Move standbys to cheaper clients, layer by layer; return whether any standby moved."""
     ordered = [sorted(hosts) for hosts in copies.hosts]
     moved = False
     for number in range(max(map(len, ordered), default=0)):
@@ -50,7 +51,7 @@ class _Layer:
         self._places = [self._place_of[client] for client in clients]
 
     def exchange(self, costs: Costs) -> bool:
-        """Solve the layer's network and carry out its moves, if there are any."""
+        """Solve the layer's network and carry out its moves; return whether there were any."""
         copies = self._copies
         kinds, of = self._kinds()
         if sum(len(kind.foreign) for kind in kinds) > _ARCS_MAX:
@@ -72,7 +73,7 @@ class _Layer:
         return bool(moves)
 
     def _kinds(self) -> tuple[list[TaskKind], list[int]]:
-        """All kinds, and the kind of each task."""
+        """Return all kinds, and the kind of each task."""
         copies = self._copies
         numbers: dict[tuple[int, frozenset[int], int], int] = {}
         kinds: list[TaskKind] = []

@@ -1,6 +1,6 @@
-"""Strategy ``min_traffic``: the least traffic with every client keeping its number of tasks (KIP-925).
+"""Strategy ``min_traffic``: least traffic, with each client's number of tasks kept (KIP-925).
 
-Kinds are signatures and places are racks, so the network has a few nodes for any number of tasks and clients.
+Kinds are signatures and places are racks, so the network has few nodes for any number of tasks and clients.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ __all__ = ["min_traffic_moves", "nothing_to_gain", "signature_kinds"]
 def min_traffic_moves(
     signatures: Signatures, owners: Sequence[int], homes: Sequence[int], racks: int, costs: Costs
 ) -> list[tuple[int, int]]:
-    """(task, new client) for tasks that move. ``homes``: rack number of each client, below ``racks``."""
+    """Return (task, new client) for tasks that move.
+
+    ``homes`` has the rack number of each client, below ``racks``.
+    """
     places = [homes[owner] for owner in owners]
     here = count_here(signatures.of, places)
     if nothing_to_gain(signatures, here, costs):
@@ -27,7 +30,7 @@ def min_traffic_moves(
 
 
 def signature_kinds(signatures: Signatures, racks: int) -> list[TaskKind]:
-    """Signatures as kinds: worth moving to are the racks with a replica."""
+    """Return the signatures as kinds. A move is useful only to racks with a replica."""
     return [
         TaskKind({rack: total - count for rack, count in local.items()}, total if len(local) < racks else None)
         for total, local in zip(signatures.partitions, signatures.local)
@@ -35,7 +38,7 @@ def signature_kinds(signatures: Signatures, racks: int) -> list[TaskKind]:
 
 
 def nothing_to_gain(signatures: Signatures, here: dict[tuple[int, int], int], costs: Costs) -> bool:
-    """Whether no task could pay for its move even if all racks had room. Then nothing needs to be solved."""
+    """Whether no move would pay off even if all racks had free places."""
     best = [max(local.values(), default=0) for local in signatures.local]
     return all(
         costs.traffic * (best[kind] - signatures.local[kind].get(rack, 0)) <= costs.non_overlap for kind, rack in here

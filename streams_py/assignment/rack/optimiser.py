@@ -1,10 +1,10 @@
-"""KIP-925's optimiser as the built-in assignors and ``TaskAssignmentUtils`` call it.
+"""KIP-925's optimiser, as the built-in assignors and ``TaskAssignmentUtils`` call it.
 
-Actives are exchanged by one flow (:mod:`~streams_py.assignment.rack.min_traffic`,
-:mod:`~streams_py.assignment.rack.balance_subtopology`), and the result is the cheapest there is. Standbys are
-exchanged by a local search (:mod:`~streams_py.assignment.rack.standbys`), for the least traffic whatever the strategy.
+Active tasks are exchanged with one minimum-cost flow (:mod:`~streams_py.assignment.rack.min_traffic`,
+:mod:`~streams_py.assignment.rack.balance_subtopology`), so the result is optimal. Standbys are exchanged with a local
+search (:mod:`~streams_py.assignment.rack.standbys`) for the least traffic, whatever the strategy is.
 
-Every client keeps its number of tasks, in each call. Nothing ever gets more expensive.
+No call changes a client's number of tasks, and no call increases the costs.
 """
 
 from __future__ import annotations
@@ -35,10 +35,15 @@ def optimiser_for(
     client_racks: Mapping[ProcessId, str],
     strategy: str,
 ) -> NetworkOptimiser:
-    """An optimiser for one rebalance.
+    """Create an optimiser for one rebalance.
 
-    Racks of each partition that a task is charged for as active, as standby; rack of each client. ValueError for a
-    strategy that does not optimise.
+    Args:
+        active_racks: racks of each partition that counts for a task as active.
+        standby_racks: racks of each partition that counts for a task as standby.
+        client_racks: rack of each client.
+
+    Raises:
+        ValueError: the strategy does not optimise.
     """
     return NetworkOptimiser(active_racks, standby_racks, client_racks, strategy)
 
@@ -70,7 +75,7 @@ class NetworkOptimiser:
         traffic_cost: int,
         non_overlap_cost: int,
     ) -> Sequence[int]:
-        """New owner of each task: the cheapest placement, and of those one with the fewest moves."""
+        """Return the new owner of each task: of the cheapest placements, one with the fewest moves."""
         costs = Costs(traffic_cost, non_overlap_cost)
         homes = self._homes(clients)
         signatures = Signatures(tasks, self._active_racks, self._numbers)
@@ -79,7 +84,7 @@ class NetworkOptimiser:
             moves = self._active_moves(tasks, signatures, owners, homes, costs)
         except NetworkTooLargeError:
             _log.warning(
-                "no rack optimisation of actives: the %d tasks differ too much in their racks (%d signatures)",
+                "rack optimisation of active tasks skipped: the racks of the %d tasks differ too much (%d signatures)",
                 len(tasks),
                 len(signatures.local),
             )
@@ -87,8 +92,8 @@ class NetworkOptimiser:
         for task, client in moves:
             new[task] = client
         _log.info(
-            "rack optimisation of actives: tasks %d, signatures %d, racks %d, traffic_before %d, traffic_after %d, "
-            "moved %d",
+            "rack optimisation of active tasks: tasks %d, signatures %d, racks %d, traffic_before %d, "
+            "traffic_after %d, moved %d",
             len(tasks),
             len(signatures.local),
             len(self._numbers),
@@ -118,7 +123,7 @@ class NetworkOptimiser:
         non_overlap_cost: int,
         tags: Sequence[Tags] | None,
     ) -> Sequence[Collection[int]]:
-        """New standby hosts of each task; ``standbys`` itself is left alone."""
+        """Return the new standby hosts of each task; ``standbys`` itself is not changed."""
         costs = Costs(traffic_cost, non_overlap_cost)
         homes = self._homes(clients)
         signatures = Signatures(tasks, self._standby_racks, self._numbers)
@@ -140,7 +145,7 @@ class NetworkOptimiser:
         return copies.hosts
 
     def _homes(self, clients: Sequence[ProcessId]) -> list[int]:
-        """Rack number of each client."""
+        """Return the rack number of each client."""
         for client in clients:
             if client not in self._client_racks:
                 raise IllegalStateError(f"client {client} has no rack; optimise only when every client has client.rack")

@@ -1,10 +1,10 @@
-"""Standbys: the exchanges put together.
+"""The exchange of standbys, which combines layers and swaps.
 
-A client must not hold two copies of a task, and copies should stay apart; with that, the cheapest placement is hard to
-find, and every method here is a local search that stops somewhere. What it does first decides where: copies that are
-further apart than before must stay so. In large groups there is time for one way only, layers and then pairs. In
-smaller ones several ways are gone from the same start, pairs alone among them, which is Kafka Streams' method, and the
-cheapest result is taken; of equally cheap ones that with the fewest moves.
+A client must not have two copies of a task, and copies should be separate. Under these rules the cheapest placement is
+hard to find, so every method here is a local search that ends in some local optimum. The first steps decide which one,
+because copies with more different tags than before must keep them. Large groups have time for one method only: layers,
+then pairs. For smaller groups several methods start from the same placement, including pairs alone, which is Kafka
+Streams' method. The cheapest result is used, and of equally cheap results the one with the fewest moves.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ __all__ = ["exchange_standbys", "moved_standbys"]
 _log = logging.getLogger("streams_py.assignment")
 
 _PAIRS_MAX: Final = 50_000
-_SEVERAL_WAYS_MAX: Final = 200_000  # standbys times clients: up to here pairs alone take a fraction of a second
-_BY_CLIENT_MAX: Final = 100_000  # the same: up to here there is time to treat clients one by one, not by class
+_SEVERAL_WAYS_MAX: Final = 200_000  # standbys times clients; up to this, pairs alone take a fraction of a second
+_BY_CLIENT_MAX: Final = (
+    100_000  # standbys times clients; up to this, there is time to use clients as places, not classes
+)
 
 
 def exchange_standbys(start: Callable[[], Copies], costs: Costs) -> Copies:
-    """The best placement found from ``start()``, which is called for a fresh one as often as needed."""
+    """Return the best placement found. Each call of ``start()`` returns a new initial placement."""
     copies = start()
     before = [frozenset(hosts) for hosts in copies.hosts]
     if costs.traffic == 0 or copies.foreign_total() == 0:  # nothing to save
@@ -50,7 +52,7 @@ def exchange_standbys(start: Callable[[], Copies], costs: Costs) -> Copies:
 
 
 def moved_standbys(before: Sequence[Collection[int]], after: Copies) -> int:
-    """Number of standbys on clients that had none of the task before."""
+    """Return the number of standbys on clients that had no standby of the task before."""
     return sum(len(hosts.difference(old)) for old, hosts in zip(before, after.hosts))
 
 
@@ -61,4 +63,4 @@ def _swap(copies: Copies, costs: Costs) -> None:
 
 def _exchange_by_client(copies: Copies, costs: Costs) -> None:
     while exchange_layers(copies, costs, by_client=True):
-        pass  # each round saves traffic, so this ends
+        pass  # each round reduces the traffic, so the loop terminates

@@ -1,13 +1,15 @@
-"""Standbys, first way: pairs of clients swap (KIP-925, Kafka Streams' ``optimizeStandbyTasks``).
+"""Standby exchange by swaps between pairs of clients (KIP-925).
 
-A client must not hold a task twice, so standbys cannot be placed by one flow as actives are. Kafka Streams goes through
-all pairs of clients in different racks, up to four times, and lets each pair exchange equally many standbys as well as
-possible. For two clients that needs no network: what a move costs is known for every standby, and the cheapest k of one
-side cross over against the cheapest k of the other as long as the k-th two save something together.
+This is Kafka Streams' ``optimizeStandbyTasks``. A client must not have a task twice, so standbys cannot be placed with
+one flow like active tasks. Kafka Streams visits all pairs of clients in different racks, up to four times, and lets
+each pair exchange equal numbers of standbys as well as possible. Two clients need no network for this: the cost of a
+move is known for every standby. The k cheapest moves of one client are combined with the k cheapest of the other, as
+long as the k-th pair of moves reduces the cost.
 
-Most pairs have nothing to exchange. For every client the least cost of a move to each class of clients is kept, and a
-pair is only looked at when the two least costs are negative together. These bounds allow for the rule about copies, and
-are lowered when a swap elsewhere makes a move possible, so no pair is missed: the result is that of the plain loop.
+Most pairs have nothing to exchange. So the lowest cost of a move to each class of clients is stored for every client,
+and a pair is examined only if the sum of its two lowest costs is negative. These bounds respect the separation rule.
+They are lowered when a swap elsewhere makes a move possible. So no pair is missed: the result is the same
+as with the plain loop.
 """
 
 from __future__ import annotations
@@ -20,13 +22,13 @@ from streams_py.assignment.rack.cost import Costs
 
 __all__ = ["ROUNDS_MAX", "swap_standbys"]
 
-ROUNDS_MAX: Final = 4  # as in Kafka, which found that nothing happens after the third
-_CLASSES_MAX: Final = 64  # with more classes, bounds are kept by rack and do not know about the rule
+ROUNDS_MAX: Final = 4  # as in Kafka, where nothing improved after the third round
+_CLASSES_MAX: Final = 64  # with more classes, bounds are stored by rack and ignore the separation rule
 _NEVER: Final = 1 << 62
 
 
 def swap_standbys(copies: Copies, costs: Costs, *, pairs_max: int) -> bool:
-    """Swap until nobody gains. False when ``pairs_max`` pairs were looked at before that."""
+    """Swap until no pair improves. Returns False if it stopped after ``pairs_max`` pairs."""
     bounds = _Bounds(copies, costs)
     pairs_left = pairs_max
     for _ in range(ROUNDS_MAX):
@@ -51,7 +53,7 @@ def swap_standbys(copies: Copies, costs: Costs, *, pairs_max: int) -> bool:
 
 
 def _swap(copies: Copies, costs: Costs, bounds: _Bounds, first: int, second: int) -> list[int]:
-    """Let two clients exchange standbys; the tasks that moved."""
+    """Let two clients exchange standbys; return the tasks that moved."""
     going = _candidates(copies, costs, first, second, -bounds.least(second, first))
     if not going:
         return []
@@ -67,7 +69,7 @@ def _swap(copies: Copies, costs: Costs, bounds: _Bounds, first: int, second: int
 
 
 def _candidates(copies: Copies, costs: Costs, source: int, target: int, below: int) -> list[tuple[int, int]]:
-    """(cost, task) of moves from source to target that cost less than ``below``, cheapest first."""
+    """Return (cost, task) of moves that cost less than ``below``, cheapest first."""
     local, of = copies.signatures.local, copies.signatures.of
     here, there = copies.home[source], copies.home[target]
     classes = copies.class_of[source], copies.class_of[target]
@@ -82,9 +84,10 @@ def _candidates(copies: Copies, costs: Costs, source: int, target: int, below: i
 
 
 class _Bounds:
-    """For each client, least costs of moving one of its standbys: into each zone, and into a rack that saves nothing.
+    """For each client, the lowest costs of moving one of its standbys.
 
-    A zone is a class, or a rack when there are too many classes.
+    There is one cost for each zone, and one for racks in which the move saves no traffic. A zone is a class, or a rack
+    if there are too many classes.
     """
 
     __slots__ = ("_anywhere", "_copies", "_costs", "_exact", "_inbound", "_into", "_zone_of", "_zones_of_rack")
@@ -100,30 +103,34 @@ class _Bounds:
             self._zones_of_rack[rack].append(zone)
         self._anywhere = [_NEVER] * len(copies.home)
         self._into: list[dict[int, int]] = [{} for _ in copies.home]
-        # Least over all clients, by zone; may be too low, never too high.
+        # Lowest cost over all clients, by zone. It may be too low, but never too high.
         self._inbound = [_NEVER] * len(zone_racks)
 
     def least(self, client: int, other: int) -> int:
-        """Least cost of moving a standby from one client to another."""
+        """Return the lowest cost of moving a standby from one client to another."""
         return min(self._anywhere[client], self._into[client].get(self._zone_of[other], _NEVER))
 
     def pair(self, first: int, second: int) -> int:
-        """Least cost of swapping two standbys."""
+        """Return the lowest cost of swapping two standbys."""
         return self.least(first, second) + self.least(second, first)
 
     def hopeless(self, client: int) -> bool:
-        """Whether no partner can make up for what a move costs this client."""
+        """Whether no partner can make up for the cost of a move from this client."""
         own = min(self._anywhere[client], min(self._into[client].values(), default=_NEVER))
         return own + self._inbound[self._zone_of[client]] >= 0
 
     def set_all(self) -> None:
-        """Compute the costs of every client anew."""
+        """Compute the costs of every client."""
         self._inbound = [_NEVER] * len(self._inbound)
         for client in range(len(self._into)):
             self._set(client)
 
     def update(self, clients: Iterable[int], tasks: Iterable[int]) -> None:
-        """After a swap: new bounds of the two, and lower ones where copies of the tasks may do more than before."""
+        """Update the bounds after a swap.
+
+        The two clients get new bounds. The bounds of other hosts of the ``tasks`` are lowered where a new move became
+        possible.
+        """
         for client in clients:
             self._set(client)
         if self._exact and self._copies.has_tags:

@@ -1,20 +1,20 @@
-"""Exchanging tasks between places when every place keeps its number of tasks: the reduced network.
+"""Exchange of tasks between places with unchanged numbers of tasks: the reduced network.
 
-Kafka Streams builds a network of every task times every client. Much less is needed. Tasks of one *kind* have equal
-costs, so only their number in each place matters. And as a client keeps its number of tasks, it has a vacancy for each
-task that leaves: whoever arrives in a rack can take any vacancy there at the same cost, so clients do not matter
-either. What remains is a network from kinds to places:
+Kafka Streams builds a network of every task times every client. A much smaller one is enough. Tasks of one *kind* have
+equal costs, so only their number in each place matters. A client keeps its number of tasks, so it has a vacancy for
+each task that leaves it. A task that arrives in a rack can take any vacancy there at the same cost, so the individual
+clients do not matter either. What remains is a network from kinds to places, with these arcs:
 
-* *stay*: from a kind to a place where it is now, for as many tasks, at the cost of the traffic alone;
-* *move*: from a kind to a place worth going to, at traffic plus the cost of moving;
-* *elsewhere*: from a kind to a hub, and from the hub to every place, for the places that are all equally bad.
+* *stay*: from a kind to a place where it is now, for at most as many tasks, at the cost of the traffic alone;
+* *move*: from a kind to a place where a move is useful, at the cost of the traffic plus the move;
+* *elsewhere*: from a kind to a hub, and from the hub to every place, for all the places that are equally bad.
 
-A flow of it is a placement of the same cost, and the other way round: keep what stays, let the rest go, and give the
-arrivals of a place its vacancies in any order. Nobody comes back to the client it left, since a kind never both leaves
-a place and arrives there (staying would be cheaper).
+Each flow corresponds to a placement of the same cost, and vice versa: keep the tasks that stay, remove the others, and
+fill the vacancies of a place with its arrivals in any order. No task returns to the client that it left, because a kind
+never both leaves a place and arrives there (staying would be cheaper).
 
-Costs are scaled by the number of tasks plus one, and a move costs one extra. So among the cheapest placements the one
-with the fewest moves is found: an optimal input comes back unchanged, and a result is not changed by another run.
+Costs are multiplied by the number of tasks plus one, and each move costs one more. So among the cheapest placements the
+one with the fewest moves is found. An optimal input is returned unchanged, and another run does not change a result.
 """
 
 from __future__ import annotations
@@ -29,21 +29,22 @@ from streams_py.assignment.rack.flow import Arc, min_cost_flow
 __all__ = ["ARCS_MAX", "Counts", "NetworkTooLargeError", "TaskKind", "count_here", "counts_after", "moves_between"]
 
 ARCS_MAX: Final = 2_000_000
-"""Above this, solving would take longer than a group can wait."""
+"""Maximum number of arcs. Larger networks take longer to solve than a group can wait."""
 
 Counts: TypeAlias = dict[tuple[int, int], int]
-"""Number of tasks by (kind, place); no zeros."""
+"""Number of tasks by (kind, place), without zeros."""
 
 
 class NetworkTooLargeError(Exception):
-    """The network has more arcs than anybody could wait for."""
+    """The network has more than ``ARCS_MAX`` arcs."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskKind:
-    """What a task of this kind reads from other racks: in each place worth moving to, and everywhere else.
+    """Tasks with equal costs: the number of partitions that such a task reads from other racks.
 
-    ``elsewhere`` is None when a task of this kind may not go anywhere else.
+    ``foreign`` has the number for each place where a move is useful. ``elsewhere`` is the number in all other places;
+    None if tasks of this kind may not go there.
     """
 
     foreign: Mapping[int, int]
@@ -51,7 +52,7 @@ class TaskKind:
 
 
 def count_here(kinds: Iterable[int], places: Iterable[int]) -> Counts:
-    """Tasks by kind and place, given both for each task."""
+    """Count tasks by kind and place, which are given for each task."""
     counts: Counts = {}
     for key in zip(kinds, places):
         counts[key] = counts.get(key, 0) + 1
@@ -61,9 +62,9 @@ def count_here(kinds: Iterable[int], places: Iterable[int]) -> Counts:
 def counts_after(
     kinds: Sequence[TaskKind], here: Counts, foreign_here: Mapping[tuple[int, int], int], places: int, costs: Costs
 ) -> Counts:
-    """The cheapest counts in which kinds and places keep their totals.
+    """Return the cheapest counts in which kinds and places keep their totals.
 
-    ``foreign_here``: what a task of the kind reads from other racks in the place where it is.
+    ``foreign_here`` has the number of partitions that a task of a kind reads from other racks in its current place.
     """
     scale = sum(here.values()) + 1
     supply = [0] * (len(kinds) + places + 1)
@@ -97,7 +98,7 @@ def counts_after(
 
 
 def deal(stock: list[tuple[int, int]], units: int) -> list[tuple[int, int]]:
-    """Take so many units from the end of a stock of (place, units)."""
+    """Take ``units`` units from the end of a stock of (place, units)."""
     dealt = []
     while units:
         place, left = stock.pop()
@@ -112,9 +113,10 @@ def deal(stock: list[tuple[int, int]], units: int) -> list[tuple[int, int]]:
 def moves_between(
     here: Counts, after: Counts, kinds: Sequence[int], places: Sequence[int], clients: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """(task, new client) pairs that turn the counts ``here`` into ``after``; the last three are given for each task.
+    """Return (task, new client) pairs that turn the counts ``here`` into ``after``.
 
-    The highest tasks leave; within a place and kind the lowest of them go to the lowest vacant clients.
+    ``kinds``, ``places`` and ``clients`` are given for each task. The highest tasks leave. Within a place and kind the
+    lowest of them go to the lowest vacant clients.
     """
     leaving = {key: count - after.get(key, 0) for key, count in here.items() if count > after.get(key, 0)}
     arriving: dict[int, list[tuple[int, int]]] = {}

@@ -1,10 +1,10 @@
 """Standby placement by load alone (Kafka Streams' ``DefaultStandbyTaskAssignor``).
 
-Task after task, each standby goes to the least loaded client without the task; ties go to the lowest process id.
-Whoever gets one is put back with its new load before the next task. Not balanced by itself: the high-availability
-assignor balances afterwards.
+For one task after the other, each standby goes to the least loaded client without the task. Ties go to the lowest
+process id. The client is put back into the queue with its new load before the next task. The result is not balanced;
+the high-availability assignor balances it afterwards.
 
-No client's load changes while it waits in the queue, so the order is total and any priority queue finds the same
+No client's load changes while it is in the queue. So the order is total, and any priority queue returns the same
 clients as Kafka's.
 """
 
@@ -20,12 +20,15 @@ __all__ = ["assign_default_standbys", "fill_by_load"]
 
 
 def assign_default_standbys(cluster: Cluster, tasks: Iterable[int], replicas: int) -> list[Note]:
-    """Give each task, in the given order, ``replicas`` standbys if enough clients lack it."""
+    """Place ``replicas`` standbys of each task in the given order, if there are enough clients."""
     return fill_by_load(cluster, ((task, replicas) for task in tasks), replicas)
 
 
 def fill_by_load(cluster: Cluster, remaining: Iterable[tuple[int, int]], replicas: int) -> list[Note]:
-    """Place the given number of standbys for each (task, number); notes for tasks that could not get all of them."""
+    """Place the given number of standbys for each (task, number).
+
+    Returns notes for tasks that could not get all of their standbys.
+    """
     notes: list[Note] = []
     queue = cluster.keys()
     heapify(queue)
@@ -37,7 +40,7 @@ def fill_by_load(cluster: Cluster, remaining: Iterable[tuple[int, int]], replica
             key = queue[0]
             client = key % size
             if client == owner or client in hosts:
-                aside.append(heappop(queue))  # it has the task, perhaps since just now
+                aside.append(heappop(queue))  # it has the task, maybe as the last standby placed
                 continue
             hosts += (client,)
             count[client] += 1
@@ -52,7 +55,7 @@ def fill_by_load(cluster: Cluster, remaining: Iterable[tuple[int, int]], replica
 
 
 def not_enough_clients(cluster: Cluster, task: int, missing: int, replicas: int) -> Note:
-    """The warning for standbys that no client is left for."""
+    """Return the warning for standbys that no client is left for."""
     name = cluster.tasks[task]
     return Note(
         NoteKind.NOT_ENOUGH_CLIENTS,

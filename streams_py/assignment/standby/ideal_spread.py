@@ -1,12 +1,12 @@
-"""Hosts for all standbys of a task at once, so that its copies differ in every tag as far as that is possible at all.
+"""A search for standby hosts of a task whose copies differ in every tag, if possible.
 
-A set of clients fits if, for every key, no value occurs twice among the active and the standbys; where there are fewer
-values than copies a value may occur again once all of them are taken, as in Kafka Streams' placement one by one
-(KIP-708). A client without a tag clashes with nobody.
+A set of clients fits if, for every key, no value occurs twice among the active host and the standbys. If there are
+fewer values than copies, a value may occur again once all values are used, as in Kafka Streams' placement one by one
+(KIP-708). A client without a tag conflicts with no other client.
 
-The search goes through sets of candidates, least loaded first, and gives up a beginning as soon as it cannot be
-completed. The number of beginnings is bounded, for one task and for one assignment: with more keys and values than
-anybody configures it could take very long to be certain that nothing fits.
+The search tries sets of candidates, least loaded first. It gives up a partial set as soon as the set cannot be
+completed. The number of partial sets is bounded, for one task and for one assignment. With an unusually large number of
+keys and values it could otherwise take very long to prove that no set fits.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-__all__ = ["BEGINNINGS_MAX", "fits", "spread_as_a_whole", "spread_total"]
+__all__ = ["PARTIAL_SETS_MAX", "fits", "spread_as_a_whole", "spread_total"]
 
-BEGINNINGS_MAX: Final = 500_000
-"""For all searches of one assignment: about a second."""
-_BEGINNINGS_OF_TASK_MAX: Final = 5_000
+PARTIAL_SETS_MAX: Final = 500_000
+"""Maximum number of partial sets in all searches of one assignment, about one second."""
+_PARTIAL_SETS_OF_TASK_MAX: Final = 5_000
 
 
 def spread_as_a_whole(
@@ -28,17 +28,17 @@ def spread_as_a_whole(
     candidates: Sequence[int],
     replicas: int,
     *,
-    beginnings_max: int = BEGINNINGS_MAX,
+    partial_sets_max: int = PARTIAL_SETS_MAX,
 ) -> tuple[list[int] | None, int]:
-    """(So many candidates that fit together with the active host, or None; the number of beginnings that were tried).
+    """Search ``replicas`` candidates that fit together with the active host.
 
-    ``values[c]``: the client's value of each key; ``distinct``: number of values of each key in the group. The first
-    set in the order of the candidates is taken.
+    Returns (the first such set in the order of the candidates or None, the number of partial sets tried). ``values[c]``
+    has the client's value of each key, ``distinct`` the number of values of each key in the group.
     """
-    search = _Search(values, distinct, candidates, min(beginnings_max, _BEGINNINGS_OF_TASK_MAX))
+    search = _Search(values, distinct, candidates, min(partial_sets_max, _PARTIAL_SETS_OF_TASK_MAX))
     search.add(active)
     found = search.complete(0, replicas)
-    return (search.chosen[1:] if found else None), search.beginnings
+    return (search.chosen[1:] if found else None), search.partial_sets
 
 
 def fits(values: Sequence[Sequence[str | None]], distinct: Sequence[int], clients: Sequence[int]) -> bool:
@@ -52,8 +52,10 @@ def fits(values: Sequence[Sequence[str | None]], distinct: Sequence[int], client
 def spread_total(
     active: Sequence[int], standby: Sequence[Collection[int]], values: Sequence[Sequence[str | None]]
 ) -> int:
-    """How far the copies of all tasks are spread: different values of each key, added up. ``active[t]`` is a client,
-    or -1; ``standby[t]`` are clients."""
+    """Return how different the copies of all tasks are: the sum of different values of each key.
+
+    ``active[t]`` is a client or -1. ``standby[t]`` are clients.
+    """
     total = 0
     for owner, others in zip(active, standby):
         hosts = others if owner < 0 else (owner, *others)
@@ -67,15 +69,15 @@ class _Search:
         values: Sequence[Sequence[str | None]],
         distinct: Sequence[int],
         candidates: Sequence[int],
-        beginnings_max: int,
+        partial_sets_max: int,
     ) -> None:
         self.chosen: list[int] = []
         self._values = values
         self._distinct = distinct
         self._candidates = candidates
         self._used: list[dict[str, int]] = [{} for _ in distinct]
-        self._beginnings_max = beginnings_max
-        self.beginnings = 0
+        self._partial_sets_max = partial_sets_max
+        self.partial_sets = 0
 
     def add(self, client: int) -> None:
         self.chosen.append(client)
@@ -91,13 +93,13 @@ class _Search:
                     del used[value]
 
     def complete(self, start: int, missing: int) -> bool:
-        """Choose so many more from the candidates from ``start`` on."""
+        """Choose ``missing`` more candidates, from position ``start`` on."""
         if missing == 0:
             return True
         for position in range(start, len(self._candidates) - missing + 1):
-            if self.beginnings >= self._beginnings_max:
+            if self.partial_sets >= self._partial_sets_max:
                 return False
-            self.beginnings += 1
+            self.partial_sets += 1
             self.add(self._candidates[position])
             if self.may_fit(missing - 1) and self.complete(position + 1, missing - 1):
                 return True
@@ -105,7 +107,7 @@ class _Search:
         return False
 
     def may_fit(self, missing: int) -> bool:
-        """Whether every key either has no value twice, or has all its values or may still get them."""
+        """Whether every key has no value twice, or has all its values or can still get them."""
         return all(
             len(used) == sum(used.values()) or len(used) + missing >= distinct
             for used, distinct in zip(self._used, self._distinct)

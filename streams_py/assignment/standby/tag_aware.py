@@ -1,18 +1,19 @@
-"""Standby placement over client tags (KIP-708, Kafka Streams' ``ClientTagAwareStandbyTaskAssignor``).
+"""Standby placement over client tags (KIP-708).
 
-Copies of a task should differ in every configured tag (zone, cluster, ...). For each task with an active host, standbys
-are placed one by one on the least loaded client that shares no configured (key, value) with a host placed so far. A
-key whose distinct values are all used up stops counting. Whatever does not fit waits until every task had its
-first attempt, and then goes to the least loaded clients, tags ignored, in the order of a Java hash map of task ids.
+This is Kafka Streams' ``ClientTagAwareStandbyTaskAssignor``. The copies of a task should differ in every configured tag
+(zone, cluster, ...). For each task with an active host, standbys are placed one by one on the least loaded client that
+has no configured (key, value) in common with a host placed so far. A key no longer counts once all of its values are
+used. Standbys that do not fit wait until every task had its first attempt. Then they go to the least loaded clients,
+regardless of tags, in the order of a Java hash map of task ids.
 
-One by one can fail where another choice would have worked: the least loaded client for the first standby may be the
-only one that the second could have taken. So when a task is left with standbys we look for a set of clients that fits
-as a whole (:mod:`~streams_py.assignment.standby.ideal_spread`). If there is none, each standby goes to the client that
-adds most values, not just to the least loaded one. Kafka does neither: ``one_by_one`` asks for its decisions.
+Placing one by one can fail where another choice would have worked: the least loaded client for the first standby may be
+the only one possible for the second. So when standbys of a task remain, we search for a set of clients that fits as a
+whole (:mod:`~streams_py.assignment.standby.ideal_spread`). Without such a set, each standby goes to the client that
+adds the most values, not just to the least loaded one. Kafka does neither; ``one_by_one`` gives Kafka's decisions.
 
-Clients fall into classes that block alike, one heap for each class and one over the heaps' minima, so that a zone
-that is idle and blocked is stepped over as a whole. A (key, value) that only one client carries makes no class of its
-own: it can only block a client that has the task anyway.
+Clients are grouped into classes with equal values. There is one heap for each class, and one heap of the smallest
+elements of these heaps. So a blocked zone is skipped as a whole, even if its clients are the least loaded. A (key,
+value) of only one client does not make a separate class: it can only block a client that has the task anyway.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from streams_py.assignment.assignors.cluster import Cluster
 from streams_py.assignment.java_order import in_hash_order, task_hash
 from streams_py.assignment.problem import Note, NoteKind
 from streams_py.assignment.standby.default import fill_by_load
-from streams_py.assignment.standby.ideal_spread import BEGINNINGS_MAX, fits, spread_as_a_whole
+from streams_py.assignment.standby.ideal_spread import PARTIAL_SETS_MAX, fits, spread_as_a_whole
 
 __all__ = ["TagAwareStandbys"]
 
-_FIRST_HOSTS: Final = 1  # the active
+_FIRST_HOSTS: Final = 1  # the active host
 
 
 class TagAwareStandbys:
-    """Places standbys in one cluster, and tells which later movements keep them spread."""
+    """Places standbys in one cluster, and decides which later moves keep them spread."""
 
     def __init__(
         self,
@@ -45,8 +46,11 @@ class TagAwareStandbys:
         one_by_one: bool = False,
         with_state: Callable[[int], Collection[int]] = lambda _task: (),
     ) -> None:
-        """``tags[c]`` are all tags of client c; ``keys`` the configured ones. ``with_state(t)``: clients that have the
-        state of task t already, which are chosen rather than others where we do not follow Kafka."""
+        """``tags[c]`` are all tags of client c; ``keys`` are the configured keys.
+
+        ``with_state(t)`` returns the clients that have state of task t; they are preferred where we do not follow
+        Kafka.
+        """
         self._cluster = cluster
         self._tags = tags
         self._keys = tuple(keys)
@@ -58,7 +62,7 @@ class TagAwareStandbys:
         self._one_by_one = one_by_one
         self._with_state = with_state
         self._gaps = any(None in row for row in self._values)
-        self._beginnings_left = BEGINNINGS_MAX
+        self._partial_sets_left = PARTIAL_SETS_MAX
         self._hopeless: set[int] = set()
         """Classes of active hosts for which no set of clients fits."""
 
@@ -67,7 +71,7 @@ class TagAwareStandbys:
     def assign(self, tasks: Sequence[int], replicas: int) -> list[Note]:
         """Place standbys of the tasks, in the given order.
 
-        As in Kafka, asking for 0 replicas still places one for each task with an active host.
+        As in Kafka, 0 replicas still place one standby for each task with an active host.
         """
         cluster = self._cluster
         classes = _ClientClasses(cluster, self._values)
@@ -85,7 +89,7 @@ class TagAwareStandbys:
         return self._notes
 
     def _spread(self, task: int, replicas: int, classes: _ClientClasses) -> int:
-        """First attempt for one task; the number of standbys left to place."""
+        """Make the first attempt for one task; return the number of standbys left to place."""
         cluster = self._cluster
         blocked: list[set[str]] = [set() for _ in self._keys]
         used, left, last = _FIRST_HOSTS, replicas, cluster.active[task]
@@ -109,7 +113,7 @@ class TagAwareStandbys:
             last = client
             if left <= 0:
                 break
-        # Where a client lacks a tag, Kafka's rule may forget a value that is taken.
+        # If a client lacks a tag, Kafka's rule may lose track of a used value.
         better = left > 0 or (self._gaps and not fits(self._values, self._distinct, [cluster.active[task], *placed]))
         if better and not self._one_by_one and self._spread_as_a_whole(task, placed, replicas, classes):
             left = 0
@@ -124,16 +128,16 @@ class TagAwareStandbys:
         """Replace the standbys placed so far by a set of clients that fits, if there is one."""
         cluster = self._cluster
         active = cluster.active[task]
-        if classes.class_of[active] in self._hopeless or not self._beginnings_left:
+        if classes.class_of[active] in self._hopeless or not self._partial_sets_left:
             return False
         for client in placed:
             cluster.remove_standby(task, client)
         classes.put_back()
         candidates = self._candidates(task, replicas + 1, classes)
         chosen, tried = spread_as_a_whole(
-            self._values, self._distinct, active, candidates, replicas, beginnings_max=self._beginnings_left
+            self._values, self._distinct, active, candidates, replicas, partial_sets_max=self._partial_sets_left
         )
-        self._beginnings_left -= tried
+        self._partial_sets_left -= tried
         if chosen is None:
             self._hopeless.add(classes.class_of[active])
         for client in chosen or placed:
@@ -142,14 +146,14 @@ class TagAwareStandbys:
         return chosen is not None
 
     def _candidates(self, task: int, of_each_class: int, classes: _ClientClasses) -> list[int]:
-        """Clients without the task: those that have its state, then the least loaded of each class."""
+        """Return clients without the task: those with its state, then the least loaded per class."""
         cluster = self._cluster
         first = sorted(self._with_state(task), key=cluster.key)
         found = dict.fromkeys((*first, *classes.least_of_each(of_each_class)))
         return [client for client in found if not cluster.holds(client, task)]
 
     def _spread_as_far_as_possible(self, task: int, left: int, classes: _ClientClasses) -> int:
-        """Place standbys where they add most tag values; the number left for lack of clients."""
+        """Place standbys where they add the most tag values; return the number not placed."""
         cluster = self._cluster
         copies = [cluster.active[task], *cluster.standby[task]]
         seen = [{self._values[client][position] for client in copies} | {None} for position in range(len(self._keys))]
@@ -170,7 +174,10 @@ class TagAwareStandbys:
     # -- movement rules --------------------------------------------------------------------------------------
 
     def may_move(self, src: int, dst: int) -> bool:
-        """Whether any standby may go from src to dst: dst has every tag of src, configured or not."""
+        """Whether any standby may move from src to dst: dst must have every tag of src.
+
+        This includes tags that are not configured.
+        """
         return self.pairs[src] <= self.pairs[dst]
 
     # -- notes -----------------------------------------------------------------------------------------------
@@ -181,7 +188,9 @@ class TagAwareStandbys:
         text = f"{left} of {replicas} standby replicas of task {name} cannot differ from its other copies in "
         if taken:
             wanted = " and ".join(f"{key} other than {', '.join(values)}" for key, values in taken.items())
-            text += f"{', '.join(taken)}; start an instance with {wanted}, or take a key off rack.aware.assignment.tags"
+            text += (
+                f"{', '.join(taken)}; start an instance with {wanted}, or remove a key from rack.aware.assignment.tags"
+            )
         else:
             text += f"{', '.join(self._keys)}: every client has the task already"
         return Note(NoteKind.TAGS_RELAXED, name, text)
@@ -199,7 +208,7 @@ def _columns(values: list[list[str | None]], keys: Sequence[str]) -> list[list[s
 
 
 class _ClientClasses:
-    """All clients, least loaded first, by class; classes can be passed over."""
+    """All clients by class, least loaded first; whole classes can be skipped."""
 
     def __init__(self, cluster: Cluster, values: list[list[str | None]]) -> None:
         self._cluster = cluster
@@ -215,19 +224,19 @@ class _ClientClasses:
             self._heaps[self.class_of[client]].append(key)
         for heap in self._heaps:
             heapify(heap)
-        # Minima of the heaps; entries that are no longer a minimum are dropped when seen.
+        # Smallest elements of the heaps. Outdated entries are dropped when they come up.
         self._tops: list[tuple[int, int]] = [(heap[0], number) for number, heap in enumerate(self._heaps)]
         heapify(self._tops)
         self._out: list[int] = []
 
     def take_least(self, task: int, blocked: Sequence[set[str]]) -> int | None:
-        """Take out the least loaded client without the task whose class shares no blocked value."""
+        """Remove and return the least loaded client without the task and without blocked values."""
         cluster, tops = self._cluster, self._tops
         passed_over: list[tuple[int, int]] = []
         winner = None
         while tops and winner is None:
             top = heappop(tops)
-            if passed_over and top == passed_over[-1]:  # noted twice: it was taken out and came back
+            if passed_over and top == passed_over[-1]:  # a duplicate: the client was removed and put back
                 continue
             key, number = top
             heap = self._heaps[number]
@@ -248,14 +257,17 @@ class _ClientClasses:
         return winner
 
     def least_of_each(self, count: int) -> list[int]:
-        """The least loaded clients of each class, so many of each, least loaded first of all. Everybody must be in."""
+        """Return the ``count`` least loaded clients of each class, ordered by load.
+
+        No client may be removed at that time.
+        """
         keys: list[int] = []
         for heap in self._heaps:
             keys += sorted(heap[: 2**count - 1])[:count]  # the k least keys of a heap are on its first k levels
         return [self._cluster.client_of(key) for key in sorted(keys)]
 
     def take(self, client: int) -> None:
-        """Take out a client, before its load changes."""
+        """Remove a client, before its load changes."""
         number = self.class_of[client]
         heap = self._heaps[number]
         key = self._cluster.key(client)
@@ -267,7 +279,7 @@ class _ClientClasses:
         self._out.append(client)
 
     def put_back(self) -> None:
-        """Return everybody taken out, with their loads of now."""
+        """Put back all removed clients with their current loads."""
         for client in self._out:
             key, number = self._cluster.key(client), self.class_of[client]
             heap = self._heaps[number]

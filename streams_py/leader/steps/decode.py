@@ -46,7 +46,7 @@ def consumer_order(member: str) -> bytes:
 
 @dataclass(slots=True)
 class Client:
-    """One application instance. Its endpoint, tags and rack are those of its first consumer."""
+    """One application instance. Endpoint, tags and rack come from its first consumer."""
 
     process_id: ProcessId
     host: HostInfo | None = None

@@ -7,7 +7,7 @@ receives the error, and the leader's client requests another rebalance after a d
 A member owns the partitions that it *claims*. No task moves, so the cooperative rule holds automatically: each
 partition stays with the member that claims it. Tasks without an owner (their member is gone, or they were never
 assigned) wait for the next attempt. Placing them is the assignor's job, and guessing would hide that it is broken. With
-the eager protocol members give up all partitions before they join, so there are no tasks to keep. That protocol is used
+the eager protocol members give up all partitions before they join, and nothing remains to keep. That protocol is used
 only during an upgrade from releases before 2.4.
 """
 

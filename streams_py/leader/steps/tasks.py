@@ -4,8 +4,8 @@ Task p of a sub-topology reads partition p of every source topic that has one. A
 largest source topic has partitions. Kafka Streams' ``DefaultPartitionGrouper`` and the changelog part of
 ``ChangelogTopics``.
 
-The iteration orders of ``tasks`` and ``stateful`` are those of the Java leader's hash maps, because the sticky
-assignors depend on them (:mod:`streams_py.assignment.java_order`).
+``tasks`` and ``stateful`` have the iteration order of the Java leader's hash maps, because the sticky assignors depend
+on it (:mod:`streams_py.assignment.java_order`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Java's ``PriorityQueue`` over elements whose keys change while they are inside; two are in the literal assignors."""
+"""Java's ``PriorityQueue`` for elements whose keys change while they are in the heap.
+
+The literal assignors use two of these heaps.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ T = TypeVar("T")
 
 
 class BinaryHeap(Generic[T]):
-    """The heap over elements whose key is computed anew at every comparison."""
+    """A heap of elements whose key is computed again at every comparison."""
 
     def __init__(self, key: Callable[[T], Sortable]) -> None:
         self._array: list[_Live[T]] = []
@@ -25,13 +28,13 @@ class BinaryHeap(Generic[T]):
         rise(self._array, len(self._array) - 1)
 
     def pop(self) -> T:
-        """The element in slot 0; IndexError when empty."""
+        """Remove and return the element in slot 0; IndexError when empty."""
         first = self._array[0]
         remove_at(self._array, 0)
         return first.element
 
     def remove(self, element: T) -> None:
-        """Take out the lowest slot that holds ``element``; ValueError when there is none."""
+        """Remove the lowest slot that holds ``element``; ValueError when it is not in the heap."""
         for slot, live in enumerate(self._array):
             if live.element == element:
                 remove_at(self._array, slot)

@@ -1,7 +1,7 @@
-"""The high-availability assignor in the form of its rules: slow, literal, and only for comparison.
+"""The high-availability assignor as a literal implementation of its rules, for comparison only.
 
-Every client is asked for every task, lags are looked up as in a full table, and the movement queue is a real heap that
-is emptied and refilled at every poll.
+It is slow: it examines every client for every task, looks up lags as in a full table, and has a movement queue that is
+a real heap, emptied and refilled at every poll.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Rule = Callable[["Client", TaskId], bool]
 
 
 class Client:
-    """A client while it is being filled."""
+    """A client during the placement."""
 
     def __init__(self, given: ClientInput, problem: AssignmentProblem) -> None:
         self.id = given.process_id
@@ -76,7 +76,7 @@ class PriorityQueue:
 
 
 def decide(problem: AssignmentProblem) -> tuple[dict[ProcessId, tuple[list[TaskId], list[TaskId]]], bool]:
-    """Tasks of every client, and whether a probing rebalance is wanted."""
+    """Return the tasks of every client, and whether a probing rebalance is needed."""
     clients = sorted((Client(given, problem) for given in problem.clients), key=lambda client: client.id)
     stateful = sorted(problem.end_offset_sums)
     for number, task in enumerate(stateful):
@@ -178,7 +178,7 @@ def has_standby(task: TaskId) -> Callable[[Client], bool]:
 
 
 class Movement:
-    """A task on its way to a client that is not ready for it."""
+    """A task that moves to a client that is not ready for it."""
 
     def __init__(self, task: TaskId, dest: Client) -> None:
         self.task = task

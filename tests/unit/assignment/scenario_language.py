@@ -1,7 +1,8 @@
-"""Reads the scenario files beside this module.
+"""Parser of the scenario files in this folder.
 
-Clients are P1, P2, ... (UUIDs 1, 2, ... unless an id is given), of capacity 1 unless ``cap`` says otherwise. Tasks are
-written ``0_0..2 1_0`` for 0_0, 0_1, 0_2 and 1_0. An outcome is ``P1: actives / standbys; ...`` with ``-`` for none.
+Clients are P1, P2, ... (UUIDs 1, 2, ... unless an id is given), with capacity 1 unless ``cap`` is given. Tasks are
+written ``0_0..2 1_0`` for 0_0, 0_1, 0_2 and 1_0. An outcome is ``P1: actives / standbys; ...``, with ``-`` for no
+tasks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Round after round until nothing moves: never more rounds than Kafka Streams, and within its bounds."""
+"""Rounds until a group is stable: at most as many as Kafka Streams needs, within its bounds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def recorded() -> Iterator[dict[str, Any]]:
 
 
 def rounds_needed(case: dict[str, Any]) -> list[int]:
-    """Of each phase, when the assignor as it ships decides every round."""
+    """Return the rounds of each phase when the assignor decides every round as it ships."""
     ends = end_offset_sums(case)
     clients: dict[str, dict[str, Any]] = {}
     copies: dict[str, Copies] = {}
@@ -63,7 +63,10 @@ def rounds_needed(case: dict[str, Any]) -> list[int]:
 def lags_after(
     copies: Copies, placed: Placement, ends: Mapping[TaskId, int], catch_up: int | None
 ) -> dict[TaskId, int]:
-    """After one round: standbys have caught up by so many records, or wholly; other state is gone."""
+    """Return the lags after a round; state of tasks that the client no longer has is lost.
+
+    Standbys restore up to ``catch_up`` records, or everything if it is None.
+    """
     running = [task for task in placed.active if task in ends]
     copies.keep({*running, *placed.standby})
     copies.restore(running, ends, None)
@@ -72,7 +75,7 @@ def lags_after(
     return {task: lag_from_offsets(offset_sum, ends[task]) for task, offset_sum in sums.items()}
 
 
-# Here Kafka Streams comes to rest sooner in two phases, with standbys that share a tag although they need not. (With
+# Here Kafka Streams is stable sooner in two phases, with standbys that share a tag although they need not. (With
 # ``reference_behaviour`` every round of every case is equal.)
 BETTER_SPREAD_TAKES_LONGER = {"convergence-1-0031"}
 

@@ -1,4 +1,4 @@
-"""The example of a custom assignor: what it decides."""
+"""Decisions of the example of a custom assignor."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def client(number: int, size: str, *, threads: int = 1, before: str = "") -> Cli
 
 
 def decide(*clients: ClientInput, standbys: int = 0) -> dict[int, tuple[str, str]]:
-    """Actives and standbys by client number, through the same door as in production."""
+    """Return active and standby tasks by client number, through the code path of production."""
     described = [
         TaskDescription.of(
             task,

@@ -1,4 +1,4 @@
-"""Every recorded decision of Apache Kafka Streams 4.3.1, and the proof that a damaged one would be noticed."""
+"""Every recorded decision of Apache Kafka Streams 4.3.1, and tests that damaged ones are noticed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def result_of(kind: str, case: Case) -> str | None:
     except NotSupportedCaseError:
         assert kind in NEED_RACKS
         return None
-    except (KeyError, ValueError, TypeError) as error:  # what a damaged case may do
+    except (KeyError, ValueError, TypeError) as error:  # possible results of a damaged case
         return repr(error)
 
 

@@ -1,4 +1,4 @@
-"""What a client that is about to leave keeps, and who takes over, whichever assignor decides."""
+"""Tasks that a draining client keeps, and the clients that take them over, for each assignor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A decision can say why each task is where it is."""
+"""Explanations of decisions: why each task is where it is."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_explanation_says_which_tags_could_not_be_kept_apart() -> None:
     assert "start an instance with zone other than a and cluster other than x" in str(explained.explanation[ONE])
 
 
-# -- the public ones -----------------------------------------------------------------------------------------
+# -- public assignors --------------------------------------------------------------------------------------------
 
 
 def test_public_sticky_tells_why_and_agrees_with_its_answer() -> None:

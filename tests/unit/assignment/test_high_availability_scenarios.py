@@ -1,4 +1,4 @@
-"""Situations with a known answer for the high-availability assignor (KIP-441), in every input order."""
+"""Known results of the high-availability assignor (KIP-441), in every order of the input."""
 
 from __future__ import annotations
 

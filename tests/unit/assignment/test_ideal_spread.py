@@ -1,4 +1,4 @@
-"""Standbys are spread over client tags wherever that is possible at all (KIP-708); a warning says where it is not."""
+"""Standbys are spread over client tags wherever possible (KIP-708); otherwise a warning names the task."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.unit.assignment.scenario_language import process_id
 
 Tags = dict[str, str]
 
-# With the active on the first client, the first standby would go to the second, and then nobody differs from both. The
-# third and the fourth fit.
+# With the active task on the first client, the first standby would go to the second client, and then no client differs
+# from both. The third and the fourth client fit.
 DEAD_END: list[Tags] = [
     {"zone": "a", "cluster": "x"},
     {"zone": "b", "cluster": "z"},
@@ -44,7 +44,7 @@ def placed(
 
 
 def differ(tags: Sequence[Tags], hosts: Sequence[int]) -> bool:
-    """Whether no value occurs twice among the hosts, of keys whose values are not all taken."""
+    """Whether no value occurs twice among the hosts, of keys whose values are not all used."""
     for key in {key for own in tags for key in own}:
         values = [tags[host][key] for host in hosts if key in tags[host]]
         if len(set(values)) not in (len(values), len({own[key] for own in tags if key in own})):
@@ -94,7 +94,7 @@ def test_most_values_are_taken_when_not_all_copies_can_differ() -> None:
     tags = [{"zone": "a"}, {"zone": "a"}, {"zone": "b"}, {"zone": "c", "cluster": "x"}, {"zone": "a", "cluster": "x"}]
     cluster, warnings = placed([*tags, {"zone": "a", "cluster": "y"}], 3)
     assert {2, 3} <= set(cluster.standby[0])
-    assert warnings == []  # all zones are taken, and the clusters that are known differ
+    assert warnings == []  # all zones are used, and the known clusters differ
     two_zones = [
         {"zone": "a", "rack": "1"},
         {"zone": "a", "rack": "1"},
@@ -113,7 +113,7 @@ def test_warning_names_task_and_tags_and_what_would_help() -> None:
     [text] = placed(NOTHING_FITS, 1)[1]
     assert text == (
         "1 of 1 standby replicas of task 0_0 cannot differ from its other copies in cluster, zone; start an instance "
-        "with cluster other than x and zone other than a, or take a key off rack.aware.assignment.tags"
+        "with cluster other than x and zone other than a, or remove a key from rack.aware.assignment.tags"
     )
 
 
@@ -128,7 +128,7 @@ def test_search_ends_when_it_may_not_go_on() -> None:
     values = [[str(source.randrange(30)) for _ in range(4)] for _ in range(60)]
     impossible = [[*row, "same"] for row in values]
     distinct = [*(len({row[key] for row in values}) for key in range(4)), 9]
-    chosen, tried = spread_as_a_whole(impossible, distinct, 0, range(1, 60), 5, beginnings_max=40)
+    chosen, tried = spread_as_a_whole(impossible, distinct, 0, range(1, 60), 5, partial_sets_max=40)
     assert (chosen, tried) == (None, 40)
 
 

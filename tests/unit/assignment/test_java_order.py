@@ -1,4 +1,4 @@
-"""Hash codes and iteration order of Java's hash tables, by known values."""
+"""Hash codes and iteration order of Java's hash tables, with known values."""
 
 from __future__ import annotations
 

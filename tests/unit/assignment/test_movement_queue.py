@@ -1,4 +1,4 @@
-"""The movement queue against the heap that it stands for, and that heap's own rules."""
+"""The movement queue compared with the heap that it replaces, and the rules of that heap."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TASK = TaskId(0, 0)
 
 
 class Fake(Client):
-    """A client of which only id and load matter."""
+    """A client with only an id and a load."""
 
     def __init__(self, id: ProcessId, load: int) -> None:
         self.id = id
@@ -39,7 +39,7 @@ def is_among(chosen: set[int], number: dict[ProcessId, int]) -> Callable[[Client
 
 
 def polls(weights: dict[int, float], allowed: set[int], wanted: list[set[int]], *, twice: bool = False) -> list[int]:
-    """Numbers of the winners, 0 for none; each element of ``wanted`` restricts one poll."""
+    """Return the winners' numbers, 0 for no winner; each element of ``wanted`` restricts one poll."""
     fakes = {n: Fake(process_id(n), 0) for n in weights}
     number = {fake.id: n for n, fake in fakes.items()}
     queue = PriorityQueue(lambda client, _task: number[client.id] in allowed, lambda client: weights[number[client.id]])
@@ -95,7 +95,7 @@ def test_enough_pushes_is_the_known_threshold(size: int, pushes: int) -> None:
 
 
 def run_both(seed: int, size: int, movements: int) -> int:
-    """Random movements on the queue and on the literal heap; the number of arrays the queue had to build."""
+    """Apply random movements to queue and heap; return how many arrays the queue built."""
     rng = random.Random(seed)
     ids = sorted(ProcessId(uuid.UUID(int=rng.getrandbits(128))) for _ in range(size))
     top = rng.choice((2, 4, 12))

@@ -1,4 +1,4 @@
-"""Movements of actives by themselves: caught-up clients, warm-ups, the budget (KIP-441); and who places standbys."""
+"""Movements of active tasks: caught-up clients, warm-ups, the budget (KIP-441); and standbys."""
 
 from __future__ import annotations
 
@@ -77,7 +77,10 @@ def test_every_standby_is_asked_for_and_none_forgotten(replicas: int) -> None:  
 
 
 def spread(tags: tuple[str, ...], racks: tuple[str | None, ...], strategy: str = "min_traffic") -> list[set[str]]:
-    """Zones (the tag) of the hosts of each task; six clients, two per zone, zone and rack not the same."""
+    """Return the zones (the tag) of each task's hosts: six clients, two per zone.
+
+    Zone and rack are not the same.
+    """
     zones = ("a", "b", "c", "a", "b", "c")
     ids = tasks("0_0..5")
     problem = AssignmentProblem(

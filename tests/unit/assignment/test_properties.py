@@ -1,4 +1,4 @@
-"""What must hold for every cluster, on random ones: the slow literal form, and the promises made to users."""
+"""Properties on random clusters: equality with the literal implementation, and documented rules."""
 
 from __future__ import annotations
 

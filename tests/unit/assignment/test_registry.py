@@ -1,4 +1,4 @@
-"""Finding assignors by name, and what becomes of user code that misbehaves."""
+"""Assignors by name, and user code that fails."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ STATE = ProblemState(AssignmentProblem([ClientInput(process_id(1))], [TaskId(0, 
 
 
 class Everything(TaskAssignor):
-    """Returns what the test wants."""
+    """Returns what the test requires."""
 
     answer: Callable[[], object] = staticmethod(lambda: TaskAssignment([]))
     configs: Mapping[str, object] = MappingProxyType({})
@@ -53,7 +53,7 @@ class Everything(TaskAssignor):
 
 
 class Unfinished(TaskAssignor):
-    """No assign."""
+    """An assignor without ``assign``."""
 
 
 class NeedsArguments(Everything):
@@ -110,7 +110,7 @@ def test_internal_default_is_high_availability_and_sticky_the_internal_one() -> 
     ("value", "complaint"),
     [
         ("no_such_module:Class", "module no_such_module cannot be imported"),
-        ("streams_py.assignment.api:Nobody", "has no Nobody"),
+        ("streams_py.assignment.api:Missing", "has no Missing"),
         ("streams_py.assignment.api:AssignmentError", "not a subclass"),
         ("just_a_word", "package.module:Class"),
         ("com.example.MyAssignor", "Java class cannot run here"),
@@ -130,7 +130,7 @@ def test_new_instance_is_configured_with_the_users_map() -> None:  # LC-05
     assignor = new_task_assignor(Everything, configs)
     assert isinstance(assignor, Everything)
     assert assignor.configs == configs
-    assert assignor.configs is not configs  # what it does to its own does not change anybody else's
+    assert assignor.configs is not configs  # changes to its own configuration affect no other assignor
     assert new_task_assignor(Everything, configs) is not assignor
 
 

@@ -1,4 +1,4 @@
-"""Situations with a known answer for standby placement: by load, over client tags (KIP-708), and its movement rules."""
+"""Standby placement with known results: by load, over client tags (KIP-708), and its move rules."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DIRECT = [name for name in ALL if name not in WHOLE_ASSIGNOR and name not in PUB
 
 
 class Scenario:
-    """A row: clients with tags and actives, stateful tasks, settings."""
+    """A scenario: clients with tags and active tasks, stateful tasks, settings."""
 
     def __init__(self, row: list[str]) -> None:
         replicas, _, keys = row[2].partition(",")
@@ -68,7 +68,7 @@ class Scenario:
         return " ".join(words)
 
     def place(self, order: list[TaskId]) -> tuple[dict[str, tuple[list[str], list[str]]], list[Note]]:
-        """Standbys of the tasks in this order, by the assignor that the keys select."""
+        """Return the standbys of the tasks in this order, placed by the assignor that the keys select."""
         ids = [row.process_id for row in self.named]
         cluster = Cluster(ids, [row.capacity for row in self.named], self.stateful)
         number_of = {task: number for number, task in enumerate(self.stateful)}

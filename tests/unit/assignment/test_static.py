@@ -1,4 +1,4 @@
-"""The static assignor: scenarios by their ids, and what holds for every group."""
+"""The static assignor: scenarios with their ids, and properties of every group."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ LOGGER = "streams_py.assignment"
 
 @dataclass(frozen=True)
 class Client:
-    """``listed`` is the tag; None for a client without a list. ``active`` and ``standby`` are previous tasks."""
+    """A client of a scenario.
+
+    ``listed`` is the tag; None for a client without a list. ``active`` and ``standby`` are previous tasks.
+    """
 
     listed: str | None = None
     threads: int = 1
@@ -108,7 +111,7 @@ def actives(result: Result) -> dict[str, str]:
 
 
 def carried_on(group: Group, result: Result) -> dict[str, Client]:
-    """The same clients after a round."""
+    """Return the same clients after a round."""
     return {name: replace(c, active=result[name][0], standby=result[name][1]) for name, c in group.items()}
 
 
@@ -144,7 +147,7 @@ def test_tasks_on_no_list_run_nowhere_when_all_clients_have_one(caplog: pytest.L
     group = {"A": Client("0_*"), "B": Client("1_*")}
     with caplog.at_level(logging.WARNING, LOGGER):
         assert actives(run(group, "0_0..1 1_0..1 2_0..1")[0]) == {"A": "0_0 0_1", "B": "1_0 1_1"}
-    assert "2 tasks are on no list" in caplog.text
+    assert "2 tasks are not on any list" in caplog.text
     assert "2_0, 2_1" in caplog.text
     spilled = run(group, "0_0..1 1_0..1 2_0..1", configs={"static.tasks.spill": "true"})[0]
     assert actives(spilled) == {"A": "0_0 0_1 2_0", "B": "1_0 1_1 2_1"}
@@ -180,7 +183,7 @@ def test_surplus_is_the_highest_tasks() -> None:
 def test_too_few_clients_for_standbys_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, LOGGER):
         run({"A": Client("0_0"), "B": Client("1_0")}, "0_0", stateful="0_0", standbys=1)
-    assert "1 tasks get fewer standbys" in caplog.text
+    assert "1 tasks have fewer standbys" in caplog.text
 
 
 @pytest.mark.parametrize("value", ["x", "0_", "0_5-2", "0_0,,0_1", "0_99999999999", ",".join(["0_0"] * 3000)])
@@ -242,7 +245,7 @@ def test_assignor_is_found_by_its_name() -> None:
     assert choose_assignor("static").task_assignor is StaticTaskAssignor
 
 
-# -- what holds for every group ------------------------------------------------------------------------------
+# -- properties of every group ---------------------------------------------------------------------------------
 
 TASKS = "0_0..4 1_0..4 2_0..2"
 STATEFUL = "1_0..4 2_0..2"
@@ -281,7 +284,7 @@ def test_static_rules_hold(group: dict[str, Client], standbys: int, options: Map
     owner = {task: name for name, (active, _) in result.items() for task in active.split()}
     for task in ALL_IDS:
         if task in listed:
-            assert task in lists[owner[task]]  # runs, and where it is listed
+            assert task in lists[owner[task]]  # the task runs on a client that lists it
         elif wild:
             assert owner[task] in wild
         else:

@@ -1,4 +1,4 @@
-"""Lists of tasks: how they are written, configured and sent."""
+"""Lists of tasks: syntax, configuration and encoding."""
 
 from __future__ import annotations
 

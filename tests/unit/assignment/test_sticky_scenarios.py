@@ -1,4 +1,4 @@
-"""Situations with a known answer for the sticky assignors, the fallback and the identity assignment."""
+"""Known results of the sticky assignors, the fallback and the identity assignment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PRESERVING = "ST-34"
 
 
 def problem(text: str, wanted: str) -> tuple[list[ClientRow], AssignmentProblem]:
-    """Clients ascending; tasks and stateful tasks as Java hash sets that were filled ascending."""
+    """Return a problem with ascending clients; tasks are Java hash sets filled in ascending order."""
     named = clients(text.replace(" new", ""))
     own = [dict(re.findall(r"([AS])\{([\d_. ]+)\}", row.words)) for row in named]
     names, _, replicas = wanted.partition(", r=")

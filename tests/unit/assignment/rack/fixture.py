@@ -1,7 +1,7 @@
-"""The small cluster that most scenarios play in, and short ways to write placements.
+"""The small cluster of most scenarios, and a short notation for placements.
 
-Tasks ``g_p`` read partition p of topic g and, with state, own partition p of a changelog. ``P1: 0_0 1_1`` on one line
-for each client is a placement.
+Tasks ``g_p`` read partition p of topic g. With state, they also have partition p of a changelog. A placement is written
+``P1: 0_0 1_1``, with one line for each client.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ STANDBY = table(CHANGELOGS)
 
 
 def placement(text: str) -> Placement:
-    """``P1: 0_0 1_1; P2:``"""
+    """Parse ``P1: 0_0 1_1; P2:``."""
     result: Placement = {}
     for part in text.split(";"):
         name, _, tasks = part.partition(":")
@@ -87,7 +87,7 @@ def optimise(
     racks_of: Mapping[str, str] = RACKS,
     factory: object = optimiser_for,
 ) -> Placement:
-    """The actives after optimisation; with ``only``, other tasks keep their place."""
+    """Return active tasks after the optimisation; with ``only``, other tasks keep their place."""
     names = sorted(before, key=process_id)
     owner = {task: names.index(name) for name, own in before.items() for task in own}
     tasks = sorted(map(TaskId.parse, owner if only is None else only))
@@ -122,7 +122,7 @@ def optimise_standbys(
     racks_of: Mapping[str, str] = RACKS,
     factory: object = optimiser_for,
 ) -> Placement:
-    """The standbys after optimisation."""
+    """Return the standbys after the optimisation."""
     names = sorted(active, key=process_id)
     tasks = sorted({TaskId.parse(task) for own in active.values() for task in own})
     optimiser = factory(  # type: ignore[operator]  # one of two factories
@@ -163,7 +163,7 @@ def cheapest(
     racks_of: Mapping[str, str],
     cap: Mapping[tuple[str, int], int] | None = None,
 ) -> tuple[int, int]:
-    """(cost, moves) of the best placement with every client's number of tasks, by trying all of them."""
+    """Return (cost, moves) of the best placement with unchanged task counts, by trying all."""
     tasks = sorted((task for own in before.values() for task in own), key=TaskId.parse)
     best: tuple[int, int] | None = None
     for owners in product(before, repeat=len(tasks)):

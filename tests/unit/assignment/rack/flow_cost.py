@@ -1,4 +1,4 @@
-"""What a flow costs, and whether it is one."""
+"""Cost and validity of a flow."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from streams_py.assignment.rack.flow import Arc
 
 
 def flow_cost(supply: Sequence[int], arcs: Sequence[Arc], flow: Sequence[int]) -> int:
-    """What a flow costs; ValueError when it is none: over capacity, or a node does not pass on what it gets."""
+    """Return the cost of a flow.
+
+    Raises:
+        ValueError: it exceeds a capacity, or a node does not pass on what it receives.
+    """
     left = list(supply)
     for arc, units in zip(arcs, flow, strict=True):
         if not 0 <= units <= arc.capacity:

@@ -1,4 +1,4 @@
-"""Rack optimisation of actives: scenarios by their ids."""
+"""Rack optimisation of active tasks: scenarios with their ids."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_partitions_are_counted_and_not_tasks() -> None:  # A20
 
 def test_cap_is_exact_when_floating_point_would_round_it_up() -> None:  # A22
     assert cap(14, 25, 50) == 7
-    assert -(-14 * 1.0 / 50 * 25 // 1) == 8  # what Kafka computes
+    assert -(-14 * 1.0 / 50 * 25 // 1) == 8  # Kafka's result
 
 
 def test_nothing_is_solved_when_nobody_could_gain(monkeypatch: pytest.MonkeyPatch) -> None:  # A23

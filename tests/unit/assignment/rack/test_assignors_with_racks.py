@@ -1,4 +1,4 @@
-"""The assignors with the optimiser in them: scenarios by their ids."""
+"""The assignors with the rack optimiser: scenarios with their ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is refused, scenarios by their ids; and how the public functions of KIP-924 use the optimiser."""
+"""Rejected inputs, with scenario ids, and KIP-924's public functions with the optimiser."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def state_of(
     racks: dict[str, str | None],
     configs: AssignmentConfigs | None = None,
 ) -> ProblemState:
-    """An application whose task ``t`` reads topics in-0, in-1, ... with these racks of their replicas."""
+    """Return an application whose task ``t`` reads topics in-0, in-1, ... with these replica racks."""
     known: dict[TopicPartition, frozenset[str]] = {}
 
     def partitions(task: TaskId, kind: str, replicas: list[set[str]]) -> list[TopicPartition]:
@@ -167,8 +167,8 @@ def test_overrides_suffice_when_no_cost_is_configured() -> None:  # P14
     [
         ({"P1": "a", "P2": None}, {"a"}, "min_traffic", True, "has no client.rack"),
         ({"P1": "a", "P2": ""}, {"a"}, "min_traffic", True, "has no client.rack"),
-        ({"P1": "a", "P2": "b"}, set(), "min_traffic", True, "the racks of in-0-0-1 are not known"),
-        ({"P1": "a", "P2": "b"}, {"a"}, "none", True, "strategy is none"),
+        ({"P1": "a", "P2": "b"}, set(), "min_traffic", True, "the racks of in-0-0-1 are unknown"),
+        ({"P1": "a", "P2": "b"}, {"a"}, "none", True, "strategy=none"),
         ({"P1": "a", "P2": "b"}, {"a"}, "min_traffic", False, "set rack.aware.assignment.traffic_cost"),
     ],
 )
@@ -196,12 +196,12 @@ def test_network_that_nobody_can_wait_for_is_not_solved(
     monkeypatch.setattr(transport, "ARCS_MAX", 1)
     start = placement("P1: 0_1 1_1; P2: 1_0; P3: 0_0")
     assert optimise(start, (10, 1)) == start
-    assert "differ too much in their racks" in caplog.text
+    assert "differ too much" in caplog.text
 
 
 def test_what_was_done_is_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "streams_py.assignment"):
         optimise(placement("P1: 0_1 1_1; P2: 1_0; P3: 0_0"), (10, 1))
     assert [record.getMessage() for record in caplog.records] == [
-        "rack optimisation of actives: tasks 4, signatures 4, racks 3, traffic_before 40, traffic_after 0, moved 4"
+        "rack optimisation of active tasks: tasks 4, signatures 4, racks 3, traffic_before 40, traffic_after 0, moved 4"
     ]

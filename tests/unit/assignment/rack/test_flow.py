@@ -1,4 +1,4 @@
-"""The flow solver: scenarios by their ids, and the certificate of an optimum on random networks."""
+"""The flow solver: scenarios with their ids, and proofs of optimality on random networks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ F7 = [(0, 1, 1, 1, 1)]
 
 
 def supply_of(rows: list[tuple[int, int, int, int, int]]) -> list[int]:
-    """What the given flow ships."""
+    """Return the supplies that the given flow ships."""
     supply = [0] * (1 + max(max(row[:2]) for row in rows))
     for tail, head, _, _, flow in rows:
         supply[tail] += flow
@@ -103,7 +103,7 @@ def test_cost_of_something_that_is_no_flow_is_refused(flow: list[int]) -> None: 
 
 @st.composite
 def networks(draw: st.DrawFn) -> tuple[list[int], list[Arc]]:
-    """A network and supplies that some flow ships."""
+    """Draw a network and supplies that a flow can ship."""
     nodes = draw(st.integers(2, 7))
     node = st.integers(0, nodes - 1)
     arcs = draw(st.lists(st.builds(Arc, node, node, st.integers(0, 9), st.integers(0, 4)), max_size=16))
@@ -119,7 +119,7 @@ def networks(draw: st.DrawFn) -> tuple[list[int], list[Arc]]:
 def test_no_cycle_of_negative_cost_is_left(network: tuple[list[int], list[Arc]]) -> None:
     supply, arcs = network
     flow = min_cost_flow(supply, arcs)
-    flow_cost(supply, arcs, flow)  # is it a flow at all?
+    flow_cost(supply, arcs, flow)  # it must be a valid flow
     residual = [(a.tail, a.head, a.cost) for a, units in zip(arcs, flow) if units < a.capacity]
     residual += [(a.head, a.tail, -a.cost) for a, units in zip(arcs, flow) if units]
     distance = [0] * len(supply)

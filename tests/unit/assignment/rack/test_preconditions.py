@@ -1,4 +1,7 @@
-"""When the built-in assignors may use racks: scenarios by their ids. The leader asks, so the leader is asked here."""
+"""When the built-in assignors may use racks: scenarios with their ids.
+
+The leader checks this, so the tests call the leader's code.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ TIMED_OUT = AdminError(AdminErrorKind.TIMED_OUT, "timed out")
 
 
 def infos(topic: str, *replica_racks: set[str], known: bool = True) -> dict[str, tuple[PartitionInfo, ...]]:
-    """A topic; ``known=False`` for one whose replicas the metadata does not have yet."""
+    """Return a topic's metadata; with ``known=False`` its replicas are not in the metadata yet."""
     return {
         topic: tuple(
             PartitionInfo(topic, p, 0, (0, 1) if known else (), frozenset(racks))
@@ -30,7 +33,7 @@ def infos(topic: str, *replica_racks: set[str], known: bool = True) -> dict[str,
 
 
 def group(**racks: Mapping[str, str | None]) -> Group:
-    """Clients P1, P2 with the racks of their members."""
+    """Return clients P1, P2, ... with the racks of their members."""
     clients = {
         pid(int(name[1:])): Client(pid(int(name[1:])), HostInfo("h", 1), consumers=sorted(of), racks=dict(of))
         for name, of in racks.items()

@@ -1,4 +1,4 @@
-"""What holds for every group: against brute force, and when the input is changed in ways that must not matter."""
+"""Properties of every group: compared with brute force, and under changes that must not matter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rack optimisation of standbys: scenarios by their ids."""
+"""Rack optimisation of standbys: scenarios with their ids."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ START = placement("P1: 0_1 1_1; P2: 0_0 1_0; P3: 0_0 0_2; P4: 0_1 1_2; P6: 1_0 1
 
 
 def hosts(active: Placement, standby: Placement) -> dict[str, list[str]]:
-    """Clients with a copy of each task."""
+    """Return the clients with a copy of each task."""
     found: dict[str, list[str]] = {}
     for placed in (active, standby):
         for client, tasks in placed.items():

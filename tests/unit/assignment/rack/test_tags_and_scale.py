@@ -1,4 +1,4 @@
-"""Settings of racks and tags, standbys over tags in whole assignors, and large groups: scenarios by their ids."""
+"""Rack and tag settings, standbys over tags in complete assignors, large groups: with scenario ids."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def test_strategies_and_costs_are_read_and_others_refused() -> None:  # H7
         read = AssignmentConfigs.of({"rack.aware.assignment.strategy": strategy, TRAFFIC: "10"})
         assert (read.rack_aware_assignment_strategy, read.rack_aware_traffic_cost) == (strategy, 10)
         assert read.rack_aware_non_overlap_cost is None
-    with pytest.raises(ConfigError, match="'invalid' is not known; use one of none, min_traffic, balance_subtopology"):
+    with pytest.raises(
+        ConfigError, match="'invalid' is not a valid strategy; use one of none, min_traffic, balance_subtopology"
+    ):
         AssignmentConfigs.of({"rack.aware.assignment.strategy": "invalid"})
 
 
@@ -53,7 +55,7 @@ def decide(tags: Mapping[str, Tags], keys: Sequence[str], replicas: int, tasks: 
 
 
 def hosts(decision: Decision, task: TaskId) -> list[str]:
-    """Its active first."""
+    """Return the hosts of a task, the active one first."""
     placed = {f"P{process.low}": place for process, place in decision.placements.items()}
     return [
         *(name for name, place in placed.items() if task in place.active),
@@ -101,7 +103,10 @@ def test_three_copies_differ_in_the_longer_key_and_not_all_agree_in_the_shorter_
 def large(
     tasks: int, clients: int, racks: int, standbys: int
 ) -> tuple[list[TaskId], dict[str, str], dict[TaskId, list[frozenset[str]]], list[int], list[list[int]]]:
-    """Tasks, racks of clients, racks of each task's partitions, owners, standby hosts on the clients that follow."""
+    """Return tasks, client racks, racks of each task's partitions, owners, and hosts of standbys.
+
+    The standbys are on the clients that follow the owner.
+    """
     source = random.Random(tasks * clients)
     names = [f"rack{number}" for number in range(racks)]
     ids = [TaskId(number % 5, number // 5) for number in range(tasks)]

@@ -1,4 +1,4 @@
-"""Kafka's own optimiser, as the test kit has it, repeats every recorded run; ours costs the same on random groups."""
+"""Kafka's optimiser in the test kit repeats every recorded run; ours has equal costs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.unit.assignment.rack.fixture import (
 )
 
 VECTORS = Path(__file__).parents[3] / "vectors" / "decisions" / "rack_aware.jsonl.gz"
-EDGES_MAX = 150  # the method takes the fourth power of the size
+EDGES_MAX = 150  # the run time grows with the fourth power of the size
 
 
 def stages() -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
@@ -67,7 +67,7 @@ COSTS = st.sampled_from([(10, 1), (1, 10), (1, 0), (7, 5), (10, 10), (1, 1), (0,
 
 @st.composite
 def groups(draw: st.DrawFn) -> tuple[Placement, dict[TaskId, list[frozenset[str]]], dict[str, str]]:
-    """Clients in racks a to c with some tasks each; partitions also have replicas in rack d, where nobody lives."""
+    """Clients in racks a to c with some tasks; partitions also have replicas in rack d, without clients."""
     clients = [f"P{number}" for number in range(1, draw(st.integers(1, 5)) + 1)]
     tasks = [TaskId(number % 3, number // 3) for number in range(draw(st.integers(1, 9)))]
     start: Placement = {client: [] for client in clients}

@@ -83,7 +83,7 @@ def _process_of(transactional_id: str) -> str:
 def was_committed(known: TransactionInfo, left: OpenTransaction) -> bool:
     """Whether an open transaction was committed, according to the coordinator's state of its id.
 
-    This library's producers (and those of Kafka Streams after a failure) never continue after an abort. So within an
+    This library's producers never continue after an abort (nor do Kafka Streams' after a failure). So within an
     epoch, all transactions but the last one were committed. A higher epoch means that the producer was fenced before it
     committed.
     """
@@ -342,7 +342,7 @@ class OpenTransactions:
         return now_ms - self._seen[one] >= patience_ms
 
     def _end_late(self, late: Sequence[OpenTransaction], waiting: Sequence[OpenTransaction]) -> None:
-        """End transactions that are open for too long; of ``waiting``, only those of dead members."""
+        """End transactions that are open for too long; of ``waiting``, only transactions of dead members."""
         names = self._client.transactional_ids({one.producer_id for one in (*late, *waiting)})
         ours = {of: name for of, name in names.items() if is_of_application(name, self._application_id)}
         dead = self._dead({ours[one.producer_id] for one in waiting if one.producer_id in ours})

@@ -1,8 +1,8 @@
-"""An active task: takes records, runs them through its nodes, and says what is to be committed.
+"""An active task: receives records, processes them with its nodes, and reports the offsets to commit.
 
 Kafka Streams' ``StreamTask``. The parts: :class:`RecordLoop` (queues and the record path), :class:`Failures`
-(handlers), :class:`RecordCollector` (everything that is sent), :class:`TaskStores` (state). This class ties them
-together and keeps the books of commits, stream time and punctuation.
+(handlers), :class:`RecordCollector` (sends), :class:`TaskStores` (state). This class connects them, and tracks commits,
+stream time and punctuation.
 
 A commit has three steps, because one flush of the producer and one request serve all tasks of a thread:
 :meth:`ActiveTask.flush_caches`, then the thread flushes the producer and commits
@@ -21,12 +21,12 @@ from streams_py.ports import Clock, OffsetAndMetadata, RawRecord
 from streams_py.runtime.event_loop import Background
 from streams_py.runtime.tasks.asynchronous.async_calls import AsyncNode
 from streams_py.runtime.tasks.asynchronous.batch_calls import BatchNode
-from streams_py.runtime.tasks.asynchronous.in_flight import InFlight, Intake
+from streams_py.runtime.tasks.asynchronous.in_flight import InFlight, InFlightLimit
 from streams_py.runtime.tasks.binding import BoundTopology, bind_nodes
 from streams_py.runtime.tasks.collector import RecordCollector
 from streams_py.runtime.tasks.commit_positions import CommitPositions
 from streams_py.runtime.tasks.error_handling.failures import Failures
-from streams_py.runtime.tasks.error_handling.silence import Silence
+from streams_py.runtime.tasks.error_handling.silence import Retries
 from streams_py.runtime.tasks.node_times import NodeTimes
 from streams_py.runtime.tasks.offset_metadata import UNKNOWN_TIME
 from streams_py.runtime.tasks.punctuation import PunctuationQueue
@@ -51,8 +51,13 @@ __all__ = ["ActiveTask"]
 
 
 class ActiveTask(Task):
-    """One active task. Belongs to one stream thread, which makes all calls. ``inputs`` is the consumer of the input
-    partitions; every processor may read ``global_stores``; asynchronous calls, if any, run in ``background``."""
+    """One active task. It belongs to one stream thread, which makes all calls.
+
+    Args:
+        inputs: The consumer of the input partitions.
+        global_stores: Stores that every processor may read.
+        background: Runs asynchronous calls.
+    """
 
     is_active: ClassVar[bool] = True
 
@@ -79,8 +84,8 @@ class ActiveTask(Task):
         self._global_stores = dict(global_stores or {})
         self._background = background
         self._calls: InFlight | None = None
-        """Records under way outside of this thread; None without nodes that let them."""
-        self._intake = Intake()
+        """Records in asynchronous calls; None if no node makes such calls."""
+        self._limit = InFlightLimit()
         self._failures = Failures(id, self.record, collector, self._current_raw)
         self._loop = RecordLoop(
             self.record,
@@ -97,24 +102,29 @@ class ActiveTask(Task):
         self._punctuation = {clock: PunctuationQueue() for clock in Punctuation}
         self._touched = False
         self._commit_requested = False
-        self._silence, self._start_silence = Silence(id, settings, clock), Silence(id, settings, clock)
+        self._retries, self._start_retries = Retries(id, settings, clock), Retries(id, settings, clock)
         self.positions = CommitPositions(self._loop, inputs)
 
     # -- life -------------------------------------------------------------------------------------------
 
     def initialize(self) -> None:
-        """Open the stores. LockError: try again later, nothing has happened."""
+        """Open the stores. LockError: nothing has happened, try again later."""
         self._check(TaskPhase.CREATED)
         if not self.stores.is_open:
             self.stores.open()
         self._go(TaskPhase.RESTORING)
 
     def complete_restoration(self, committed: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
-        """All changelogs are replayed: bind and initialise the nodes and run. ``committed``: what the group has
-        committed for the input partitions (others are ignored); it carries the stream time.
+        """Bind and initialise the nodes and run: all changelogs are restored.
 
-        After BrokerUnavailableError it can be called again, with new processors; under exactly-once it is a
-        TaskCorruptedError that names this task, too."""
+        Args:
+            committed: The group's committed offsets of the input partitions, with stream time in their metadata. Other
+                partitions are ignored.
+
+        Raises:
+            BrokerUnavailableError: The call may be repeated; it then creates new processors.
+            TaskCorruptedError: The same under exactly-once. It names this task, among others.
+        """
         self._check(TaskPhase.RESTORING)
         self.stores.attach(self.record, self._collector.changelog_writer)
         self._calls = None
@@ -126,16 +136,16 @@ class ActiveTask(Task):
             bound.init()
         except (BrokerUnavailableError, TaskCorruptedError) as error:
             self._forget_processors(bound)
-            self._start_silence.note_start(error)
+            self._start_retries.record_start_failure(error)
             raise
-        self._start_silence.over()
+        self._start_retries.reset()
         self.stores.checkpoint(enforce=True)
         self._go(TaskPhase.RUNNING)
 
     @property
     def may_start(self) -> bool:
-        """False while it is too early for :meth:`complete_restoration`, after processors that could not begin."""
-        return not self._start_silence.is_pause()
+        """Whether :meth:`complete_restoration` may be called; False during the pause after a failed initialisation."""
+        return not self._start_retries.is_paused()
 
     def _set_readers(self, bound: BoundTopology) -> None:
         topics = {partition.topic for partition in self.input_partitions}
@@ -143,13 +153,13 @@ class ActiveTask(Task):
         self._loop.set_readers({partition: readers[partition.topic] for partition in self.input_partitions})
 
     def update_input_partitions(self, partitions: Collection[TopicPartition]) -> None:
-        """Read these partitions from now on; buffered records of those that stay are kept."""
+        """Read these partitions from now on. Buffered records of partitions that stay are kept."""
         super().update_input_partitions(partitions)
         if self.bound is not None and self._phase is TaskPhase.RUNNING:
             self._set_readers(self.bound)
 
     def suspend(self) -> None:
-        """Close the processors and empty the buffers; stores stay open. Errors of a ``close`` are raised after that."""
+        """Close the processors and empty the buffers; stores stay open. Then raise an error of a ``close``, if any."""
         was_running = self._phase is TaskPhase.RUNNING
         super().suspend()
         if not was_running or self.bound is None:
@@ -167,20 +177,20 @@ class ActiveTask(Task):
         return bound.close()
 
     def resume(self) -> None:
-        """SUSPENDED -> RESTORING: the partitions came back."""
+        """Change from SUSPENDED to RESTORING, because the partitions were assigned again."""
         self._check(TaskPhase.SUSPENDED)
         self.stores.roll_back()
         self._forget_consumed()
-        self._silence.over()
-        self._start_silence.over()
+        self._retries.reset()
+        self._start_retries.reset()
         self._go(TaskPhase.RESTORING)
 
     def revive(self, *, corrupted: Collection[TopicPartition] = ()) -> None:
-        """As for every task; nothing that was consumed before counts any more."""
+        """Start over, as for every task. Records that were consumed before no longer count."""
         super().revive(corrupted=corrupted)
         self._collector.started_over()
         self._forget_consumed()
-        self._silence.went_on()
+        self._retries.note_progress()
 
     def _forget_consumed(self) -> None:
         self._loop.queues.clear()
@@ -195,25 +205,29 @@ class ActiveTask(Task):
         self._loop.add(partition, records)
 
     def sample_next(self) -> None:
-        """Look at how old the next record is."""
+        """Measure the age of the next record."""
         self._loop.samples_next = True
 
     def start_again_at(self, partition: TopicPartition) -> None:
-        """The log of a partition is not what it was: its records may have any offset."""
+        """Accept any offset from this partition: its log has changed."""
         self.positions.start_again_at(partition)
 
     def oldest_waiting_ms(self) -> int | None:
-        """The smallest timestamp of the records that are next in their partitions; None when no record waits."""
+        """Return the smallest timestamp of the next records of all partitions; None if no record waits."""
         queues = self._loop.queues.values()
         return min((queue.buffer[0].timestamp()[1] for queue in queues if queue.buffer), default=None)
 
     def process(self, max_records: int) -> int:
-        """Process up to ``max_records`` records; how many were taken.
+        """Process up to ``max_records`` records and return the number of records that were processed.
 
-        0 when there are none, when the task waits for a partition, or when as many as may be are under way in
-        asynchronous calls, whose answers are sent on first and count as well. When the broker does not answer, the next
-        call tries the same record again; TimeoutExceededError after ``task.timeout.ms``."""
-        if self._phase is not TaskPhase.RUNNING or self._silence.is_pause():
+        Answers of asynchronous calls are forwarded first and count as well. The result is 0 without records, while the
+        task waits for a partition, and while the maximum number of asynchronous calls is running. If the broker does
+        not answer, the next call tries the same record again.
+
+        Raises:
+            TimeoutExceededError: The broker has not answered for ``task.timeout.ms``.
+        """
+        if self._phase is not TaskPhase.RUNNING or self._retries.is_paused():
             return 0
         loop = self._loop
         progressed, loop.progressed = loop.progressed, False
@@ -221,10 +235,10 @@ class ActiveTask(Task):
             taken = loop.run(max_records) if self._calls is None else self._process_async(self._calls, max_records)
         except BrokerUnavailableError as error:
             if loop.progressed:  # records before this one
-                self._silence.went_on()
+                self._retries.note_progress()
             half_done = not self._failures.was_unread(error)
-            self._touched = self._touched or half_done  # what it has written is to be acknowledged before it is kept
-            self._silence.note(error, half_done=half_done)
+            self._touched = self._touched or half_done  # its writes must be acknowledged before they are committed
+            self._retries.record_failure(error, half_done=half_done)
             return 0
         except StreamsError as error:
             error.task_id = error.task_id or self.id
@@ -232,7 +246,7 @@ class ActiveTask(Task):
         finally:
             loop.progressed = loop.progressed or progressed
         if taken:
-            self._silence.went_on()
+            self._retries.note_progress()
         return taken
 
     def _process_async(self, calls: InFlight, max_records: int) -> int:
@@ -255,9 +269,14 @@ class ActiveTask(Task):
             raise self._failures.unexpected(error, "below an asynchronous call") from error
 
     def await_answers(self, within_ms: int | None = None) -> int:
-        """Wait for asynchronous calls, send their answers on until no call is under way; how many answers. Only when
-        nothing else can run meanwhile: in tests, and when the task is revoked. ``within_ms``: calls that have not ended
-        by then are left. Caches are flushed too if it is given."""
+        """Wait for asynchronous calls and forward their answers until no call is running; return the number of answers.
+
+        It blocks the thread, so call it only in tests and when the task is revoked.
+
+        Args:
+            within_ms: Time limit. Calls that have not finished by then are abandoned. With a limit, caches are
+                flushed as well.
+        """
         calls = self._calls
         if calls is None or self._phase is not TaskPhase.RUNNING:
             return 0
@@ -265,84 +284,90 @@ class ActiveTask(Task):
             return self._sent_on(lambda: calls.await_all(within_ms, self.flush_caches))
         except BrokerUnavailableError as error:
             if self.settings.exactly_once:
-                self._silence.note(error)  # raises: a part of it is in the transaction
+                self._retries.record_failure(error)  # raises: the transaction has a part of the work
             raise
 
     def cancel_calls(self) -> None:
-        """Cancel asynchronous calls. Their records stay under way: no commit of this task passes them."""
+        """Cancel asynchronous calls. Commits of this task still don't pass their records."""
         if self._calls is not None:
             self._calls.cancel()
 
     @property
     def has_calls(self) -> bool:
-        """True while records are under way in asynchronous calls."""
+        """Whether asynchronous calls are running."""
         return self._calls is not None and bool(self._calls.live)
 
     @property
     def is_drained(self) -> bool:
-        """True when the task took no more records, so that a commit becomes possible, and now it is."""
+        """Whether the task stopped processing to make a commit possible, and the commit is possible now."""
         return self._calls is not None and self._calls.draining and not self._calls.live
 
     def drain(self, *, drains: bool) -> bool:
-        """Take no more records until the next commit, or take them again; False when nothing changes."""
+        """Stop processing until the next commit, or continue. False if nothing changes."""
         return self._calls is not None and self._calls.drain(drains=drains)
 
     def take_fewer(self) -> int:
-        """Calls take too long for a transaction: make fewer when the task starts over. For how many ms they do."""
+        """Limit the number of running calls once the task starts over, because they exceed the transaction's time-out.
+
+        Return for how many ms the task has been starting over for this reason.
+        """
         return 0 if self._calls is None else self._calls.take_fewer()
 
     def _current_raw(self) -> RawRecord | None:
         return (self._calls and self._calls.current_raw()) or self._loop.current_raw()
 
     def partitions_to_pause(self) -> frozenset[TopicPartition]:
-        """Partitions to pause in the consumer: their buffers are full. Each is named once."""
+        """Return partitions whose buffers are full, to pause in the consumer. Each is returned once."""
         return self._loop.take_to_pause()
 
     def partitions_to_resume(self) -> frozenset[TopicPartition]:
-        """Paused partitions whose buffers have room again. Each is named once."""
+        """Return paused partitions whose buffers have room again. Each is returned once."""
         return self._loop.take_to_resume()
 
     @property
     def buffered_records(self) -> int:
-        """Records that wait in the queues."""
+        """Number of records in the queues."""
         return sum(len(queue.buffer) for queue in self._loop.queues.values())
 
     @property
     def dropped_records(self) -> int:
-        """Records dropped by handlers, operators and partitioners (Kafka's metric ``dropped-records-total``)."""
+        """Number of records dropped by handlers, operators and partitioners (metric ``dropped-records-total``)."""
         return self._failures.dropped_records
 
     @property
     def next_record_is_tied(self) -> bool:
-        """Whether two partitions have equally old records next."""
+        """Whether the next records of two partitions have the same timestamp."""
         return self._loop.is_tied()
 
     @property
     def stream_time_ms(self) -> int:
-        """Largest timestamp taken so far, -1 before the first."""
+        """Largest timestamp processed so far; -1 before the first record."""
         return self.record.stream_time_ms
 
     # -- punctuation ------------------------------------------------------------------------------------
 
     @property
     def has_punctuators(self) -> bool:
-        """True when a processor has scheduled one."""
+        """Whether a processor has scheduled a punctuator."""
         return any(self._punctuation.values())
 
     def punctuate(self) -> int:
-        """Call the punctuators that are due, stream time first; how many were called. One that a silent broker stopped
-        is called again. They wait while the task drains, because their records could keep it from ever ending that."""
-        waits = self._silence.is_pause() or (self._calls is not None and self._calls.draining)
+        """Call the punctuators that are due, by stream time first. Return how many were called.
+
+        A punctuator that an unavailable broker interrupted is called again. Punctuators wait while the task drains,
+        because their records could keep the drain from ending.
+        """
+        waits = self._retries.is_paused() or (self._calls is not None and self._calls.draining)
         if waits or not self.has_punctuators or self._phase is not TaskPhase.RUNNING:
             return 0
         try:
             fired = self.punctuate_stream_time()
             fired += self.punctuate_wall_clock()
         except BrokerUnavailableError as error:
-            self._silence.note(error)
+            self._retries.record_failure(error)
             return 0
         if fired:
-            self._silence.went_on()
+            self._retries.note_progress()
         return fired
 
     def punctuate_stream_time(self) -> int:
@@ -352,7 +377,7 @@ class ActiveTask(Task):
         return self._fire(queue, now_ms) if queue and now_ms != UNKNOWN_TIME else 0
 
     def punctuate_wall_clock(self) -> int:
-        """Call the punctuators that are due by the clock."""
+        """Call the punctuators that are due by the wall clock."""
         queue = self._punctuation[Punctuation.WALL_CLOCK_TIME]
         return self._fire(queue, self._clock.now_ms()) if queue else 0
 
@@ -367,33 +392,37 @@ class ActiveTask(Task):
         return queue.fire(now_ms)
 
     def check_sends(self) -> bool:
-        """Raise errors of refused records, after asking the production exception handler. True when that had records
-        written instead, which are to be flushed too."""
+        """Raise errors of rejected records, after calling the production exception handler.
+
+        Return True if the handler had other records written instead; they must be flushed, too.
+        """
         return self._collector.check()
 
     # -- commits ----------------------------------------------------------------------------------------
 
     @property
     def commit_requested(self) -> bool:
-        """True when a processor asked for a commit."""
+        """Whether a processor has requested a commit."""
         return self._commit_requested and self._phase is TaskPhase.RUNNING
 
     @property
     def commit_needed(self) -> bool:
-        """True when something happened since the last commit; also when transaction markers were passed over."""
+        """Whether something happened since the last commit. Skipped transaction markers count."""
         touched = self._loop.progressed or self._touched or (self._calls is not None and self._calls.needs_commit)
         return touched or self.positions.passed_over()
 
     def flush_caches(self) -> None:
-        """Write and forward the dirty entries of the record caches, in the order of the nodes that use the stores: a
-        flush may fill caches further down."""
+        """Write and forward the dirty entries of the record caches.
+
+        The stores follow in the order of the nodes that use them: a flush may add entries to caches downstream.
+        """
         if self._phase is not TaskPhase.RUNNING:
             return
         try:
             self.stores.flush_caches(self._stores_in_order())
         except StreamsError as error:
             if self.settings.exactly_once and isinstance(error, BrokerUnavailableError):
-                self._silence.note(error)  # raises: a part of it is in the transaction
+                self._retries.record_failure(error)  # raises: the transaction has a part of the work
             error.task_id = error.task_id or self.id
             raise
 
@@ -402,13 +431,13 @@ class ActiveTask(Task):
         return list(dict.fromkeys(name for node in nodes if isinstance(node, ProcessorNode) for name in node.stores))
 
     def committable_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """For each partition that was read the offset of the next record, with metadata. Valid after a flush."""
+        """Return the offset of the next record of each partition that was read, with metadata. Valid after a flush."""
         return self.positions.offsets(self._calls, running=self._phase is TaskPhase.RUNNING)
 
     def post_commit(self, *, enforce_checkpoint: bool, acked: Mapping[TopicPartition, int]) -> None:
-        """Offsets are committed. ``acked``: highest acknowledged offset per changelog partition (of all tasks)."""
+        """Handle a successful commit. ``acked``: highest acknowledged offset per changelog partition, of all tasks."""
         self.positions.note_committed(self._calls, running=self._phase is TaskPhase.RUNNING)
-        self._silence.committed(took_records=self._loop.progressed, touched=self._touched)
+        self._retries.note_commit(took_records=self._loop.progressed, touched=self._touched)
         self._loop.progressed = self._touched = self._commit_requested = False
         if self._calls is not None:
             self._calls.note_committed()
@@ -422,78 +451,80 @@ class ActiveTask(Task):
 
     def write_uncommitted(self, acked: Mapping[TopicPartition, int]) -> None:
         """Write the stores' memory to disk before the input is committed; valid after a flush."""
-        logs = self.stores.changelog_partitions - self.stores.source_changelogs  # the group has committed the others
+        logs = self.stores.changelog_partitions - self.stores.source_changelogs  # the group commits the source topics
         self.stores.update_offsets({partition: acked[partition] for partition in logs & acked.keys()})
         self.stores.commit({})
 
     def committed_positions(self) -> Mapping[TopicPartition, int]:
-        """Offsets of the last commit, for partitions that this task has read from."""
+        """Return the offsets of the last commit, for partitions that this task has read."""
         return self.positions.committed
 
     def contained_positions(self) -> dict[TopicPartition, int]:
-        """Input partition -> offset of the last record that is in the stores, as far as is known. For any thread."""
+        """Return the last offset of each input partition that the stores contain, if known. Thread-safe."""
         return self.positions.contained(may_wait=self._calls is not None)
 
     def offset_sum(self) -> int | None:
-        """As for every task, but -2 while running: nobody is further ahead."""
+        """Return the offset sum, as for every task; -2 while running, because no copy is further ahead."""
         return LATEST_OFFSET if self._phase is TaskPhase.RUNNING else super().offset_sum()
 
-    # -- what nodes ask for (TaskServices) --------------------------------------------------------------
+    # -- services for nodes (TaskServices) --------------------------------------------------------------
 
     @property
     def processor_metadata(self) -> dict[str, int]:
-        """What processors want to be committed with the offsets, by store name."""
+        """Numbers that processors want to commit with the offsets, by store name."""
         return self.positions.processor_metadata
 
     def store(self, name: str) -> Any:
-        """A store of this task."""
+        """Return a store of this task."""
         return self.stores.store(name)
 
     def global_store(self, name: str) -> Any | None:
-        """A global store, None when there is none of that name."""
+        """Return a global store; None if there is none of that name."""
         return self._global_stores.get(name)
 
     def node_failed(self, node: str, error: Exception, key: Any, value: Any, timestamp_ms: int) -> None:
-        """Ask the processing handler about a record."""
+        """Call the processing exception handler for a record."""
         self._failures.node_failed(node, error, key, value, timestamp_ms)
 
     def punctuator_failed(self, node: str, error: Exception) -> None:
-        """Ask the processing handler about a punctuator."""
+        """Call the processing exception handler for a punctuator."""
         self._failures.punctuator_failed(node, error)
 
     def node_dropped(self, node: str, reason: str) -> None:
-        """Count the record in process as dropped."""
+        """Count the current record as dropped."""
         self._failures.dropped(node, reason)
 
     def punctuation(self, clock: Punctuation) -> PunctuationQueue:
-        """What is called back by one of the clocks."""
+        """Return the punctuators of a clock."""
         return self._punctuation[clock]
 
     def call_async(self, calls: AsyncCalls, node: NodeContext) -> Process:
-        """The function of a node that lets coroutines work on its records."""
-        return self._books().add(AsyncNode(calls, node, self._books()))
+        """Return the function of a node that calls a coroutine function for its records."""
+        return self._in_flight().add(AsyncNode(calls, node, self._in_flight()))
 
     def call_in_batches(self, calls: BatchCalls, node: NodeContext) -> Process:
-        """The function of a node that lets another function work on lists of its records."""
-        return self._books().add(BatchNode(calls, node, self._books()))
+        """Return the function of a node that calls a function with lists of its records."""
+        return self._in_flight().add(BatchNode(calls, node, self._in_flight()))
 
-    def _books(self) -> InFlight:
+    def _in_flight(self) -> InFlight:
         if self._calls is None:
             if self._background is None:
-                raise IllegalStateError(f"task {self.id} has nowhere to run asynchronous calls", task_id=self.id)
-            self._calls = InFlight(self.record, self._background, self._clock, self._loop.current_raw, self._intake)
+                raise IllegalStateError(
+                    f"task {self.id} cannot run asynchronous calls: it has no event loop", task_id=self.id
+                )
+            self._calls = InFlight(self.record, self._background, self._clock, self._loop.current_raw, self._limit)
         return self._calls
 
     def request_commit(self) -> None:
-        """Commit as soon as possible."""
+        """Request a commit as soon as possible."""
         self._commit_requested = True
 
     def now_ms(self) -> int:
-        """The wall clock."""
+        """Return the wall-clock time in ms."""
         return self._clock.now_ms()
 
     def bind_sink(self, node: SinkNode) -> Process:
-        """The function of a sink."""
+        """Return the function of a sink."""
         ask = self._failures
         return bind_sink(
             node, self._collector, self.record, ask.context_of, ask.node_failed, ask.dropped, self.figures.sent

@@ -1,12 +1,12 @@
-"""Making one function out of a task's nodes.
+"""Binds the nodes of a task into one function per source.
 
 Kafka Streams dispatches a record from node to node through a context object. Here every node is bound once, children
-before parents, and a node's function holds its children's functions: a record then travels through nested plain calls,
-and a chain of stateless nodes is one function (``fusing.py``). Binding children first is what makes that possible;
-processors are nevertheless initialised parents first, as in Kafka Streams, and closed in the same order.
+before parents, and a node's function holds its children's functions. So a record travels through nested plain calls,
+and a chain of stateless nodes is one function (``fusing.py``). Processors are nevertheless initialised and closed
+parents first, as in Kafka Streams.
 
-What a node may ask of its task is :class:`TaskServices`; what an operator sees is :class:`BoundNode`, the runtime's
-``NodeContext``.
+:class:`TaskServices` is the task's interface for its nodes. :class:`BoundNode` is the interface for operators: the
+runtime's ``NodeContext``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Node: TypeAlias = SourceNode | ProcessorNode | SinkNode
 
 
 class TaskServices(Protocol):
-    """What a task does for its nodes."""
+    """Services of a task for its nodes."""
 
     @property
     def id(self) -> TaskId: ...
@@ -112,27 +112,27 @@ class BoundNode:
 
     @property
     def reference_behaviour(self) -> bool:
-        """Whether operators do as Apache Kafka Streams does where it gives wrong results."""
+        """Whether operators behave as Apache Kafka Streams where its results are wrong."""
         return self._task.settings.reference_behaviour
 
     @property
     def emit_interval_ms(self) -> int:
-        """Throttle of emission."""
+        """Minimum interval between emissions, in ms."""
         return self._task.settings.emit_interval_ms
 
     @property
     def in_place_checks(self) -> InPlaceChecks | None:
-        """Looks for values that were changed in place; set in tests."""
+        """Checks for values that were changed in place; set in tests."""
         return self._task.settings.in_place_checks
 
     @property
     def processor_metadata(self) -> dict[str, int]:
-        """Committed with the offsets."""
+        """Numbers that are committed with the offsets."""
         return self._task.processor_metadata
 
     @property
     def app_configs(self) -> Mapping[str, Any]:
-        """The user's own settings."""
+        """The user's own settings (``app.*``)."""
         return self._task.settings.app_configs
 
     @property
@@ -151,11 +151,11 @@ class BoundNode:
         return self._task.settings.state_dir
 
     def now_ms(self) -> int:
-        """Wall clock of the task."""
+        """Return the task's wall-clock time in ms."""
         return self._task.now_ms()
 
     def store(self, name: str) -> Any:
-        """A store connected to this node, or a global one."""
+        """Return a store that is connected to this node, or a global store."""
         if name in self._store_names:
             return self._task.store(name)
         store = self._task.global_store(name)
@@ -169,7 +169,7 @@ class BoundNode:
         return store
 
     def failed(self, error: Exception, key: Any, value: Any, timestamp_ms: int) -> None:
-        """Ask the processing handler; returns when the record is to be dropped."""
+        """Call the processing exception handler. Returns if the record is to be dropped."""
         self._task.node_failed(self.name, error, key, value, timestamp_ms)
 
     def dropped(self, reason: str) -> None:
@@ -179,8 +179,11 @@ class BoundNode:
     def schedule(
         self, interval_ms: int, clock: Punctuation, callback: Callable[[int], None], start_ms: int | None
     ) -> Schedule:
-        """Call back periodically, from ``start_ms`` on; None: stream time is due at once, the wall clock after one
-        interval. Errors of the callback go to the processing handler."""
+        """Call back periodically from ``start_ms`` on. Errors of the callback go to the processing exception handler.
+
+        With ``start_ms=None`` the first stream-time call is due immediately, the first wall-clock call after one
+        interval.
+        """
         task, name = self._task, self.name
 
         def guarded(now_ms: int) -> None:
@@ -196,40 +199,40 @@ class BoundNode:
         return queue.schedule(0 if is_stream else now_ms + interval_ms, interval_ms, guarded)
 
     def call_async(self, calls: AsyncCalls) -> Process:
-        """Let coroutines work on the records of this node."""
+        """Return a function that calls a coroutine function for the records of this node."""
         return self._task.call_async(calls, self)
 
     def call_in_batches(self, calls: BatchCalls) -> Process:
-        """Let a function work on lists of the records of this node."""
+        """Return a function that calls a function with lists of the records of this node."""
         return self._task.call_in_batches(calls, self)
 
     def request_commit(self) -> None:
-        """Commit as soon as possible."""
+        """Request a commit as soon as possible."""
         self._task.request_commit()
 
     def remembers(self, store: str, read: Callable[[], int], write: Callable[[int], None]) -> None:
-        """How a stream time that belongs to a store is read and set."""
+        """Register functions that read and set a stream time that belongs to a store."""
         if not self.reference_behaviour:
             self.remembered = store, read, write
 
     def on_init(self, callback: Callable[[], None]) -> None:
-        """Called once after all nodes are bound, parents before children."""
+        """Register a function to call once after all nodes are bound, parents before children."""
         self._init.append(callback)
 
     def on_close(self, callback: Callable[[], None]) -> None:
-        """Called once when the task is suspended or closed, parents before children."""
+        """Register a function to call once when the task is suspended or closed, parents before children."""
         self._close.append(callback)
 
 
 class Clock(NamedTuple):
-    """A stream time of a node, in ms; -1 when the node has seen no record."""
+    """A stream time of a node, in ms; -1 before the node's first record."""
 
     read: Callable[[], int]
     write: Callable[[int], None]
 
 
 class _Chain(NamedTuple):
-    """Nodes in a row that are statements, and what comes after them."""
+    """Consecutive nodes that are statements, and the function that follows them."""
 
     links: tuple[Link, ...]
     tail: Process
@@ -237,16 +240,16 @@ class _Chain(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BoundTopology:
-    """The nodes of one task, ready to run. ``sources``: what a record read by each source node goes into."""
+    """The nodes of one task, ready to run. ``sources``: the function for the records of each source node."""
 
     sources: Mapping[str, Process]
     nodes: tuple[BoundNode, ...]
     figures: Mapping[str, NodeFigures] = field(default_factory=dict)
-    """Of each node, when they are measured."""
+    """Metrics of each node, if they are measured."""
     lateness: Sampled = field(default_factory=Sampled)
-    """How far behind the task's stream time records are, in ms, when that is measured."""
+    """How far records are behind the task's stream time, in ms, if that is measured."""
     metrics: ProcessorMetrics = field(default_factory=ProcessorMetrics)
-    """What processors measure of their own."""
+    """Metrics that processors record themselves."""
 
     def init(self) -> None:
         """Initialise processors, parents first."""
@@ -256,10 +259,10 @@ class BoundTopology:
                 del node._init[0]
 
     def close(self) -> Exception | None:
-        """Close processors that were initialised, parents first; all of them whatever happens. The first error, if any.
+        """Close all processors that were initialised, parents first. Return the first error, if any.
 
-        A broker that does not answer is only a warning: what is written while closing is beyond the last commit, and
-        Kafka Streams promises nothing for it; stores drop it.
+        An unavailable broker only causes a warning. Records written during the close come after the last commit: Kafka
+        Streams gives no guarantee for them, and stores drop them.
         """
         first: Exception | None = None
         for node in self.nodes:
@@ -267,16 +270,18 @@ class BoundTopology:
                 try:
                     node._close.pop(0)()
                 except BrokerUnavailableError as error:
-                    _log.warning("closing node %s: %s; going on", node.name, error)
+                    _log.warning("closing node %s: %s; closing the other nodes", node.name, error)
                 except Exception as error:
                     first = first or error
-                except SystemExit as error:  # of a stream thread it would end neither the program nor anything else
+                except SystemExit as error:  # on a stream thread, SystemExit would stop nothing
                     first = first or StreamsError(f"closing node {node.name}: sys.exit({error.code!r}) was called")
         return first
 
     def clocks(self) -> dict[str, Clock]:
-        """The stream times of the nodes, by the name of the store they belong to. Further ones of a store, as a
-        cogrouped table has them, are numbered."""
+        """Return the stream times of the nodes, by the name of the store that they belong to.
+
+        Additional times of one store, as cogrouped tables have, get a number.
+        """
         clocks: dict[str, Clock] = {}
         for node in self.nodes:
             if node.remembered is not None:
@@ -287,7 +292,7 @@ class BoundTopology:
 
 
 def bind_nodes(nodes: Sequence[Node], task: TaskServices) -> BoundTopology:
-    """Bind all nodes of a task. ``nodes`` are in the order they were added, so parents come first."""
+    """Bind all nodes of a task. ``nodes`` is in the order of addition, so parents come first."""
     task.record.shared.clear()
     task.record.system_time_ms = task.now_ms()
     children: dict[str, list[str]] = {node.name: [] for node in nodes}
@@ -338,7 +343,7 @@ def bind_nodes(nodes: Sequence[Node], task: TaskServices) -> BoundTopology:
 
 
 def _forward_to(targets: Mapping[str, Process], checks: InPlaceChecks | None) -> Process:
-    """One function that calls all of them in order."""
+    """Return one function that calls all targets in order."""
     if checks is not None and len(targets) > 1:
         return forward_unchanged(list(targets.items()), checks)
     children = tuple(targets.values())

@@ -1,7 +1,7 @@
-"""The way out of a task: changelog records, dead letters, and what happens when a send fails.
+"""Output of a task: changelog records, dead letters, and failures of sends.
 
-Kafka Streams' ``RecordCollectorImpl``. Sends are asynchronous: the broker's refusal of a record surfaces at a later
-send or at the flush of a commit. Sinks are in :mod:`streams_py.runtime.tasks.sinks`.
+Kafka Streams' ``RecordCollectorImpl``. Sends are asynchronous: a rejected record surfaces at a later send or at the
+flush of a commit. Sinks are in :mod:`streams_py.runtime.tasks.sinks`.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ __all__ = ["NO_DIRECT_SEND", "ChangelogWriter", "RecordCollector"]
 _log = logging.getLogger(__name__)
 
 ChangelogWriter: TypeAlias = Callable[..., None]
-"""log(key bytes, value bytes or None, timestamp_ms, headers=None); timestamp -1 = the producer's clock."""
+"""log(key bytes, value bytes or None, timestamp_ms, headers=None); timestamp -1 is the time of the send."""
 
 
 NO_DIRECT_SEND: Final = DirectSend(lambda *_: None, None, (StreamsError("every record goes through the producer"),))
-"""For producers without a direct way: one failure that is always there."""
+"""For producers without direct sends: its failure list is never empty, so no record is sent directly."""
 
 
 class RecordCollector:
-    """Sends of one task. ``sharing`` gives the ids of all tasks that use the same producer (default: only this one)."""
+    """Sends of one task. ``sharing`` returns the ids of all tasks that use the producer (default: only this task)."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class RecordCollector:
         self._start_over: TaskCorruptedError | None = None
 
     def changelog_writer(self, topic: str, partition: int) -> ChangelogWriter:
-        """The function that writes to one changelog partition (full topic name)."""
+        """Return a function that writes to one changelog partition (full topic name)."""
         produce = self.producer.produce
         send, report, failures = self.producer.direct(topic, partition) or NO_DIRECT_SEND
         send_after = self.send_after
@@ -83,24 +83,28 @@ class RecordCollector:
         return log
 
     def started_over(self) -> None:
-        """The task is at its last commit: what was not written is made again."""
+        """Forget a failure: the task is back at its last commit and creates the missing records again."""
         self._start_over = None
 
     def write(self, letters: Iterable[DeadLetter], context: ErrorContext) -> None:
-        """Send records of an exception handler, as every record is sent: ``context`` is where they come from."""
+        """Send records of an exception handler like any other record. ``context`` is where they come from."""
         self._send_all(deque(map(_arguments, letters)), context)
 
     def send_after(self, error: ProductionError, context: ErrorContext, *record: object) -> None:
-        """Send a record (arguments of ``produce``) that was not taken because an earlier one was refused with
-        ``error``; raises unless the production handler lets that one be dropped."""
+        """Send a record (arguments of ``produce``) that was not accepted, because an earlier record was rejected.
+
+        Raises unless the production exception handler drops the rejected record.
+        """
         waiting: deque[tuple[object, ...]] = deque(self._instead_of(error, context))
         waiting.append(record)
         self._send_all(waiting, context)
 
     def check(self) -> bool:
-        """After a flush: raise what went wrong, unless the production handler lets it pass. True when it had records
-        written instead, which are to be flushed too."""
-        if self._start_over is not None:  # the code of a processor has caught it
+        """Raise errors of rejected records after a flush, unless the production exception handler drops the records.
+
+        Return True if the handler had other records written instead; they must be flushed, too.
+        """
+        if self._start_over is not None:  # raised before, but a processor's code has caught it
             raise self._start_over
         wrote = False
         while True:
@@ -118,17 +122,17 @@ class RecordCollector:
         while waiting:
             try:
                 self.producer.produce(*waiting[0])
-            except ProductionError as error:  # of an earlier record: this one was not taken
+            except ProductionError as error:  # an earlier record failed; this one was not accepted
                 waiting.extend(self._instead_of(error, context))
             else:
                 waiting.popleft()
 
     def _instead_of(self, error: ProductionError, context: ErrorContext) -> list[tuple[object, ...]]:
-        """Records to write instead of a record that was refused; raises when the handler does not let it pass.
+        """Return the records to write instead of a rejected record. Raises if the handler does not drop that record.
 
-        ``context`` only says where the refusal has come up: by then the input record of the refused one is gone. It is
-        not known which of the tasks that share the producer sent it, so a RETRY takes all of them back to their last
-        commit; rolling back only one of them could lose the record.
+        ``context`` only tells where the rejection surfaced: the input record of the rejected record is already gone.
+        The sending task is unknown among the tasks that share the producer. So a RETRY takes all of them back to their
+        last commit; rolling back only one task could lose the record.
         """
         if isinstance(error, BatchRefusedError | RecordsExpiredError):
             self._forget_refused()
@@ -138,7 +142,7 @@ class RecordCollector:
         return self._answer_to(error, context)
 
     def _leave_out(self, error: ProductionError, context: ErrorContext) -> NoReturn:
-        """Ask about all records that ended the transaction. Those that the handler lets pass are not sent again."""
+        """Ask about all records that ended the transaction. Records that the handler drops are not sent again."""
         last: ProductionError | None = error
         while last is not None:
             if last.ends_transaction:
@@ -154,12 +158,12 @@ class RecordCollector:
             self.producer.check()
         except ProductionError as another:
             return another
-        except TaskCorruptedError:  # what else was in the transaction
+        except TaskCorruptedError:  # for the other records of the transaction
             return None
         return None
 
     def _answer_to(self, error: ProductionError, context: ErrorContext) -> list[tuple[object, ...]]:
-        """Ask the production handler: records to write instead of the refused one, unless it does not let it pass."""
+        """Call the production exception handler; return the records to write instead, or raise if it does not drop."""
         context = ErrorContext(None, -1, -1, -1, (), context.node, self.task_id, Origin.SEND)
         record = error.record
         outgoing = record and OutgoingRecord(
@@ -168,8 +172,8 @@ class RecordCollector:
         response = ask(self.settings.production_handler, context, outgoing, error)
         if any(letter.topic == error.topic for letter in response.dead_letters):
             raise ProductionError(
-                f"{error}; the production exception handler wants to write a dead letter for it to the same topic, "
-                f"which would be refused again: check that topic {error.topic} exists and takes such records",
+                f"{error}; the production exception handler returned a dead letter for it to the same topic, "
+                f"which would be rejected again: check that topic {error.topic} exists and accepts such records",
                 topic=error.topic,
                 partition=error.partition,
             ) from error
@@ -184,7 +188,7 @@ class RecordCollector:
             raise self._all_start_over(
                 f"a record for {error.topic} was not written ({error}); processing again from the last commit"
             ) from error
-        advice = "; to pass over such records set production.exception.handler to log_and_continue or to one of yours"
+        advice = "; to drop such records, set production.exception.handler to log_and_continue or to your own handler"
         raise ProductionError(
             f"{error}{'' if error.retriable else advice}",
             topic=error.topic,
@@ -195,13 +199,15 @@ class RecordCollector:
         ) from error
 
     def _all_start_over(self, text: str) -> TaskCorruptedError:
-        """To be raised; nothing is committed until it was heeded."""
+        """Return an error to raise. Nothing is committed until the tasks have handled it."""
         self._start_over = TaskCorruptedError(text, dict.fromkeys(self._sharing(), ()))
         return self._start_over
 
     def _forget_refused(self) -> None:
-        """All tasks go back to their last commit: what else was refused is made and sent again. Raises what no handler
-        may let pass."""
+        """Drop the other rejected records: all tasks go back to their last commit and create and send them again.
+
+        Raises errors that no handler may ignore.
+        """
         count = 0
         while True:
             try:
@@ -218,11 +224,11 @@ class RecordCollector:
         try:
             self.producer.produce(*letter)
         except StreamsError as another:
-            # Nothing is committed, so both records will be met again.
-            _log.warning("a dead letter for %s is not written: %s", letter[0], another)
+            # Nothing is committed, so both records will be processed again.
+            _log.warning("a dead letter for %s was not written: %s", letter[0], another)
 
 
 def _arguments(letter: DeadLetter) -> tuple[object, ...]:
-    """A dead letter as ``produce`` takes it."""
+    """Return a dead letter as arguments of ``produce``."""
     headers = written_headers(letter.topic, tuple(letter.headers))
     return (letter.topic, letter.value, letter.key, -1, None, letter.timestamp_ms, headers)

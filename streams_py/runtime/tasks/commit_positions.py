@@ -1,4 +1,4 @@
-"""What one task is to commit: the offset of its next record in each input partition, and the times that go with it."""
+"""The offsets to commit for one task: its next offset in each input partition, and the times stored with it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ __all__ = ["CommitPositions"]
 
 
 class CommitPositions:
-    """The positions of a task's input partitions: those that are committed, and those that could be.
+    """The positions of a task's input partitions: committed positions, and positions that could be committed.
 
-    ``calls`` of the methods are the records under way outside of the task's thread, if it has any: no commit passes
-    them. ``running`` is False when the queues were emptied, so that the consumer's position is too far.
+    Several methods have the parameters ``calls`` and ``running``. ``calls``: the task's records in flight outside of
+    its thread, if any; no commit passes them. ``running``: False once the queues were emptied. The consumer's position
+    is then too far ahead.
     """
 
     def __init__(self, loop: RecordLoop, inputs: InputPositions) -> None:
@@ -34,14 +35,16 @@ class CommitPositions:
         self._offered: dict[TopicPartition, int] | None = None
         self._started_at: dict[TopicPartition, int] = {}
         self._restarted: dict[TopicPartition, RawRecord | None] = {}
-        """Partitions whose logs are others than before, with the last record of the former log that still waited."""
+        """Partitions whose logs were replaced, with the last record of the former log that is still in the queue."""
         self.processor_metadata: dict[str, int] = {}
-        """What processors want to be committed with the offsets, by store name."""
+        """Numbers that processors want to commit with the offsets, by store name."""
         self._node_times: NodeTimes | None = None
 
     def read(self, committed: Mapping[TopicPartition, OffsetAndMetadata | None], node_times: NodeTimes) -> int:
-        """Take partition times and processors' metadata from the committed offsets, and set the nodes' stream times.
-        Returns the stream time of the task in ms."""
+        """Read partition times and processors' numbers from the committed offsets, and set the nodes' stream times.
+
+        Return the stream time of the task in ms.
+        """
         stream_time_ms = UNKNOWN_TIME
         for partition, queue in self._loop.queues.items():
             entry = committed.get(partition)
@@ -58,14 +61,16 @@ class CommitPositions:
         return stream_time_ms
 
     def start_again_at(self, partition: TopicPartition) -> None:
-        """The log of a partition is another one than before, or the consumer went back in it. What was committed says
-        nothing about the log, so the new position is committed soon."""
+        """Handle a replaced log, or a consumer that went back: the committed offset no longer belongs to the log.
+
+        The new position is committed soon.
+        """
         self._restarted[partition] = self._loop.start_again_at(partition)
         self.committed.pop(partition, None)
         self._started_at.pop(partition, None)
 
     def passed_over(self) -> bool:
-        """True when the consumer has passed over transaction markers, or has a position in another log than before."""
+        """Whether the consumer has skipped transaction markers, or has a position in a replaced log."""
         for partition, queue in self._loop.queues.items():
             position = None if queue.buffer else self._inputs.position(partition)
             if position is not None and position > self._known(partition):
@@ -73,7 +78,7 @@ class CommitPositions:
         return False
 
     def _known(self, partition: TopicPartition) -> int:
-        """The position that the group has, or gets with the next commit in any case."""
+        """Return the position that the group has, or will have after the next commit in any case."""
         if partition in self.committed:
             return self.committed[partition]
         if partition in self._restarted:
@@ -82,7 +87,7 @@ class CommitPositions:
         return consumed + 1 if consumed >= 0 else self._started_at.get(partition, 0)
 
     def offsets(self, calls: InFlight | None, *, running: bool) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What to commit, with partition times as metadata. Valid after a flush."""
+        """Return the offsets to commit, with partition times as metadata. Valid after a flush."""
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         self._offered = self._positions(calls, running=running)
         for partition, offset in self._offered.items():
@@ -93,8 +98,11 @@ class CommitPositions:
         return offsets
 
     def fence(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Where one partition stands, for a transaction in which no record was taken: a broker looks at the generation
-        of a member only when offsets are sent. Empty while the consumer does not know where it is."""
+        """Return the position of one partition, for a transaction in which no record was processed.
+
+        A broker checks a member's generation only if the transaction sends offsets. Empty while the consumer does not
+        know its position.
+        """
         for partition, queue in self._loop.queues.items():
             position = self._inputs.position(partition)
             if queue.buffer or queue.consumed_offset >= 0 or (position is not None and position >= 0):
@@ -109,13 +117,15 @@ class CommitPositions:
         return OffsetAndMetadata(offset, encode_offset_metadata(OffsetMetadata(time_ms, self.processor_metadata)))
 
     def note_committed(self, calls: InFlight | None, *, running: bool) -> None:
-        """What was to be committed is. Not what could be now: while others committed it, records may have come, and be
-        further than what was passed over before them."""
+        """Note that the offered offsets are committed.
+
+        The current positions may already be further ahead: records may have arrived while the commit was running.
+        """
         offered, self._offered = self._offered, None
         self.committed.update(self._positions(calls, running=running) if offered is None else offered)
 
     def _positions(self, calls: InFlight | None, *, running: bool) -> dict[TopicPartition, int]:
-        """Offset of the first record of each partition that is not known to be done; nothing when that is unknown."""
+        """Return the offset of the first unfinished record of each partition; empty if that is unknown."""
         if calls is not None and calls.holds_everything:
             return {}
         positions = {
@@ -129,7 +139,7 @@ class CommitPositions:
         return {partition: calls.lowest_offset(partition, offset) for partition, offset in positions.items()}
 
     def _has_moved(self, partition: TopicPartition, *, running: bool) -> bool:
-        """Whether a record was taken, or something else was passed over."""
+        """Whether a record was processed or something was skipped."""
         queue = self._loop.queues[partition]
         if queue.consumed_offset >= 0 or partition in self._restarted:
             return True
@@ -147,8 +157,11 @@ class CommitPositions:
         return max(queue.consumed_offset + 1, self._inputs.position(partition) or 0)
 
     def _next_of_restarted(self, partition: TopicPartition, *, running: bool) -> int | None:
-        """While a record of the former log waits, the new log is committed as unread: a member that takes over reads it
-        from its beginning."""
+        """Return the next offset of a partition whose log was replaced.
+
+        While a record of the former log is in the queue, offset 0 is committed, so that a new owner reads the new log
+        from its beginning.
+        """
         queue, former = self._loop.queues[partition], self._restarted[partition]
         if former is not None and (not running or any(record is former for record in queue.buffer)):
             return 0
@@ -159,8 +172,11 @@ class CommitPositions:
         return queue.consumed_offset + 1 if queue.consumed_offset >= 0 else None
 
     def contained(self, *, may_wait: bool) -> dict[TopicPartition, int]:
-        """Last offset of each partition that the stores contain the effects of; those of which nothing is known are
-        missing. ``may_wait``: records may wait outside, so only what is committed is sure. For any thread."""
+        """Return the last offset of each partition whose effects are in the stores, if known. Thread-safe.
+
+        Args:
+            may_wait: Whether records may wait in asynchronous calls, so that only committed offsets are certain.
+        """
         sure = {**self._started_at, **self.committed}
         known = {partition: offset - 1 for partition, offset in sure.items() if offset > 0}
         if not may_wait:
@@ -169,7 +185,7 @@ class CommitPositions:
         return known
 
     def source_progress(self, changelogs: Collection[TopicPartition], *, under_way: bool) -> dict[TopicPartition, int]:
-        """Last offset that counts for each source topic that is a changelog. ``under_way``: calls have not ended."""
+        """Return the last valid offset of each source topic that is a changelog. ``under_way``: calls are running."""
         progress = {}
         for partition in changelogs:
             queue = self._loop.queues.get(partition)
@@ -177,12 +193,12 @@ class CommitPositions:
                 continue
             if not under_way:
                 progress[partition] = queue.consumed_offset
-            elif partition in self.committed:  # what is under way is read again, and must not meet its own future
+            elif partition in self.committed:  # records in flight are read again: their table must not be newer
                 progress[partition] = self.committed[partition] - 1
         return progress
 
     def clear(self) -> None:
-        """Nothing that was consumed before counts any more."""
+        """Forget all records that were consumed before."""
         self.committed.clear()
         self._offered = None
         self._started_at.clear()

@@ -1,4 +1,4 @@
-"""Objects named in the configuration, given as such or as ``"package.module:name"``."""
+"""Objects that the configuration refers to: the object itself or ``"package.module:name"``."""
 
 from __future__ import annotations
 
@@ -16,8 +16,14 @@ __all__ = ["imported", "resolve_extractor"]
 
 
 def imported(path: str, key: str, known: Iterable[str] = ()) -> object:
-    """What ``package.module:name`` names; ConfigError naming ``key`` when it cannot be had. ``known`` are names that
-    could have been meant instead."""
+    """Import the object ``package.module:name``.
+
+    Args:
+        known: Valid names, for suggestions in the error.
+
+    Raises:
+        ConfigError: The object cannot be imported. The error names ``key``.
+    """
     if ":" not in path:
         names = sorted(known)
         near = get_close_matches(path, names, n=1)
@@ -31,7 +37,7 @@ def imported(path: str, key: str, known: Iterable[str] = ()) -> object:
 
 
 def resolve_extractor(given: object) -> TimestampExtractor | None:
-    """A timestamp extractor, from a function, the name of a ready-made one, or a path; None stays None."""
+    """Return a timestamp extractor from a function, the name of a built-in extractor, or a path. None stays None."""
     key = "default.timestamp.extractor"
     if given is None:
         return None
@@ -39,7 +45,7 @@ def resolve_extractor(given: object) -> TimestampExtractor | None:
         given = EXTRACTORS[given] if given in EXTRACTORS else imported(given, key, EXTRACTORS)
     if not callable(given) and not isinstance(given, WithContext):
         raise ConfigError(
-            f"{key} = {given!r} is no extractor: give one of {', '.join(EXTRACTORS)}, 'package.module:name', or a "
+            f"{key} = {given!r} is not an extractor: use one of {', '.join(EXTRACTORS)}, 'package.module:name', or a "
             f"function (key, value, record_timestamp_ms, partition_time_ms) -> ms",
             key=key,
         )

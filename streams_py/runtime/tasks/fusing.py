@@ -1,7 +1,7 @@
-"""One function for a chain of stateless nodes.
+"""Fuses a chain of stateless nodes into one function.
 
-Nested calls cost a record two Python calls per node: the node's and the user's. A chain of nodes that do nothing but
-call the user's function is written out as the body of one function instead, with one statement per node:
+With nested calls, each node costs a record two Python calls: the node's function and the user's. A chain of nodes that
+only call the user's function becomes the body of one function instead, with one statement per node:
 
     try:
         value = f0(value)
@@ -12,7 +12,7 @@ call the user's function is written out as the body of one function instead, wit
         return
     forward(key, value, timestamp_ms)
 
-What fails is told by the line that it failed in; key and value are then still those that the failing node got.
+The line of an error identifies the failing node. Key and value are then still the node's input.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from streams_py.topology.operators import stateless
 __all__ = ["Link", "fused"]
 
 _FIRST_LINE: Final = 4
-"""Of the statements."""
+"""Line number of the first statement."""
 
 
 Link: TypeAlias = tuple[stateless.Statement, Callable[[Exception, Any, Any, int], None]]
-"""A node's operator, and what hears of its errors."""
+"""A node's operator, and the function that handles its errors."""
 
 
 def fused(chain: Sequence[Link], tail: Process) -> Process:
-    """The function of a chain of nodes, parents first. ``tail`` gets what comes through."""
+    """Return the function of a chain of nodes, parents first. ``tail`` receives the results."""
 
     def failed(error: Exception, key: Any, value: Any, timestamp_ms: int) -> None:
         assert error.__traceback__ is not None
@@ -61,6 +61,6 @@ def _factory(statements: tuple[str, ...]) -> Callable[..., Process]:
         "    forward(key, value, timestamp_ms)",
         "  return process",
     ]
-    module = {"__name__": f"{stateless.__name__}.fused"}  # where errors come from, for those who look at tracebacks
-    exec(compile("\n".join(lines), "<fused operators>", "exec"), module)  # statements of ours alone
+    module = {"__name__": f"{stateless.__name__}.fused"}  # shown in tracebacks
+    exec(compile("\n".join(lines), "<fused operators>", "exec"), module)  # the statements contain no user input
     return module["make"]  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""What a client knows that its group has committed, beside what the group says when it is asked."""
+"""Committed offsets that a client knows about, independent of the group's answers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from streams_protocol.types import TopicPartition
 __all__ = ["NOTHING", "KnownCommits"]
 
 NOTHING: Final = -1
-"""Instead of an offset: none is committed."""
+"""Stands for an offset: the group has no committed offset."""
 
 
 class KnownCommits:
-    """For each input partition the offset that a member of this client has committed last, or was told last. Shared by
-    its stream threads; thread-safe."""
+    """The last known committed offset of each input partition: committed or read by a member of this client.
+
+    The stream threads of the client share it. Thread-safe.
+    """
 
     def __init__(self) -> None:
         self._offsets: dict[TopicPartition, int] = {}
@@ -24,10 +26,11 @@ class KnownCommits:
         self._ids: dict[TopicPartition, str] = {}
 
     def note(self, offsets: Mapping[TopicPartition, int], topic_ids: Mapping[str, str] = MappingProxyType({})) -> None:
-        """The group has committed these; :data:`NOTHING` is possible.
+        """Note the group's committed offsets; an offset may be :data:`NOTHING`.
 
-        ``topic_ids``: ids of the topics that a member of this client was reading. A committed offset that the group
-        reports may be an offset in another topic.
+        Args:
+            topic_ids: Ids of the topics that a member of this client was reading. Without an id, an offset that the
+                group reports may belong to another topic of that name.
         """
         for partition, offset in offsets.items():
             if partition.topic in topic_ids:
@@ -37,18 +40,20 @@ class KnownCommits:
         self._offsets.update(offsets)
 
     def topic_id(self, partition: TopicPartition) -> str | None:
-        """Id of the topic that the known offset is an offset in; None when that is not known."""
+        """Return the id of the topic that the known offset belongs to; None if it is not known."""
         return self._ids.get(partition)
 
     def at_least(self, partition: TopicPartition) -> int | None:
-        """The group's committed offset is not below this one, unless somebody has reset it. :data:`NOTHING` when there
-        was none the last time that somebody knew; None when nothing is known."""
+        """Return the last known committed offset: the group's is not lower unless it was reset.
+
+        :data:`NOTHING` means that there was no committed offset; None that nothing is known.
+        """
         return self._offsets.get(partition)
 
     def settle(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """These are what the group has committed, although the state on disk was made of more."""
+        """Accept these committed offsets, although the state on disk contains later records."""
         self._settled.update(offsets)
 
     def is_settled(self, partition: TopicPartition, offset: int) -> bool:
-        """True when the state on disk is nothing against this offset any more."""
+        """Whether this offset was accepted although the state on disk contains later records."""
         return self._settled.get(partition) == offset

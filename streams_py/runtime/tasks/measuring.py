@@ -1,6 +1,6 @@
-"""What takes figures of single records: only with ``metrics.recording.level = DEBUG``, since every record pays for it.
+"""Metrics of single records, which every record pays for: only with ``metrics.recording.level = DEBUG``.
 
-A node's function is wrapped in one that measures. Without DEBUG nothing of this is in the path of a record.
+A measuring function wraps a node's function. Without DEBUG there is no wrapper in the path of a record.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ from streams_py.topology.sampled import Sampled
 __all__ = ["SentRecords", "bytes_of", "measured", "measured_source"]
 
 _FIXED_BYTES = 20
-"""Of a record beside key, value, headers and the topic's name: Kafka Streams counts timestamp and offset with 8 each,
-the partition with 4."""
+"""Bytes of a record besides key, value, headers and topic name, as Kafka Streams counts them: timestamp and offset with
+8 bytes each, partition with 4."""
 
 
 def measured(process: Process, figures: NodeFigures, now_ms: Callable[[], int], *, is_last: bool) -> Process:
-    """The same function, counting its calls. ``is_last``: nothing comes after the node, so it is said how old a record
-    is when the node has ended with it."""
+    """Return a function that also counts its calls.
+
+    Args:
+        is_last: Whether the node has no children. Then the age of each record is measured after the node.
+    """
 
     def count_and_process(key: Any, value: Any, timestamp_ms: int) -> None:
         figures.processed += 1
@@ -42,7 +45,7 @@ def measured(process: Process, figures: NodeFigures, now_ms: Callable[[], int], 
 def measured_source(
     process: Process, figures: NodeFigures, record: RecordContext, lateness: Sampled, now_ms: Callable[[], int]
 ) -> Process:
-    """The function of a source node, which also measures how far records are behind their task's stream time."""
+    """Return the function of a source node, also measuring how far records are behind their task's stream time."""
 
     def measure_and_process(key: Any, value: Any, timestamp_ms: int) -> None:
         figures.processed += 1
@@ -53,7 +56,7 @@ def measured_source(
 
 
 def bytes_of(records: Sequence[RawRecord]) -> int:
-    """As Kafka Streams counts them."""
+    """Return the size of the records, as Kafka Streams counts it."""
     headers = headers_of_all(records)
     return sum(_bytes(r.topic(), r.value(), r.key(), of) for r, of in zip(records, headers, strict=True))
 
@@ -71,18 +74,18 @@ class _Sent:
 
 @dataclass(frozen=True, slots=True)
 class SentRecords:
-    """What the sinks of one task have handed to its producer, by node and topic."""
+    """Records that the sinks of one task have sent, by node and topic."""
 
     by_topic: dict[tuple[str, str], _Sent] = field(default_factory=dict)
 
     def note(self, node: str, topic: str, value: bytes | None, key: bytes | None, headers: Headers | None) -> None:
-        """One more."""
+        """Count a record."""
         sent = self.by_topic.setdefault((node, topic), _Sent())
         sent.records += 1
         sent.bytes += _bytes(topic, value, key, headers)
 
     def counted(self, node: str, send: Callable[..., None]) -> Callable[..., None]:
-        """A function that sends a record (topic, value, key, ..., headers), counting what the sink sends."""
+        """Return a function that sends a record (topic, value, key, ..., headers) and counts it."""
         note = self.note
 
         def send_and_note(topic: str, value: bytes | None, key: bytes | None, *rest: Any) -> None:

@@ -1,18 +1,18 @@
-"""Stream times of nodes and stores, among the numbers that are committed with the offsets.
+"""Stream times of nodes and stores, which are committed with the offsets.
 
 A window closes by the stream time of the operator that fills it. The operator cannot read that time from its store: the
-largest timestamp may belong to a record that was deleted since, or to a window that has expired, and a suppress buffer
-forgets the changes it has sent. So the task commits the time with the offsets, where Kafka Streams keeps how far it has
-emitted windows. The time comes back wherever the task moves: after a wiped disk, on a former standby, for a store in
-memory, and together with the offsets of a transaction.
+record with the largest timestamp may have been deleted, its window may have expired, and a suppress buffer does not
+keep the changes that it has sent. So the task commits the time with the offsets, where Kafka Streams stores the time of
+the last window emission. So the time is available wherever the task moves: after a disk was wiped, on a former standby,
+for a store in memory, and together with the offsets of a transaction.
 
-Stores that forget old content have a stream time of their own, which their files do not tell exactly. It is committed,
-too, unless a node's time belongs to the store.
+Stores that expire old records have their own stream time, which cannot be derived exactly from their files. It is
+committed, too, unless a node's time belongs to the store.
 
-The stores of stream joins number their records. Their numbers are committed for the same reason: a record after a
-restart that got the number of another one, of its key and time, would replace it.
+Stores of stream-stream joins number their records. The last number is committed for the same reason: after a restart, a
+record with a reused number would replace the earlier record of the same key and time.
 
-A Java member reads these numbers, leaves them alone, and commits them again with its offsets.
+A Java member reads these numbers, ignores them, and commits them again with its offsets.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _log = logging.getLogger(__name__)
 _MARK = "~"
 _HASH_BYTES = 9
 _COUNT_MAX = 80
-"""Times of one task that are committed. A broker refuses metadata of more than 4096 bytes, as set with
-``offset.metadata.max.bytes``. 80 times take 2.7 kB and leave room for the numbers of Kafka Streams."""
+"""Maximum number of committed times per task. A broker rejects metadata of more than ``offset.metadata.max.bytes``
+(4096 by default). 80 times take 2.7 kB, which leaves room for the numbers of Kafka Streams."""
 
 
 class NodeTimes:
-    """Writes the times of a task's nodes into the numbers that are committed, and reads them back."""
+    """Writes the stream times of a task's nodes into the numbers that are committed, and reads them back."""
 
     def __init__(self, task_id: TaskId, clocks: Mapping[str, Clock]) -> None:
         self._clocks = {_key(name): clock for name, clock in list(clocks.items())[:_COUNT_MAX]}
@@ -52,7 +52,7 @@ class NodeTimes:
 
     @classmethod
     def of(cls, task_id: TaskId, nodes: BoundTopology, stores: Mapping[str, Any], settings: TaskSettings) -> NodeTimes:
-        """Those of a task. None with ``reference_behaviour``: a restart forgets them, as in Kafka Streams."""
+        """Return the times of a task. Empty with ``reference_behaviour``: as in Kafka Streams, a restart loses them."""
         if settings.reference_behaviour:
             return cls(task_id, {})
         clocks = nodes.clocks()
@@ -70,7 +70,7 @@ class NodeTimes:
                 clock.write(committed[key])
 
     def note(self, numbers: dict[str, int]) -> None:
-        """Bring the numbers that are committed up to date."""
+        """Update the numbers that are committed."""
         for key, clock in self._clocks.items():
             time_ms = clock.read()
             if time_ms != UNKNOWN_TIME:
@@ -78,5 +78,5 @@ class NodeTimes:
 
 
 def _key(name: str) -> str:
-    """A short key that no store's name can be: ``~`` is not allowed there. Java's numbers have the store's name."""
+    """Return a short key that no store name can equal: ``~`` is not allowed there. Java's keys are store names."""
     return _MARK + base64.urlsafe_b64encode(hashlib.sha256(name.encode()).digest()[:_HASH_BYTES]).decode()

@@ -1,14 +1,14 @@
-"""The text beside a committed offset: how stream time travels with a task.
+"""Metadata of committed offsets, which carries stream time when a task moves.
 
-Kafka Streams stores, with every committed offset, the partition time (largest timestamp taken from that partition) and
-small facts that processors want to survive a move (for example when windows were last emitted). Without it a task that
-moves would start with unknown stream time and accept data that its old owner had already refused. Java members write
+Kafka Streams stores with every committed offset the partition time (largest timestamp of the processed records) and
+numbers of processors that must survive a move (e.g. the time of the last window emission). Without it, a task that
+moves would start with unknown stream time and accept late records that its former owner had dropped. Java members write
 and read the same text (``TopicPartitionMetadata`` and ``ProcessorMetadata``): Base64 of
 
     02, partition time i64, and unless empty: i32 count, then per entry i32 name length, name (UTF-8), i64 value
 
-Version 01 ends after the partition time. Anything else is treated like no metadata, so that a damaged text costs
-stream time and never the task.
+Version 01 ends after the partition time. Any other text counts as no metadata, so a damaged text costs stream time but
+never stops the task.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _VALUE = struct.Struct(">q")
 
 @dataclass(frozen=True, slots=True)
 class OffsetMetadata:
-    """What the text says: partition time in ms (-1: unknown) and the processors' entries by store name."""
+    """Decoded metadata: partition time in ms (-1: unknown) and the processors' numbers by store name."""
 
     partition_time_ms: int = UNKNOWN_TIME
     processors: Mapping[str, int] = field(default_factory=dict)
@@ -44,7 +44,7 @@ NO_METADATA = OffsetMetadata()
 
 
 def encode_offset_metadata(metadata: OffsetMetadata) -> str:
-    """The text for an offset commit."""
+    """Return the text for an offset commit."""
     parts = [_HEAD.pack(_VERSION, metadata.partition_time_ms)]
     if metadata.processors:
         parts.append(_LENGTH.pack(len(metadata.processors)))
@@ -55,9 +55,9 @@ def encode_offset_metadata(metadata: OffsetMetadata) -> str:
 
 
 def decode_offset_metadata(text: str) -> OffsetMetadata:
-    """The metadata in ``text``; NO_METADATA, with a warning, when it cannot be understood.
+    """Return the metadata in ``text``; NO_METADATA, with a warning, if it is not valid.
 
-    Trailing NUL characters are ignored: confluent-kafka appends one to what it commits.
+    Trailing NUL characters are ignored: confluent-kafka appends one to committed texts.
     """
     text = text.rstrip("\0")
     if not text:

@@ -1,8 +1,8 @@
 """Scheduled callbacks of one task on one clock (Kafka Streams' ``PunctuationQueue``).
 
-A schedule due at ``d`` fires once when the clock shows ``t >= d`` and is next due at ``d + interval``. If that has
-passed too, the missed firings are skipped, not made up for: the next one is the first multiple after ``t``. Callbacks
-get ``t``, the time of the clock, not the time they were due.
+A schedule that is due at ``d`` fires once when the clock shows ``t >= d``. It is next due at ``d + interval``. If that
+time has passed as well, the missed calls are skipped: the next call is at the first multiple after ``t``. Callbacks
+receive ``t``, the time of the clock, not the due time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["PunctuationQueue", "Schedule"]
 
 
 class Schedule:
-    """One scheduled callback. ``cancel`` may be called at any time, also from inside the callback."""
+    """One scheduled callback. ``cancel`` may be called at any time, even inside the callback."""
 
     __slots__ = ("callback", "cancelled", "due_ms", "interval_ms")
 
@@ -27,11 +27,11 @@ class Schedule:
         self.cancelled = False
 
     def cancel(self) -> None:
-        """Never call back again."""
+        """Stop calling back."""
         self.cancelled = True
 
     def pass_over(self, now_ms: int) -> None:
-        """Be due at the first of its times after ``now_ms``."""
+        """Set the due time to the first regular time after ``now_ms``."""
         self.due_ms += ((now_ms - self.due_ms) // self.interval_ms + 1) * self.interval_ms
 
     def __lt__(self, other: Schedule) -> bool:
@@ -39,15 +39,17 @@ class Schedule:
 
 
 class PunctuationQueue:
-    """The schedules of one clock, earliest first. Who comes first of those that are due at one time is decided by their
-    places in the heap, which are those of Java's ``PriorityQueue``: outputs show the order."""
+    """The schedules of one clock, earliest first.
+
+    Schedules that are due at the same time fire in the order of Java's ``PriorityQueue``, because outputs depend on it.
+    """
 
     __slots__ = ("_heap", "was_used")
 
     def __init__(self) -> None:
         self._heap: list[Schedule] = []
         self.was_used = False
-        """Whether there ever was a schedule, cancelled by now or not."""
+        """Whether there ever was a schedule, even if it is cancelled now."""
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -55,10 +57,13 @@ class PunctuationQueue:
     def schedule(
         self, first_due_ms: int, interval_ms: int, callback: Callable[[int], None], *, after_ms: int | None = None
     ) -> Schedule:
-        """Call back at ``first_due_ms`` and every ``interval_ms`` after; ValueError below 1 ms. What would have been
-        due before ``after_ms`` is left out."""
+        """Call back at ``first_due_ms`` and every ``interval_ms`` after it. Calls due before ``after_ms`` are skipped.
+
+        Raises:
+            ValueError: The interval is below 1 ms.
+        """
         if interval_ms < 1:
-            raise ValueError(f"a punctuation interval is at least 1 ms, not {interval_ms}")
+            raise ValueError(f"a punctuation interval must be at least 1 ms, not {interval_ms}")
         self.was_used = True
         schedule = Schedule(first_due_ms, interval_ms, callback)
         if after_ms is not None and first_due_ms < after_ms:
@@ -67,12 +72,14 @@ class PunctuationQueue:
         return schedule
 
     def is_due(self, now_ms: int) -> bool:
-        """True when :meth:`fire` would call somebody back, or only drop what was cancelled."""
+        """Whether :meth:`fire` would call back, or remove a cancelled schedule."""
         return bool(self._heap) and self._heap[0].due_ms <= now_ms
 
     def fire(self, now_ms: int) -> int:
-        """Call back everything that is due at ``now_ms``, each schedule once; how many were called. What a broker
-        without answer stopped (BrokerUnavailableError) stays due."""
+        """Call back each schedule that is due at ``now_ms`` once. Return how many were called.
+
+        A callback that an unavailable broker interrupted (BrokerUnavailableError) stays due.
+        """
         heap = self._heap
         fired = 0
         while heap and heap[0].due_ms <= now_ms:
@@ -93,7 +100,7 @@ class PunctuationQueue:
         return fired
 
     def _poll(self) -> Schedule:
-        """Take the earliest one out. ``heapq`` would leave equal ones in other places than Java does."""
+        """Remove the earliest schedule. Unlike ``heapq``, leave schedules with equal times where Java leaves them."""
         heap = self._heap
         last = heap.pop()
         if not heap:

@@ -1,12 +1,13 @@
 """The record path: from the queues of a task's input partitions into its nodes.
 
-Kafka Streams' ``PartitionGroup`` and the processing half of ``StreamTask``. This is what every record pays for, so it
-is written for speed. One input partition needs no choice between records: :meth:`RecordLoop._run_one` reads straight
+Kafka Streams' ``PartitionGroup`` and the processing half of ``StreamTask``. Every record pays for this code, so it is
+written for speed. A single input partition needs no choice between records: :meth:`RecordLoop._run_one` reads straight
 from its queue with everything in local variables. With several partitions the record with the smallest timestamp is
-next, and the task waits for partitions that may still deliver older ones (KIP-353, KIP-695: ``max.task.idle.ms``).
+next, and the task waits for partitions that may still deliver older records (KIP-353, KIP-695: ``max.task.idle.ms``).
 
-A record stays in its queue until its processing has ended, so one that raised is not consumed. :meth:`_run_one` takes
-what was processed out of the queue at the end, all at once: until then its iterator knows where it is.
+A record stays in its queue until it has been processed, so a record whose processing raised is not consumed.
+:meth:`_run_one` removes the processed records from the queue together at the end, because until then its iterator needs
+them.
 """
 
 from __future__ import annotations
@@ -32,27 +33,29 @@ __all__ = ["InputPositions", "RecordLoop", "time_of"]
 
 
 NEVER_WAIT = -1
-"""``max.task.idle.ms``: take whatever is buffered."""
+"""``max.task.idle.ms``: process buffered records without waiting for other partitions."""
 
 _NONE: frozenset[TopicPartition] = frozenset()
 
 
 class InputPositions(Protocol):
-    """What is asked of the consumer that feeds the task; a RecordConsumer can do it."""
+    """The part of the consumer that a task uses; every RecordConsumer has it."""
 
     def position(self, partition: TopicPartition) -> int | None:
-        """Offset of the next record to be delivered; None when not known yet."""
+        """Return the offset of the next record to be delivered; None if it is not known yet."""
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Records on the broker that were not delivered yet; None when unknown."""
+        """Return the number of records on the broker that were not delivered yet; None if unknown."""
 
 
 class RecordLoop:
     """Queues of one task, and the loop that empties them.
 
-    ``buffered_max``: queue length above which a partition is to be paused. ``idle_max_ms``: how long to wait for an
-    empty but caught-up partition while others have records; -1 = never wait, not even for records known to exist.
-    ``counts_bytes``: of what is read.
+    Args:
+        buffered_max: Queue length above which a partition is paused.
+        idle_max_ms: How long to wait for an empty but caught-up partition while others have records. -1: never wait,
+            not even for records that are known to exist.
+        counts_bytes: Whether to count the bytes of the records read.
     """
 
     def __init__(
@@ -75,12 +78,15 @@ class RecordLoop:
         self._counts_bytes = counts_bytes
         self.queues: dict[TopicPartition, RecordQueue] = {}
         self.progressed = False
-        """Set when a record was taken; cleared by whoever commits."""
+        """Whether a record was processed; a commit resets it."""
         self.enforced = 0
-        """Records taken although a partition without records might have delivered an older one."""
+        """Number of records processed although a partition without records might have delivered an older record."""
         self.end_to_end: dict[str, Sampled] = {}
-        """By source node: how old records are, in ms, when they were taken. A sample, of the first record of a call of
-        :meth:`run`: to look at each, or at a clock each time, would cost every record something."""
+        """Age of records when they are processed, in ms, by source node.
+
+        This is a sample: only the first record of some calls of :meth:`run`. Reading the clock for each record would
+        slow down every record.
+        """
         self.samples_next = True
         self._only: RecordQueue | None = None  # the queue of a task that needs no choice
         self._heads: list[tuple[int, int, RecordQueue]] = []  # timestamp, number of the queue; a heap
@@ -88,16 +94,16 @@ class RecordLoop:
         self._headless: list[RecordQueue] = []
         self._to_pause: set[TopicPartition] = set()
         self._to_resume: set[TopicPartition] = set()
-        self._batch: Sequence[RawRecord] = ()  # what is being processed
+        self._batch: Sequence[RawRecord] = ()  # records being processed
         self._rest: Iterator[RawRecord] = iter(())  # of the batch, after the record in process
 
     def current_raw(self) -> RawRecord | None:
-        """The record in process."""
+        """Return the record in process."""
         batch = self._batch
         return batch[len(batch) - length_hint(self._rest) - 1] if batch else None
 
     def set_readers(self, readers: Mapping[TopicPartition, SourceReader]) -> None:
-        """Read exactly these partitions; queues of partitions that stay are kept."""
+        """Read exactly these partitions. Queues of partitions that stay are kept."""
         self.queues = {partition: self._queue(partition, readers[partition]) for partition in sorted(readers)}
         self.end_to_end = {r.node: self.end_to_end.get(r.node) or Sampled() for r in readers.values()}
         self._order = {partition: order for order, partition in enumerate(self.queues)}
@@ -116,7 +122,7 @@ class RecordLoop:
         return queue
 
     def clear(self) -> None:
-        """Forget everything that was read but not processed, and all times."""
+        """Forget all times and all records that were read but not processed."""
         for queue in self.queues.values():
             queue.clear()
         self._heads.clear()
@@ -125,7 +131,7 @@ class RecordLoop:
         self._to_resume.clear()
         self._record.stream_time_ms = UNKNOWN_TIME
 
-    # -- filling ----------------------------------------------------------------------------------------
+    # -- adding records ---------------------------------------------------------------------------------
 
     def add(self, partition: TopicPartition, records: Sequence[RawRecord]) -> None:
         """Append records of one partition, in offset order."""
@@ -141,8 +147,10 @@ class RecordLoop:
             self._to_resume.discard(partition)
 
     def start_again_at(self, partition: TopicPartition) -> RawRecord | None:
-        """Records of this partition may have any offset from now on, if it is read here. The last of the records that
-        came before and still wait."""
+        """Accept any offset from this partition from now on, if it is read here.
+
+        Return the last buffered record, which comes from the former log; None if the queue is empty.
+        """
         queue = self.queues.get(partition)
         if queue is None:
             return None
@@ -153,7 +161,7 @@ class RecordLoop:
         return None
 
     def take_to_pause(self) -> frozenset[TopicPartition]:
-        """Partitions whose queue has become too long since the last call."""
+        """Return the partitions whose queue has become too long since the last call."""
         if not self._to_pause:
             return _NONE
         taken = frozenset(self._to_pause)
@@ -161,20 +169,20 @@ class RecordLoop:
         return taken
 
     def take_to_resume(self) -> frozenset[TopicPartition]:
-        """Partitions that were too long and have room again, since the last call."""
+        """Return the partitions whose queue has room again since the last call."""
         if not self._to_resume:
             return _NONE
         taken = frozenset(self._to_resume)
         self._to_resume.clear()
         return taken
 
-    # -- emptying ---------------------------------------------------------------------------------------
+    # -- processing records -----------------------------------------------------------------------------
 
     def run(self, max_records: int) -> int:
-        """Process up to ``max_records`` records; how many were taken. A record that raises is not taken."""
+        """Process up to ``max_records`` records and return their number. A record that raises does not count."""
         only = self._only
         if only is None and self._headless:
-            self._find_heads()  # nothing is added while this runs
+            self._find_heads()  # once is enough: no records are added while this runs
         if not (self._heads if only is None else only.buffer):
             return 0
         sample = self._next(only) if self.samples_next else None
@@ -188,7 +196,7 @@ class RecordLoop:
         return taken
 
     def _next(self, only: RecordQueue | None) -> tuple[str, int]:
-        """Source node and timestamp of the next record."""
+        """Return source node and timestamp of the next record."""
         if only is not None:
             return only.reader.node, only.buffer[0].timestamp()[1]
         timestamp_ms, _, queue = self._heads[0]
@@ -204,7 +212,9 @@ class RecordLoop:
         partition_time = queue.partition_time_ms
         rest = iter(batch)
         self._batch, self._rest = batch, rest
-        some_have_headers = any(headers_of_all(batch))  # and the headers of all can be read now
+        some_have_headers = any(
+            headers_of_all(batch)
+        )  # reads the headers of all records, so that raw.headers() is cheap
         ended = False
         try:
             for raw in rest:
@@ -249,7 +259,7 @@ class RecordLoop:
         if queue.paused and len(queue.buffer) <= self._buffered_max:
             queue.paused = False
             if queue.partition in self._to_pause:
-                self._to_pause.discard(queue.partition)  # nobody has paused it yet
+                self._to_pause.discard(queue.partition)  # it is not paused in the consumer yet
             else:
                 self._to_resume.add(queue.partition)
 
@@ -258,14 +268,14 @@ class RecordLoop:
         heads = self._heads
         count = 0
         enforced = False
-        enough = len(self.queues) or 1  # heads with which the next record may be taken; a pattern may match nothing yet
+        enough = len(self.queues) or 1  # number of heads needed to choose; a pattern may match no topic yet
         for _ in repeat(None, max_records):
             if len(heads) < enough:
                 if not heads or not self.ready():
                     break
                 enough = len(heads)
                 enforced = self._idle_max_ms != NEVER_WAIT
-                if enough == 1 and heads[0][2].reader.extract is None:  # no more choice than with one partition
+                if enough == 1 and heads[0][2].reader.extract is None:  # no choice, as with one partition
                     queue = heads.pop()[2]
                     self._headless.append(queue)
                     waiting = len(queue.buffer)
@@ -302,7 +312,7 @@ class RecordLoop:
             try:
                 has_head = self._decode_head(queue)
             except BaseException:
-                heapq.heappop(heads)  # its record was taken, and the next one is yet to be looked at
+                heapq.heappop(heads)  # its record was processed, and the next record is not decoded yet
                 self._headless.append(queue)
                 raise
             if has_head:
@@ -313,7 +323,7 @@ class RecordLoop:
         return count
 
     def is_tied(self) -> bool:
-        """True when the heads of two queues are the smallest and have equal timestamps."""
+        """Whether the two smallest timestamps of the queues' heads are equal."""
         if len(self.queues) < 2:
             return False
         self._find_heads()
@@ -321,18 +331,18 @@ class RecordLoop:
         return len(smallest) == 2 and smallest[0] == smallest[1]
 
     def _find_heads(self) -> None:
-        """Decode the first record of each queue that has got records since it ran empty."""
+        """Decode the first record of each queue that has received records since it became empty."""
         headless = self._headless
         for queue in list(headless):
             if self._decode_head(queue):
-                headless.remove(queue)  # now, in case that a later one raises
+                headless.remove(queue)  # before the next queue, which may raise
                 queue.idle_deadline_ms = None
                 heapq.heappush(self._heads, (queue.head_timestamp_ms, self._order[queue.partition], queue))
 
     def _decode_head(self, queue: RecordQueue) -> bool:
-        """Make the first usable record of the queue its head, passing over others; False when there is none.
+        """Decode the first usable record of the queue as its head, skipping others. Return False if there is none.
 
-        Records passed over count as taken, so that their offsets are committed.
+        Skipped records count as processed, so that their offsets are committed.
         """
         reader, buffer = queue.reader, queue.buffer
         decode_key, decode_value, extract = reader.decode_key, reader.decode_value, reader.extract
@@ -366,11 +376,11 @@ class RecordLoop:
     # -- waiting for other partitions -------------------------------------------------------------------
 
     def ready(self) -> bool:
-        """True when the next record may be taken now, although some partitions may have none buffered.
+        """Whether the next record may be processed now, although some partitions may have no buffered records.
 
-        An empty partition holds the task up while the broker has records of it (or that is unknown), and after that
-        for ``idle_max_ms``, in case a producer is late. A deadline that has passed stays so until the partition
-        delivers again: an idle partition delays the task once, not every record.
+        An empty partition makes the task wait while the broker has records of it, or may have. Then the task waits for
+        ``idle_max_ms`` more, in case a producer is late. A deadline that has passed stays valid until the partition
+        delivers again. So an idle partition delays the task once, not for every record.
         """
         queues = self.queues.values()
         if self._idle_max_ms == NEVER_WAIT:
@@ -398,10 +408,10 @@ class RecordLoop:
 def time_of(
     reader: SourceReader, raw: RawRecord, key: Any, value: Any, partition_time_ms: int, failures: Failures
 ) -> int | None:
-    """The time of a decoded record: from the extractor of its source, if there is one. None: the record is dropped.
+    """Return the timestamp of a decoded record, from its source's extractor if it has one. None drops the record.
 
     Raises:
-        StreamsError: The extractor failed, or there is none and the record has no valid timestamp.
+        StreamsError: The extractor failed, or there is no extractor and the record has no valid timestamp.
     """
     timestamp_ms = raw.timestamp()[1]
     if reader.extract is None:
@@ -412,17 +422,17 @@ def time_of(
         about = (_context_of(raw),) if reader.extract_within else ()
         extracted = reader.extract(key, value, timestamp_ms, partition_time_ms, *about)
         if not isinstance(extracted, int):
-            raise TypeError(f"it returned {extracted!r}; a timestamp is an int, in milliseconds")
+            raise TypeError(f"it returned {extracted!r}; a timestamp must be an int, in milliseconds")
     except Exception as error:
         raise failures.extractor_failed(reader, raw, error) from error
     if extracted < 0:
-        failures.passed_over(reader, raw, "the timestamp extractor gave no timestamp")
+        failures.passed_over(reader, raw, "the timestamp extractor returned no timestamp")
         return None
     return extracted
 
 
 def _context_of(raw: RawRecord) -> RecordContext:
-    """Of a record that is not in process yet, for a timestamp extractor."""
+    """Return the context of a record that is not in process yet, for a timestamp extractor."""
     context = RecordContext()
     context.topic, context.partition, context.offset = raw.topic(), raw.partition(), raw.offset()
     context.timestamp, context.headers = raw.timestamp()[1], tuple(headers_of(raw) or ())

@@ -1,10 +1,10 @@
 """Records of one input partition that wait for their task (Kafka Streams' ``RecordQueue``).
 
-Records stay raw until they are needed. A record remains in the buffer until it has been processed, so between two calls
-of the record loop the first offset in the buffer is the one to commit: whatever fails, nothing is skipped.
+Records are decoded only when they are needed. A record remains in the buffer until it has been processed. So between
+two calls of the record loop, the first offset in the buffer is the offset to commit: no failure can skip a record.
 
-A task with several partitions has to look at timestamps before it can choose: there the first usable record of a queue
-is decoded ahead (its *head*). A task with one partition never needs heads, see ``ActiveTask``.
+A task with several partitions needs timestamps to choose the next record. There the first usable record of a queue, its
+*head*, is decoded ahead. A task with one partition needs no heads, see :class:`RecordLoop`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,11 @@ _log = logging.getLogger(__name__)
 
 
 class SourceReader(NamedTuple):
-    """How the records of one topic are read. ``extract`` None = the record's own timestamp, which must exist;
-    ``extract_within``: it takes the context of the record as well."""
+    """How the records of one topic are read.
+
+    ``extract`` is the timestamp extractor; None means the record's own timestamp, which must be valid.
+    ``extract_within``: whether the extractor also receives the record's context.
+    """
 
     node: str
     key_serde: Serde[Any]
@@ -41,11 +44,11 @@ class SourceReader(NamedTuple):
 
 
 class RecordQueue:
-    """FIFO of one input partition and what is remembered of the records taken from it.
+    """FIFO of one input partition, and facts about the records that were processed.
 
-    ``partition_time_ms``: largest timestamp taken, -1 unknown. ``consumed_offset``: offset of the last record taken (or
-    skipped), -1 when none was. ``next_offset``: what comes next has this offset or a later one. ``paused``: the
-    consumer was asked not to fetch more.
+    ``partition_time_ms``: largest timestamp processed; -1 if unknown. ``consumed_offset``: offset of the last record
+    that was processed or skipped; -1 without any. ``next_offset``: lowest offset of the next record. ``paused``:
+    whether the consumer was asked to stop fetching.
     """
 
     __slots__ = (
@@ -75,16 +78,16 @@ class RecordQueue:
         self.consumed_offset = -1
         self.next_offset = 0
         self.received = 0
-        self.received_bytes = 0  # when they are counted
+        self.received_bytes = 0  # 0 unless bytes are counted
         self.idle_deadline_ms: int | None = None
         self.paused = False
 
     def only_new(self, records: Sequence[RawRecord]) -> Sequence[RawRecord]:
-        """Those of ``records`` that have not come before, each after the one before it; notes what comes next.
+        """Return the records that have not been delivered before, in ascending order; update the next offset.
 
-        A consumer that goes back by itself (when a leader changes, say) would have records counted twice, and the next
-        commit would go back with it: no transaction would notice. Only an answer that begins too early, or has more
-        records than offsets, is looked at record by record.
+        A consumer that goes back on its own (for example when a leader changes) would have records counted twice, and
+        the next commit would go back, too. No transaction would detect that. Records are only checked one by one if the
+        batch begins too early, or has more records than offsets.
         """
         first, last = records[0].offset(), records[-1].offset()
         if first >= self.next_offset and last - first >= len(records) - 1:
@@ -98,7 +101,7 @@ class RecordQueue:
                 self.next_offset = offset + 1
         if len(new) < len(records):
             _log.warning(
-                "%s: the consumer delivered %d of %d records (offsets %d to %d) again; they are left out",
+                "%s: the consumer delivered %d of %d records (offsets %d to %d) again; ignoring the duplicates",
                 self.partition,
                 len(records) - len(new),
                 len(records),
@@ -108,7 +111,7 @@ class RecordQueue:
         return new
 
     def drop(self, count: int) -> None:
-        """Take the first ``count`` records out of the buffer."""
+        """Remove the first ``count`` records from the buffer."""
         buffer = self.buffer
         if count == len(buffer):
             buffer.clear()
@@ -117,7 +120,7 @@ class RecordQueue:
             buffer.popleft()
 
     def clear(self) -> None:
-        """Forget records and times (the offset consumed stays: it is still to be committed)."""
+        """Forget records and times. The consumed offset stays, because it must still be committed."""
         self.buffer.clear()
         self.next_offset = self.consumed_offset + 1
         self.head_key = self.head_value = None

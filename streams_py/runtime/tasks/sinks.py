@@ -1,9 +1,9 @@
 """Sinks: the functions that write a task's results (Kafka Streams' ``SinkNode``).
 
-A sink is one closure per topic with everything it needs in local variables; it calls the client's own ``produce``
-directly, with positional arguments, and the producer's only when something is out of the ordinary. Partition -1 leaves
-the choice to the producer: murmur2 of the serialized key, the rule that every Kafka client for the JVM follows, so that
-equal keys meet in one partition whoever wrote them.
+A sink is one closure per topic with everything it needs in local variables. It calls the client library's ``produce``
+directly, with positional arguments; special cases go through the producer. Partition -1 leaves the choice to the
+producer: murmur2 of the serialized key, as in every Kafka client for the JVM. So equal keys are in the same partition,
+whichever client wrote them.
 """
 
 from __future__ import annotations
@@ -37,22 +37,23 @@ from streams_py.topology.partitioning import partition_for
 __all__ = ["ContextOf", "bind_sink", "known_serde"]
 
 ContextOf: TypeAlias = Callable[[str], ErrorContext]
-"""The error context of a node (by name) for the record in process."""
+"""Returns the error context of a node (by name) for the record in process."""
 
 Failed: TypeAlias = Callable[[str, Exception, Any, Any, int], None]
-"""failed(node, error, key, value, timestamp_ms): the user's code raised; returns when the record is to be dropped."""
+"""failed(node, error, key, value, timestamp_ms): the user's code raised. Returns if the record is to be dropped."""
 
 _Encode: TypeAlias = Callable[[Any], bytes]
 
 
 def known_serde(given: Serde[Any] | None, settings: TaskSettings, node: str, *, is_key: bool) -> Serde[Any]:
-    """``given``, else the configured default; ConfigError naming the node when there is neither."""
+    """Return ``given``, else the configured default. ConfigError with the node's name if there is neither."""
     defaults = SerdeDefaults(settings.default_key_serde, settings.default_value_serde)
     serde = serde_or_default(given, defaults, is_key=is_key)
     if serde is None:
         part = "key" if is_key else "value"
         raise ConfigError(
-            f"node {node} has no {part} serde: give it one, or set default.{part}.serde", key=f"default.{part}.serde"
+            f"node {node} has no {part} serde: pass one to the operation, or set default.{part}.serde",
+            key=f"default.{part}.serde",
         )
     return serde
 
@@ -66,8 +67,14 @@ def bind_sink(
     dropped: Callable[[str, str], None],
     sent: SentRecords | None = None,
 ) -> Process:
-    """The function of a sink node in the task of ``collector``. ``record`` is the context of that task; ``failed`` asks
-    the processing handler, ``dropped(node, reason)`` counts records that are not written, ``sent`` those that are."""
+    """Return the function of a sink node in the task of ``collector``.
+
+    Args:
+        record: The record context of the task.
+        failed: Calls the processing exception handler.
+        dropped: ``dropped(node, reason)`` counts records that are not written.
+        sent: Counts records that are written.
+    """
     sink = _Sink(node, collector, record, context_of, failed, dropped, sent)
     if node.chooser is not None:
         return sink.choosing(node.chooser)
@@ -99,7 +106,7 @@ class _Sink:
         self._value_serde = known_serde(node.value_serde, settings, node.name, is_key=False)
 
     def writer(self, topic: str) -> Process:
-        """The function that writes to ``topic``."""
+        """Return the function that writes to ``topic``."""
         if self._node.partitioner is None:
             serde = self._node.key_serde
             if self._node.by_inner_key and isinstance(serde, WindowedSerde):
@@ -108,7 +115,7 @@ class _Sink:
         return self._partitioned_writer(topic, self._node.partitioner)
 
     def choosing(self, chooser: TopicChooser) -> Process:
-        """The function that asks ``chooser`` for each record's topic."""
+        """Return the function that writes each record to the topic that ``chooser`` returns."""
         record, failed = self._record, self._failed
         writers: dict[str, Process] = {}
         name = self._node.name
@@ -119,7 +126,9 @@ class _Sink:
                 topic = chooser(key, value, record)
                 writer = writers.get(topic)
                 if writer is None and (not topic or topic.__class__ is not str):
-                    raise TopologyError(f"the topic chooser of sink {name} returned {topic!r}, which is no topic name")
+                    raise TopologyError(
+                        f"the topic chooser of sink {name} returned {topic!r}, which is not a topic name"
+                    )
             except Exception as error:
                 failed(name, error, key, value, timestamp_ms)
                 return
@@ -161,7 +170,7 @@ class _Sink:
         return sink
 
     def _checked_produce(self, topic: str) -> Callable[..., None]:
-        """The way of a record that cannot be sent directly."""
+        """Return the function for records that cannot be sent directly."""
         send_after = self._send_after
 
         def produce(value: bytes | None, key: bytes | None, timestamp_ms: int, headers: Any) -> None:
@@ -175,8 +184,10 @@ class _Sink:
         return produce
 
     def _windowed_writer(self, topic: str, window_bytes: int) -> Process:
-        """All windows of a key go to one partition: that of the key (Kafka Streams' ``WindowedStreamPartitioner``, used
-        where the DSL writes to a topic of the user, and nowhere else)."""
+        """Return a function that writes all windows of a key to the key's partition.
+
+        Kafka Streams' ``WindowedStreamPartitioner``, which is only used where the DSL writes to a topic of the user.
+        """
         record = self._record
         encode_key, encode_value = self._encoders(topic)
         produce = self._counted(self._collector.producer.produce)
@@ -262,7 +273,7 @@ class _Sink:
     def _not_serializable(
         self, topic: str, encode_key: _Encode, key: Any, value: Any, timestamp_ms: int, error: Exception
     ) -> None:
-        if isinstance(error, BrokerUnavailableError | RegistryError):  # it was not the record
+        if isinstance(error, BrokerUnavailableError | RegistryError):  # the record is not the cause
             raise error
         origin, serde, content = Origin.VALUE, self._value_serde, value
         if key is not None:
@@ -283,7 +294,7 @@ class _Sink:
                 self._count_dropped(self._node.name, message)
                 return
         failed = SerializationError(
-            f"{message}. Give sink {self._node.name} a serde that fits, or change the {origin.value} before it",
+            f"{message}. Set a matching serde for sink {self._node.name}, or convert the {origin.value} before it",
             task_id=self._collector.task_id,
         )
         failed.was_handled = True
@@ -291,7 +302,9 @@ class _Sink:
 
 
 def _negative(topic: str, timestamp_ms: int) -> StreamsError:
-    return StreamsError(f"a record for {topic} has the negative timestamp {timestamp_ms}; timestamps start at 0")
+    return StreamsError(
+        f"a record for {topic} has the negative timestamp {timestamp_ms}; timestamps must be 0 or greater"
+    )
 
 
 def _type_name(content: object) -> str:

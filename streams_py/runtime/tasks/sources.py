@@ -1,4 +1,4 @@
-"""Which source node reads which topic, and how."""
+"""Which source node reads which topic, with which serdes and timestamp extractor."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["source_readers"]
 def source_readers(
     nodes: Sequence[Node], settings: TaskSettings, topics: Collection[str], functions: Mapping[str, Process]
 ) -> dict[str, SourceReader]:
-    """The reader of each of ``topics`` (full names); ``functions``: what each source node feeds."""
+    """Return the reader of each topic (full names). ``functions``: the function behind each source node."""
     sources = [node for node in nodes if isinstance(node, SourceNode)]
     exact = {
         topic_on_broker(settings.application_id, topic, is_internal=source.is_internal): source
@@ -41,9 +41,9 @@ def _reader(source: SourceNode, topic: str, settings: TaskSettings, process: Pro
     key_serde = known_serde(source.key_serde, settings, source.name, is_key=True)
     value_serde = known_serde(source.value_serde, settings, source.name, is_key=False)
     extract: Any = source.timestamp_extractor or settings.default_timestamp_extractor
-    # Repartition topics were written by this application: their timestamps are what it decided they are. Global tables
-    # are filled from the records as they are, and so they go on. Without an extractor the record loop itself takes the
-    # timestamp and checks it, which is faster.
+    # Repartition topics were written by this application, so their timestamps are already the extracted ones. Global
+    # tables are restored without an extractor, so they are also updated without one. Without an extractor, the record
+    # loop itself reads and checks the timestamp, which is faster.
     if source.is_internal or source.is_global or extract is fail_on_invalid_timestamp:
         extract = None
     return SourceReader(

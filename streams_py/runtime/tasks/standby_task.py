@@ -1,4 +1,4 @@
-"""A standby task: replays changelogs so that it can take over, nothing else (Kafka Streams' ``StandbyTask``)."""
+"""A standby task: only replays changelogs, so that it can take over (Kafka Streams' ``StandbyTask``)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ __all__ = ["StandbyTask"]
 
 
 class StandbyTask(Task):
-    """RUNNING as soon as its stores are open; records come through :meth:`restore`."""
+    """A standby task. It is RUNNING as soon as its stores are open, and receives records by :meth:`restore`."""
 
     is_active: ClassVar[bool] = False
     commit_needed: ClassVar[bool] = False
-    """Standbys read no input, so they never have offsets to commit; their checkpoints are the state updater's."""
+    """Always False: standby tasks read no input, and the state updater writes their checkpoints."""
     commit_requested: ClassVar[bool] = False
 
     def initialize(self) -> None:
-        """Open the stores. LockError: try again later, nothing has happened."""
+        """Open the stores. LockError: nothing has happened, try again later."""
         self._check(TaskPhase.CREATED)
         if not self.stores.is_open:
             self.stores.open()

@@ -1,4 +1,4 @@
-"""Where reading starts when there is no committed offset, or when the committed one is gone from the broker."""
+"""Where reading starts without a valid committed offset."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ __all__ = ["StartPositions", "reset_policy"]
 
 
 class StartPositions:
-    """Reset policy per topic: that of the source which reads it, by name or else by pattern (the first that was
-    added), or the consumer's ``auto.offset.reset`` when the source has none."""
+    """Reset policy per topic.
+
+    It is the policy of the source that reads the topic: by name, else by pattern (the first that was added). If the
+    source has none, it is the consumer's ``auto.offset.reset``.
+    """
 
     def __init__(self, application_id: str, sources: Sequence[SourceNode], default: ResetPolicy | None) -> None:
         self._by_name = {
@@ -33,18 +36,18 @@ class StartPositions:
         return next(matching, None) or self._default
 
     def after_reset(self, partition: TopicPartition) -> int:
-        """BEGINNING or END. StreamsError when neither the source nor the consumer says which."""
+        """Return BEGINNING or END. StreamsError if neither the source nor the consumer has a policy."""
         policy = self._policy_of(partition.topic)
         if policy is None:
             raise StreamsError(
-                f"partition {partition} has no valid committed offset and nothing says where to start: set "
-                f"auto.offset.reset to earliest or latest, or give the source of {partition.topic} a reset policy"
+                f"partition {partition} has no valid committed offset, and no reset policy applies: set "
+                f"auto.offset.reset to earliest or latest, or set a reset policy for the source of {partition.topic}"
             )
         return BEGINNING if policy is ResetPolicy.EARLIEST else END
 
 
 def reset_policy(text: str | None) -> ResetPolicy | None:
-    """The policy that ``auto.offset.reset`` names; None for ``none``. ConfigError for anything else."""
+    """Return the policy named by ``auto.offset.reset``; None for ``none``. ConfigError for any other value."""
     match (text or "earliest").lower():
         case "earliest" | "beginning" | "smallest":
             return ResetPolicy.EARLIEST

@@ -1,4 +1,4 @@
-"""Makes the tasks of one stream thread: sub-topology, stores, and what they write to, put together."""
+"""Creates the tasks of one stream thread from sub-topologies, stores and clients."""
 
 from __future__ import annotations
 
@@ -34,33 +34,33 @@ class ThreadTasks:
     settings: TaskSettings
     directory: StateDirectory
     owner: str
-    """Name of the thread: holder of the task directories' locks."""
+    """Name of the thread, which holds the locks of the task directories."""
     defaults: StoreDefaults
     cache: RecordCache
     consumer: RecordConsumer
     producer: RecordProducer
     clock: Clock
     sharing: Callable[[], Collection[TaskId]]
-    """All tasks that write with the thread's producer."""
+    """Returns all tasks that write with the thread's producer."""
     global_stores: Mapping[str, Any] = field(default_factory=dict)
-    """What every processor may read."""
+    """Stores that every processor may read."""
     snapshots: Snapshots | None = None
     background: Background | None = None
-    """Where asynchronous calls of the thread's tasks run."""
+    """Runs the asynchronous calls of the thread's tasks."""
 
     def active(self, task_id: TaskId, partitions: Partitions) -> ActiveTask:
-        """A new active task."""
+        """Return a new active task."""
         return self._active(task_id, partitions, self._new_stores(task_id))
 
     def standby(self, task_id: TaskId, partitions: Partitions) -> StandbyTask | None:
-        """A new standby task; None when nothing of the task is logged."""
+        """Return a new standby task; None if the task has no changelogs."""
         stores = self._new_stores(task_id)
         if not stores.changelog_partitions:
             return None
         return StandbyTask(task_id, self._subtopology(task_id), partitions, stores, self.settings)
 
     def recycled(self, task: StreamTask, partitions: Partitions) -> StreamTask:
-        """A task of the other kind on the open stores of ``task``."""
+        """Return a task of the other kind that uses the open stores of ``task``."""
         stores = task.recycle()
         if task.is_active:
             return StandbyTask(task.id, self._subtopology(task.id), partitions, stores, self.settings)
@@ -104,7 +104,7 @@ class ThreadTasks:
 
 
 def offset_sums(tasks: Collection[StreamTask], directory: StateDirectory, owner: str) -> Mapping[TaskId, int]:
-    """What a thread reports in its subscription: its own tasks, and the task directories it could lock."""
+    """Return the offset sums for a thread's subscription: of its tasks, and of the task directories that it locked."""
     sums: dict[TaskId, int] = {}
     own = {task.id: task for task in tasks}
     for task_id in directory.lock_stored_tasks(owner):

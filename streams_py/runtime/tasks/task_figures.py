@@ -1,4 +1,4 @@
-"""Figures of one active task beside those of its stores, under Kafka Streams' names. For any thread."""
+"""Metrics of one active task without its stores, under Kafka Streams' names. Thread-safe."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _Figures = Iterator[tuple[str, float]]
 
 
 class TaskFigures:
-    """``sent``: what its sinks count, when they do."""
+    """Metrics of one active task. ``sent`` counts the records of its sinks, if measured."""
 
     def __init__(self, loop: RecordLoop, *, is_measured: bool) -> None:
         self._loop = loop
         self.sent = SentRecords() if is_measured else None
 
     def of_task(self, bound: BoundTopology | None, seconds: float, now_ms: int) -> _Figures:
-        """What only a measured task knows, over so many seconds."""
+        """Yield the metrics that only a measured task has, over this time."""
         yield "enforced-processing-total", self._loop.enforced
         yield "enforced-processing-rate", self._loop.enforced / seconds
         lateness = None if bound is None else bound.lateness.extent(now_ms)
@@ -31,14 +31,14 @@ class TaskFigures:
             yield "record-lateness-max", lateness.most
 
     def of_nodes(self, bound: BoundTopology | None, seconds: float, now_ms: int) -> Iterator[tuple[str, _Figures]]:
-        """Of each node that is measured; of source nodes always how old records are when they are taken."""
+        """Yield the metrics of each measured node, and for source nodes always the age of records when processed."""
         for node, end_to_end in self._loop.end_to_end.items():
             yield node, latency_figures(end_to_end, now_ms)
         for node, figures in () if bound is None else bound.figures.items():
             yield node, figures.figures(seconds, now_ms)
 
     def of_topics(self) -> Iterator[tuple[str, str, Mapping[str, float]]]:
-        """By node and topic: what came from topics, and what sinks sent to them."""
+        """Yield by node and topic the number of records read and written."""
         consumed: dict[tuple[str, str], list[int]] = {}
         for partition, queue in list(self._loop.queues.items()):
             counts = consumed.setdefault((queue.reader.node, partition.topic), [0, 0])

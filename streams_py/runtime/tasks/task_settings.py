@@ -1,4 +1,4 @@
-"""The part of the configuration that one task works with."""
+"""The part of the configuration that a task needs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["TaskSettings"]
 
 
 class _Config(Protocol):
-    """The attributes of ``StreamsConfig`` that are read here."""
+    """The attributes of ``StreamsConfig`` that this module reads."""
 
     @property
     def application_id(self) -> str: ...
@@ -62,13 +62,15 @@ class _Config(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSettings:
-    """Settings of all tasks of a client. Times in ms; ``max_task_idle_ms`` -1 = never wait for a partition.
+    """Settings of all tasks of a client. Times in ms.
 
-    ``emit_interval_ms``: throttle of what looks for results that have become final (windows, unmatched join partners).
-    ``default_timestamp_extractor`` None = the record's own timestamp, an error if there is none. ``in_place_checks``:
-    functions are watched for values that they change in place. ``persistent_stores``: stores that leave it open are on
-    disk (``dsl.store.suppliers.class``). ``upgrade_from``: the release that other members may
-    still have, as far as formats of records depend on it.
+    Attributes:
+        max_task_idle_ms: As ``max.task.idle.ms``; -1: never wait for a partition.
+        emit_interval_ms: Minimum interval between checks for final results (windows, unmatched join partners).
+        default_timestamp_extractor: None: the record's own timestamp, and an error if it has none.
+        in_place_checks: Checks that functions don't change values in place.
+        persistent_stores: Whether stores without an explicit type are on disk (``dsl.store.suppliers.class``).
+        upgrade_from: Release that other members may still have; some record formats depend on it.
     """
 
     application_id: str
@@ -77,7 +79,8 @@ class TaskSettings:
     task_timeout_ms: int = 300_000
     emit_interval_ms: int = 1000
     reference_behaviour: bool = False
-    """Operators and stores do as Apache Kafka Streams does where it gives wrong results. For conformance runs only."""
+    """Whether operators and stores behave as Apache Kafka Streams where its results are wrong. Only for conformance
+    runs."""
     default_key_serde: Serde[Any] | None = None
     default_value_serde: Serde[Any] | None = None
     persistent_stores: bool = True
@@ -91,20 +94,20 @@ class TaskSettings:
     upgrade_from: str | None = None
     in_place_checks: InPlaceChecks | None = None
     shows_record_bytes: bool = False
-    """Errors about records that cannot be read show the first bytes of them."""
+    """Whether errors show the first bytes of a record that cannot be read."""
     is_measured: bool = False
-    """``metrics.recording.level`` is above INFO: nodes, records and the use of stores are measured. Then no nodes are
-    fused."""
+    """Whether nodes, records and store operations are measured: ``metrics.recording.level`` is above INFO. Nodes are
+    then not fused."""
     is_traced: bool = False
-    """It is TRACE: also how old records are that are put into stores."""
+    """Whether the level is TRACE: the age of records that are put into stores is measured, too."""
 
     def measuring(self, clock: Clock) -> Measuring:
-        """What is to be measured of stores."""
+        """Return what to measure in stores."""
         return Measuring(now_ms=clock.now_ms, uses=self.is_measured, ages=self.is_traced)
 
     @classmethod
     def from_config(cls, config: _Config) -> TaskSettings:
-        """The settings in a StreamsConfig; ConfigError for a handler, serde or extractor that cannot be used."""
+        """Return the settings in a StreamsConfig. ConfigError for an unusable handler, serde or extractor."""
         return cls(
             application_id=config.application_id,
             buffered_records_per_partition=config.buffered_records_per_partition,

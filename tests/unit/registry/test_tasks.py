@@ -210,7 +210,7 @@ class TestExactlyOnce:
                 start_over(task)
                 task.clock.advance(5_000)
             task.add(record("a", offset=0), record("b", offset=1))
-            with pytest.raises(TimeoutExceededError, match="could not go on for 10000 ms"):
+            with pytest.raises(TimeoutExceededError, match="made no progress for 10000 ms"):
                 task.task.process(2)
 
 

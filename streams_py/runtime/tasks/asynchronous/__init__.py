@@ -1,1 +1,1 @@
-"""Records whose functions wait: calls that run outside of their task's thread."""
+"""Asynchronous calls: functions that process records outside of their task's thread."""

@@ -1,8 +1,8 @@
 """Calls of a user's coroutine function, one for each record: ``map_values_async`` and ``map_async``.
 
-Records with equal keys wait for each other in a *lane*; lanes run side by side, ``concurrency`` calls at a time. The
-lanes live on the event loop's thread, so that the next call starts when one ends, whatever the task's thread does
-meanwhile; that one is only told of answers. To keep the loop busy, twice as many records are taken as run at a time.
+Records with equal keys wait for each other in a *lane*. Lanes run concurrently, up to ``concurrency`` calls at a time.
+The event loop's thread owns the lanes, so the next call starts when one ends, whatever the task's thread is doing; the
+task's thread only receives answers. To keep the loop busy, the node accepts twice as many records as run at a time.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _PLAIN = frozenset((str, bytes, int))
 class AsyncNode:
     """The calls of one node in one task."""
 
-    def __init__(self, calls: AsyncCalls, node: NodeContext, books: InFlight) -> None:
+    def __init__(self, calls: AsyncCalls, node: NodeContext, in_flight: InFlight) -> None:
         self._calls = calls
         self._node = node
-        self._books = books
-        self._lanes = _Lanes(calls, node, books.background)
+        self._in_flight = in_flight
+        self._lanes = _Lanes(calls, node, in_flight.background)
         self._capacity = 2 * calls.concurrency
         self._begun: list[Call] = []
-        self._in_order: deque[Call] = deque()  # all of them; only when answers are to keep the order of the records
+        self._in_order: deque[Call] = deque()  # all calls, if answers must keep the order of the records
         self._under_way = 0
 
     def bind(self) -> Process:
-        """The node's function."""
-        begin, begun, in_order, is_ordered = self._books.begin, self._begun, self._in_order, self._calls.ordered
+        """Return the node's function."""
+        begin, begun, in_order, is_ordered = self._in_flight.begin, self._begun, self._in_order, self._calls.ordered
 
         def process(key: Any, value: Any, timestamp_ms: int) -> None:
             call = begin(key, value, timestamp_ms)
@@ -52,33 +52,33 @@ class AsyncNode:
 
     @property
     def room(self) -> int:
-        """How many more records it takes."""
+        """Number of records that the node can still accept."""
         return self._capacity - self._under_way
 
     @property
     def is_running(self) -> bool:
-        """True until all have ended."""
+        """Whether a call is running."""
         if self._calls.ordered:
             return not all(call.ended for call in self._in_order)
         return len(self._lanes.ended) < self._under_way
 
     def hand_over(self, *, now: bool) -> None:
-        """Let the loop have what has come."""
+        """Hand the accepted records to the event loop."""
         if self._begun:
             calls = self._begun.copy()
             self._begun.clear()
             stream_time_ms = self._node.record.stream_time_ms
-            self._lanes.give(calls, stream_time_ms)
+            self._lanes.submit(calls, stream_time_ms)
 
     def next_ended(self) -> Call | None:
-        """The call whose answer is to be sent on next."""
+        """Return the call whose answer is forwarded next; None if there is none yet."""
         if self._calls.ordered:
             return self._in_order[0] if self._in_order and self._in_order[0].ended else None
         ended = self._lanes.ended
         return ended[0] if ended else None
 
     def drop(self, call: Call) -> None:
-        """Its answer was sent on."""
+        """Remove a call whose answer was forwarded."""
         if self._calls.ordered:
             self._in_order.popleft()
         else:
@@ -86,7 +86,7 @@ class AsyncNode:
         self._under_way -= 1
 
     def sort_ended(self) -> None:
-        """Send on in the order of the calls; nothing is running."""
+        """Sort the finished calls by the order of their records. No call may be running."""
         ended = self._lanes.ended
         for call in sorted((ended.popleft() for _ in range(len(ended))), key=lambda call: call.number):
             ended.append(call)
@@ -96,9 +96,9 @@ class AsyncNode:
         send_on(self._node, self._calls.pair, call)
 
     def cancel(self) -> None:
-        """Cancel what runs, forget what waits."""
+        """Cancel running calls and drop waiting calls."""
         self._begun.clear()
-        self._books.background.loop.post(self._lanes.cancel)
+        self._in_flight.background.loop.post(self._lanes.cancel)
 
 
 def send_on(node: NodeContext, pair: Callable[[Any, Any], tuple[Any, Any]], call: Call) -> None:
@@ -116,7 +116,7 @@ def send_on(node: NodeContext, pair: Callable[[Any, Any], tuple[Any, Any]], call
 
 
 def named(what: str, node: NodeContext, call: Call) -> str:
-    """What was called, for which record: for messages."""
+    """Describe, for messages, the called function and the record."""
     key = repr(call.key)
     at = "" if call.topic is None else f", from {call.topic}-{call.partition} at offset {call.offset}"
     return (
@@ -126,7 +126,7 @@ def named(what: str, node: NodeContext, call: Call) -> str:
 
 
 def lane_of(key: Any) -> Hashable:
-    """Equal keys give equal lanes; keys that cannot be hashed share as few as need be."""
+    """Return the lane of a key. Equal keys share a lane; unhashable keys of other types share one lane per type."""
     if type(key) in _PLAIN:
         plain: Hashable = key
         return plain
@@ -144,48 +144,52 @@ def lane_of(key: Any) -> Hashable:
 
 
 class _Lanes:
-    """What runs on the event loop. Everything but ``ended`` and what is given is touched by its thread only.
+    """The lanes of one node on the event loop. Only the loop's thread uses them, except ``ended`` and :meth:`submit`.
 
-    Thousands of calls a second pass through here, so each costs one task and nothing else: it notes its own answer and
-    lets the next call start; one timer watches the oldest; the task's thread is woken up once for all the calls that
-    end in one turn of the loop, after those that follow them have begun, and wakes the loop only for a free place.
+    Thousands of calls per second pass through here, so each call costs one asyncio task and nothing else. The call
+    stores its own answer and starts the next call. One timer watches the oldest call. All calls that end in one
+    iteration of the loop wake the task's thread once, after the calls that follow them have started. The task's thread
+    wakes the loop only if it has a free place.
     """
 
     def __init__(self, calls: AsyncCalls, node: NodeContext, background: Background) -> None:
         self.ended: deque[Call] = deque()
-        """Calls that have ended, for the task's thread to take; of an ordered node it looks at the records instead."""
+        """Finished calls, for the task's thread. An ordered node reads its own list of calls instead."""
         self._calls = calls
         self._node = node
         self._post, self._wake_up_soon = background.loop.post, background.wake_up_soon
         self._timeout_s = calls.timeout_ms / 1000
-        self._given: deque[tuple[list[Call], int]] = deque()  # by the task's thread, with its stream time
+        self._submitted: deque[tuple[list[Call], int]] = deque()  # by the task's thread, with its stream time
         self._is_full = False
-        self._lanes: dict[Hashable, deque[Call] | None] = {}  # the calls that wait behind one with an equal key
+        self._lanes: dict[Hashable, deque[Call] | None] = {}  # calls that wait for a call with an equal key
         self._ready: deque[Call] = deque()
-        self._running: dict[Call, asyncio.Task[None]] = {}  # in the order in which they began
+        self._running: dict[Call, asyncio.Task[None]] = {}  # in order of their start
         self._timer: asyncio.TimerHandle | None = None
         self._stream_time_ms = -1
         self._closed = False
-        self._context = contextvars.copy_context()  # for each call afresh: it is made from within the one before it
+        self._context = contextvars.copy_context()  # copied for each call: calls are created inside one another
 
-    def give(self, calls: list[Call], stream_time_ms: int) -> None:
-        """Let these run when there is room; for the task's thread. A loop that runs as many as may be looks here by
-        itself when one has ended, and is not disturbed before."""
-        self._given.append((calls, stream_time_ms))
-        if not self._is_full:  # set before the loop looks for the last time whether something was given
+    def submit(self, calls: list[Call], stream_time_ms: int) -> None:
+        """Start these calls once there is room; called by the task's thread.
+
+        A loop that runs the maximum number of calls checks for new ones automatically when a call ends. It is not
+        woken before.
+        """
+        self._submitted.append((calls, stream_time_ms))
+        if not self._is_full:  # the loop sets it before its last check for new calls
             self._post(self._start)
 
     def _sort(self, calls: list[Call]) -> None:
         for call in calls:
-            if call.key is None:  # nothing to keep in order
+            if call.key is None:  # without a key, order does not matter
                 self._ready.append(call)
                 continue
             try:
-                self._line_up(call)
-            except Exception as error:  # of the key's own methods; nobody would hear it here, and wait for ever
-                self._tell(call, None, error)
+                self._enqueue(call)
+            except Exception as error:  # of the key's own methods: here no caller would handle it
+                self._finish(call, None, error)
 
-    def _line_up(self, call: Call) -> None:
+    def _enqueue(self, call: Call) -> None:
         lanes = self._lanes
         at = lane_of(call.key)
         if at not in lanes:
@@ -198,7 +202,7 @@ class _Lanes:
         call.lane = at
 
     def _start(self) -> None:
-        given, ready, running, most = self._given, self._ready, self._running, self._calls.concurrency
+        given, ready, running, most = self._submitted, self._ready, self._running, self._calls.concurrency
         if self._closed:
             return
         loop = asyncio.get_running_loop()
@@ -222,13 +226,13 @@ class _Lanes:
         try:
             answer = await self._calls.function(call.key, call.value, call.context(self._stream_time_ms))
         except Exception as raised:
-            ours = raised.__traceback__  # leave this frame out: it holds the call, which is to hold the error
-            error = raised.with_traceback(None if ours is None else ours.tb_next)
+            own_frame = raised.__traceback__  # drop this frame: it refers to the call, which will refer to the error
+            error = raised.with_traceback(None if own_frame is None else own_frame.tb_next)
         except asyncio.CancelledError:
             if call.ended or self._closed:
                 raise
             error = self._ended_itself(call, "was cancelled by its own code")
-        except BaseException as raised:  # SystemExit and the like: of this call only
+        except BaseException as raised:  # e.g. SystemExit: it only concerns this call
             error = self._ended_itself(call, f"raised {type(raised).__name__}")
         if not (call.ended or self._closed):
             del self._running[call]
@@ -239,12 +243,14 @@ class _Lanes:
         return ProcessingError(f"{named(self._calls.what, self._node, call)} {how}", task_id=self._node.task_id)
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Look again when the time of the oldest call is over. It may have ended by then: one look for each time-out,
-        and not a timer for each call."""
-        oldest = next(iter(self._running), None)
-        self._timer = None if oldest is None else loop.call_at(oldest.deadline_s, self._look, loop)
+        """Set the timer for the time-out of the oldest call.
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        The call may have ended by then. So there is one check per time-out instead of one timer per call.
+        """
+        oldest = next(iter(self._running), None)
+        self._timer = None if oldest is None else loop.call_at(oldest.deadline_s, self._check_deadlines, loop)
+
+    def _check_deadlines(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._closed:
             return
         now_s = loop.time()
@@ -257,10 +263,10 @@ class _Lanes:
     def _time_out(self, call: Call, task: asyncio.Task[None]) -> None:
         error: ProcessingError = CallTimeoutError(
             f"{named(self._calls.what, self._node, call)} did not answer within {self._calls.timeout_ms} ms and was "
-            f"cancelled; give it a larger timeout=, or let it give up earlier itself",
+            f"cancelled; set a larger timeout=, or let the function give up earlier",
             task_id=self._node.task_id,
         )
-        if task.done():  # by somebody who cancels all tasks of the loop: before it began, so it could not say so
+        if task.done():  # code that cancelled all tasks of the loop did so before this call started to run
             error = self._ended_itself(call, "was cancelled by its own code")
         self._end(call, None, error)
         task.cancel()
@@ -272,9 +278,9 @@ class _Lanes:
                 self._ready.append(waiting.popleft())
             else:
                 del self._lanes[call.lane]
-        self._tell(call, answer, error)
+        self._finish(call, answer, error)
 
-    def _tell(self, call: Call, answer: Any, error: Exception | None) -> None:
+    def _finish(self, call: Call, answer: Any, error: Exception | None) -> None:
         call.answer, call.error = answer, error
         if not self._calls.ordered:
             self.ended.append(call)
@@ -283,7 +289,7 @@ class _Lanes:
 
     def cancel(self) -> None:
         self._closed = True
-        self._given.clear()
+        self._submitted.clear()
         self._lanes.clear()
         self._ready.clear()
         if self._timer is not None:

@@ -1,9 +1,9 @@
 """Calls of a user's function with lists of records: ``map_batch``.
 
-A batch is full when it has ``max_records``, or when its first record has waited for ``max_ms``. One batch of a node
-runs at a time, so answers keep the order of the records; the next one is collected meanwhile. A coroutine function runs
-on the client's event loop, a plain one on a thread of its own for each node and task: a model may take its time while
-other tasks go on.
+A batch is full when it has ``max_records`` records, or when its first record has waited for ``max_ms``. A node runs one
+batch at a time, so answers keep the order of the records; meanwhile it collects the next batch. A coroutine function
+runs on the client's event loop. A plain function runs on a separate thread per node and task, so a slow model does not
+block other tasks.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ __all__ = ["BatchNode"]
 class BatchNode:
     """The batches of one node in one task."""
 
-    def __init__(self, calls: BatchCalls, node: NodeContext, books: InFlight) -> None:
+    def __init__(self, calls: BatchCalls, node: NodeContext, in_flight: InFlight) -> None:
         self._calls = calls
         self._node = node
-        self._books = books
+        self._in_flight = in_flight
         self._waiting: deque[Call] = deque()
         self._due_ms: int | None = None
-        """When the first of those that wait has waited long enough; monotonic."""
+        """Monotonic time at which the first waiting record has waited long enough, in ms."""
         self._running: _Batch | None = None
         self._worker: _Worker | None = None
         self._capacity = 2 * calls.max_records
 
     def bind(self) -> Process:
-        """The node's function."""
-        begin, waiting = self._books.begin, self._waiting
+        """Return the node's function."""
+        begin, waiting = self._in_flight.begin, self._waiting
 
         def process(key: Any, value: Any, timestamp_ms: int) -> None:
             waiting.append(begin(key, value, timestamp_ms))
@@ -48,24 +48,24 @@ class BatchNode:
 
     @property
     def room(self) -> int:
-        """How many more records it takes."""
+        """Number of records that the node can still accept."""
         running = self._running
         return self._capacity - len(self._waiting) - (0 if running is None else len(running.unsent))
 
     @property
     def is_running(self) -> bool:
-        """True until the batch has ended."""
+        """Whether a batch is running."""
         running = self._running
         return running is not None and not running.unsent[-1].ended
 
     def hand_over(self, *, now: bool) -> None:
-        """Start the next batch if it is time, or ``now``, and none is running."""
+        """Start the next batch if none is running and a batch is full, or ``now``."""
         waiting = self._waiting
         if self._running is not None or not waiting:
             return
         most = self._calls.max_records
         if not now and len(waiting) < most:
-            now_ms = self._books.clock.monotonic_ms()
+            now_ms = self._in_flight.clock.monotonic_ms()
             if self._due_ms is None:
                 self._due_ms = now_ms + self._calls.max_ms
             if now_ms < self._due_ms:
@@ -75,7 +75,7 @@ class BatchNode:
         self._start(batch)
 
     def _start(self, calls: list[Call]) -> None:
-        background, settings = self._books.background, self._calls
+        background, settings = self._in_flight.background, self._calls
         self._running = batch = _Batch(calls, settings, self._node, background.wakeup.set)
         given = self._given(calls)
         if settings.is_async:
@@ -87,7 +87,7 @@ class BatchNode:
         background.loop.post(batch.watch)
 
     def _given(self, calls: list[Call]) -> list[Any]:
-        """What the function gets."""
+        """Return the function's argument."""
         if self._calls.with_context:
             stream_time_ms = self._node.record.stream_time_ms
             return [(call.key, call.value, call.context(stream_time_ms)) for call in calls]
@@ -96,30 +96,30 @@ class BatchNode:
         return [call.value for call in calls]
 
     def next_ended(self) -> Call | None:
-        """The first record of the batch that runs, when that has ended."""
+        """Return the next record of the finished batch; None if no batch has finished."""
         running = self._running
         return running.unsent[0] if running is not None and running.unsent[0].ended else None
 
     def drop(self, call: Call) -> None:
-        """Its answer was sent on."""
+        """Remove a record whose answer was forwarded."""
         running = self._running
         if running is not None:
             running.unsent.popleft()
             if not running.unsent:
                 self._running = None
-                self._books.background.loop.post(running.unwatch)
+                self._in_flight.background.loop.post(running.unwatch)
 
     def sort_ended(self) -> None:
-        """Nothing to sort: the records of a batch end in their order."""
+        """Do nothing: the records of a batch end in their order."""
 
     def send_on(self, call: Call) -> None:
         """Forward the answer, or report the error."""
         send_on(self._node, _keep_key, call)
 
     def cancel(self) -> None:
-        """Cancel the batch that runs; a plain function goes on, but nobody listens to it any more."""
+        """Cancel the running batch. A plain function runs to its end, but its answers are ignored."""
         if self._running is not None:
-            self._books.background.loop.post(self._running.cancel)
+            self._in_flight.background.loop.post(self._running.cancel)
         if self._worker is not None:
             self._worker.end()
 
@@ -129,13 +129,13 @@ def _keep_key(key: Any, answer: Any) -> tuple[Any, Any]:
 
 
 class _Batch:
-    """One batch. It ends once: with answers, with an error, or with the time that it may take."""
+    """One batch. It ends exactly once: with answers, with an error, or by time-out."""
 
     def __init__(
         self, calls: Sequence[Call], settings: BatchCalls, node: NodeContext, wake_up: Callable[[], None]
     ) -> None:
         self.unsent = deque(calls)
-        """Records whose answers were not sent on yet; for the task's thread."""
+        """Records whose answers were not forwarded yet; for the task's thread."""
         self._calls = tuple(calls)
         self._settings = settings
         self._node = node
@@ -153,7 +153,7 @@ class _Batch:
         self._task = asyncio.get_running_loop().create_task(self._await(given))
 
     def watch(self) -> None:
-        """End it when its time is over."""
+        """Start the batch's time-out."""
         self._timer = asyncio.get_running_loop().call_later(self._settings.timeout_ms / 1000, self._time_out)
 
     async def _await(self, given: list[Any]) -> None:
@@ -171,19 +171,19 @@ class _Batch:
             self._take(answers)
 
     def unwatch(self) -> None:
-        """It is over: its timer shall not keep it in memory."""
+        """Cancel the timer of a finished batch, because the timer would keep the batch in memory."""
         if self._timer is not None:
             self._timer.cancel()
 
     def _time_out(self) -> None:
         after_ms = self._settings.timeout_ms
-        text = f"did not answer within {after_ms} ms; give it a larger timeout=, or smaller batches"
+        text = f"did not answer within {after_ms} ms; set a larger timeout=, or use smaller batches"
         self._end(error=CallTimeoutError(self._sentence(text), task_id=self._node.task_id))
         if self._task is not None:
             self._task.cancel()
 
     def cancel(self) -> None:
-        """Nobody wants it any more."""
+        """Cancel the batch; its answers are ignored."""
         with self._lock:
             self._ended = True
         if self._task is not None:
@@ -212,11 +212,12 @@ class _Batch:
         try:
             taken = list(answers)
         except Exception as error:
-            what = f"gave {type(answers).__name__} where an answer for each record is needed: {error}"
+            what = f"returned {type(answers).__name__}, not one answer for each record: {error}"
             self._end(error=self._error(what))
             return
         if len(taken) != len(self._calls):
-            self._end(error=self._error(f"gave {len(taken)} answers; it must give one for each, in their order"))
+            what = f"returned {len(taken)} answers; it must return one for each record, in their order"
+            self._end(error=self._error(what))
             return
         self._end(answers=taken)
 
@@ -240,18 +241,18 @@ class _Batch:
 
 
 class _Worker:
-    """A daemon thread that runs one batch after the other: always the same one, as some models want."""
+    """A daemon thread that runs batches one after the other. Some models require that it is always the same thread."""
 
     def __init__(self, name: str) -> None:
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def run(self, job: Callable[[], None]) -> None:
-        """Have the batch thread call it next."""
+        """Queue a call for the thread."""
         self._jobs.put(job)
 
     def end(self) -> None:
-        """No more jobs; the thread ends with the one that it is doing."""
+        """Stop the thread after its current job."""
         self._jobs.put(None)
 
     def _run(self) -> None:

@@ -1,17 +1,17 @@
-"""Records of one task whose processing goes on outside of its thread: in a coroutine, or in a batch.
+"""Records of one task that are being processed outside of its thread: in a coroutine, or in a batch.
 
-Such a record has left its queue. The books kept here make sure that nobody forgets it: it belongs to the task until its
-answer was sent on, and until then no commit passes it.
+Such a record has left its queue. This module makes sure that it is not lost: it belongs to the task until its answer
+has been forwarded, and until then no commit passes it.
 
-*Which offset does a record under way hold?* Usually that of the input record it was made from: processing that one
-again makes it again. A record that came out of a record cache, a suppress buffer or a punctuator was made from many,
-whose offsets nobody knows: it holds all positions of its task. So does everything that is made of its answer.
+*Which offset does a record in flight hold back?* Usually the offset of its input record, because processing that record
+again creates it again. A record from a record cache, a suppress buffer or a punctuator was created from many records
+with unknown offsets: it holds back all positions of its task. The same is true for all records created from its answer.
 
-*Whose turn is it?* Some commits are possible only while nothing is under way: in a transaction all of them. Until then
-the task *drains*: it takes no more records, and its punctuators wait.
+*Draining.* Some commits are possible only while no record is in flight: within a transaction all of them. Before such a
+commit the task *drains*: it processes no new records, and its punctuators wait.
 
-*Order.* Answers are sent on by the task's thread, from the last node to the first: an answer may only enter nodes that
-have room, so the number of records under way is bounded whatever the shape of the topology.
+*Order.* The task's thread forwards answers, for the last node first. An answer may only enter nodes that have room. So
+the number of records in flight is bounded, whatever the shape of the topology.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from streams_py.ports import Clock, Headers, RawRecord
 from streams_py.runtime.event_loop import Background
 from streams_py.topology.nodes import Process, RecordContext
 
-__all__ = ["Call", "Calls", "InFlight", "Intake"]
+__all__ = ["Call", "Calls", "InFlight", "InFlightLimit"]
 
 _STEP_MS = 20
 
 
 class Call:
-    """One record under way. ``source``: the partition and offset it holds; None: all of the task's."""
+    """One record in flight. ``source``: partition and offset that it holds back; None: all partitions of the task."""
 
     __slots__ = (
         "answer", "deadline_s", "ended", "error", "headers", "key", "lane", "number", "offset", "partition", "raw",
@@ -57,7 +57,7 @@ class Call:
         self.ended = False
 
     def context(self, stream_time_ms: int) -> RecordContext:
-        """A context of its own, for user code on another thread."""
+        """Return a separate record context, for user code on another thread."""
         context = RecordContext()
         context.topic, context.partition, context.offset = self.topic, self.partition, self.offset
         context.timestamp, context.headers, context.stream_time_ms = self.timestamp_ms, self.headers, stream_time_ms
@@ -65,67 +65,69 @@ class Call:
 
 
 class Calls(Protocol):
-    """The calls of one node; all methods are called on the task's thread and never wait."""
+    """The calls of one node. All methods are called on the task's thread and never block."""
 
     def bind(self) -> Process:
-        """The function that takes its records."""
+        """Return the function that accepts the node's records."""
 
     @property
     def room(self) -> int:
-        """How many more records it takes; not positive: none."""
+        """Number of records that the node can still accept; none if not positive."""
 
     @property
     def is_running(self) -> bool:
-        """True when an answer comes that was not there yet, without anything else being done."""
+        """Whether an answer will arrive without any further call."""
 
     def hand_over(self, *, now: bool) -> None:
-        """Let what was given to it start. ``now``: also what would wait for more records to come."""
+        """Start accepted records. ``now``: also start calls that would otherwise wait for more records."""
 
     def next_ended(self) -> Call | None:
-        """The call whose answer is to be sent on next; it stays that until :meth:`drop`."""
+        """Return the call whose answer is forwarded next. It stays the same until :meth:`drop`."""
 
     def drop(self, call: Call) -> None:
-        """Its answer was sent on."""
+        """Remove a call whose answer was forwarded."""
 
     def sort_ended(self) -> None:
-        """Send on in the order of the calls; nothing is running."""
+        """Sort the finished calls by the order of their records. No call may be running."""
 
     def send_on(self, call: Call) -> None:
         """Forward the answer, or report the error."""
 
     def cancel(self) -> None:
-        """Start nothing more, and cancel what has started."""
+        """Start no more calls, and cancel the running ones."""
 
 
-class Intake:
-    """How many records a task lets be under way, when their calls have once taken longer than a transaction may: half
-    as many as ended in that time, and one more with each commit. It outlives the books, which are new when the task
-    starts over."""
+class InFlightLimit:
+    """Limit of a task's records in flight, once its calls have taken longer than a transaction may.
+
+    The limit is then half the number of calls that ended in that time. Each commit raises it by one. This object
+    outlives :class:`InFlight`, which is new when the task starts over.
+    """
 
     def __init__(self) -> None:
         self._most: int | None = None
         self._since_ms: int | None = None
 
-    def was_too_much(self, ended: int, now_ms: int) -> int:
-        """Only so many ended in time; for how many ms it has been like that, without a commit."""
+    def reduce(self, ended: int, now_ms: int) -> int:
+        """Reduce the limit, because only ``ended`` calls ended in time. Return the time in ms since the last commit."""
         self._most = max(1, ended // 2)
         if self._since_ms is None:
             self._since_ms = now_ms
         return now_ms - self._since_ms
 
-    def went_well(self) -> None:
-        """A commit came through."""
+    def increase(self) -> None:
+        """Raise the limit after a commit."""
         self._since_ms = None
         if self._most is not None:
             self._most += 1
 
     def room(self, room: int, under_way: int) -> int:
-        """``room``, or what is left of it."""
+        """Return ``room``, or less if the limit is lower."""
         return room if self._most is None else min(room, self._most - under_way)
 
 
 class InFlight:
-    """The records under way of one task. ``current_raw``: the input record in process, if there is one."""
+    """The records in flight of one task. ``current_raw`` returns the input record in process, if there is one."""
 
     def __init__(
         self,
@@ -133,33 +135,33 @@ class InFlight:
         background: Background,
         clock: Clock,
         current_raw: Callable[[], RawRecord | None],
-        intake: Intake,
+        limit: InFlightLimit,
     ) -> None:
         self.live: set[Call] = set()
         self.draining = False
-        """True while the task takes no more records, so that a commit becomes possible."""
+        """Whether the task processes no new records, so that a commit becomes possible."""
         self._to_drain = 0
         self.answered = False
-        """Whether answers may have been sent on since the last commit, which holds their records back until then."""
+        """Whether answers may have been forwarded since the last commit. The next commit releases their records."""
         self.nodes: list[Calls] = []
-        """Children before their parents."""
+        """Nodes, children before their parents."""
         self.background = background
         self.clock = clock
         self._record = record
         self._current_raw = current_raw
-        self._intake = intake
+        self._limit = limit
         self._sending: Call | None = None
         self._started = 0
-        self._per_record = 1  # calls that one record has led to at most, so far
+        self._per_record = 1  # maximum number of calls per input record so far
         self._closed = False
 
     def add(self, calls: Calls) -> Process:
-        """One more node, after all that are below it; the function that takes its records."""
+        """Add a node after all nodes downstream of it. Return the function that accepts its records."""
         self.nodes.append(calls)
         return calls.bind()
 
     def begin(self, key: Any, value: Any, timestamp_ms: int) -> Call:
-        """Note a record that is on its way from now on."""
+        """Register a record that is in flight from now on."""
         record = self._record
         raw = self.current_raw() or self._current_raw()
         if raw is not None and (record.offset, record.partition, record.topic) != (
@@ -167,27 +169,27 @@ class InFlight:
             raw.partition(),
             raw.topic(),
         ):
-            raw = None  # it comes out of a cache or a buffer
+            raw = None  # the record comes from a cache or a buffer
         self._started += 1
         call = Call(key, value, timestamp_ms, record, self._started, raw)
         self.live.add(call)
         return call
 
     def current_raw(self) -> RawRecord | None:
-        """The input record of the answer that is being sent on."""
+        """Return the input record of the answer that is being forwarded."""
         return None if self._sending is None else self._sending.raw
 
-    # -- how much may be taken ------------------------------------------------------------------------------------
+    # -- how many records may be processed ------------------------------------------------------------------------
 
     def room(self) -> int:
-        """How many input records may be taken now: 0 when a node is full, and while the task drains."""
+        """Return how many input records may be processed now: 0 if a node is full or the task drains."""
         if self.draining:
             return 0
-        room = self._intake.room(min(node.room for node in self.nodes), len(self.live))
+        room = self._limit.room(min(node.room for node in self.nodes), len(self.live))
         return max(1, room // self._per_record) if room > 0 else 0
 
     def note_taken(self, records: int, started_before: int) -> None:
-        """Learn how many calls a record leads to."""
+        """Learn how many calls an input record causes."""
         if records > 0:
             self._per_record = max(self._per_record, (self._started - started_before) // records)
 
@@ -196,10 +198,10 @@ class InFlight:
         """Number of calls so far."""
         return self._started
 
-    # -- sending answers on ---------------------------------------------------------------------------------------
+    # -- forwarding answers ---------------------------------------------------------------------------------------
 
     def send_on(self) -> int:
-        """Send on what has ended; how many records that were. One whose sending raised is sent on again."""
+        """Forward finished answers and return their number. An answer whose forwarding raised is forwarded again."""
         self.answered = self.answered or bool(self.live)
         count = 0
         for number, node in enumerate(self.nodes):
@@ -223,14 +225,17 @@ class InFlight:
         self.live.discard(call)
 
     def hand_over(self, *, now: bool = False) -> None:
-        """Let everything start that was begun."""
+        """Start all calls that were registered."""
         if not self._closed:
             for node in self.nodes:
                 node.hand_over(now=now)
 
     def await_answers(self, deadline_ms: int | None) -> int:
-        """Wait until nothing is under way and send the answers on, in the order of the calls; how many those were.
-        With a deadline (monotonic): what has not ended by then stays under way."""
+        """Wait until no record is in flight, and forward the answers in the order of the calls. Return their number.
+
+        Args:
+            deadline_ms: Monotonic time at which to stop waiting; later calls stay in flight. None: no limit.
+        """
         count = 0
         while self.live and not self._closed:
             self.hand_over(now=True)
@@ -244,7 +249,7 @@ class InFlight:
         return count
 
     def await_all(self, within_ms: int | None, flush_caches: Callable[[], None]) -> int:
-        """The same, and for what comes out of the task's caches then, within the same time if it is bounded."""
+        """Do the same, and with a time limit also for records that come from the task's caches then."""
         if within_ms is None:
             return self.await_answers(None)
         deadline_ms = self.clock.monotonic_ms() + within_ms
@@ -264,47 +269,51 @@ class InFlight:
         return True
 
     def cancel(self) -> None:
-        """Cancel everything. What was under way stays in the books: it is to be processed again by somebody."""
+        """Cancel all calls. Their records stay registered, because they must be processed again."""
         self._closed = True
         for node in self.nodes:
             node.cancel()
 
-    # -- what may be committed ------------------------------------------------------------------------------------
+    # -- commits --------------------------------------------------------------------------------------------------
 
     def drain(self, *, drains: bool) -> bool:
-        """Take no more records until the next commit, or take them again; False when that is so already."""
+        """Stop processing new records until the next commit, or continue. False if nothing changes."""
         if drains is self.draining:
             return False
         self.draining, self._to_drain = drains, len(self.live)
         return True
 
     def take_fewer(self) -> int:
-        """Draining takes too long: when the task starts over, it is to take fewer records at a time. For how many ms
-        it has been starting over like that."""
-        return self._intake.was_too_much(self._to_drain - len(self.live), self.clock.monotonic_ms())
+        """Limit the records in flight once the task starts over, because draining takes too long.
+
+        Return for how many ms the task has been starting over for this reason.
+        """
+        return self._limit.reduce(self._to_drain - len(self.live), self.clock.monotonic_ms())
 
     def note_committed(self) -> None:
-        """A commit came through. One that could not take anything along is followed by another as soon as that can."""
+        """Note a commit. If a commit could not include any offset, another follows as soon as it can."""
         self.answered = False
         self.draining = self.holds_everything
-        self._intake.went_well()
+        self._limit.increase()
 
     @property
     def needs_commit(self) -> bool:
-        """True when something is under way, or was since the last commit."""
+        """Whether a record is in flight, or was since the last commit."""
         return self.answered or bool(self.live)
 
     @property
     def holds_everything(self) -> bool:
-        """True when something is under way that came out of a cache, a buffer or a punctuator."""
+        """Whether a record from a cache, a buffer or a punctuator is in flight."""
         return any(call.source is None for call in self.live)
 
     def lowest_offset(self, partition: TopicPartition, offset: int) -> int:
-        """``offset``, or the lowest one of that partition that is under way."""
+        """Return ``offset``, or the lowest offset of that partition that is in flight."""
         held = (call.source[1] for call in self.live if call.source is not None and call.source[0] == partition)
         return min(offset, min(held, default=offset))
 
     def oldest_ms(self, time_ms: int) -> int:
-        """``time_ms``, or the smallest timestamp that is under way: stream time goes on from there after a restart,
-        or the records that come again would be late."""
+        """Return ``time_ms``, or the smallest timestamp in flight if it is smaller.
+
+        After a restart, stream time continues from there. Otherwise the records in flight would then be late.
+        """
         return min(time_ms, min((call.timestamp_ms for call in self.live), default=time_ms))

@@ -1,1 +1,1 @@
-"""What happens to a record that cannot be read, processed or written."""
+"""Records that cannot be read, processed or written."""

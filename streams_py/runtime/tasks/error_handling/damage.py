@@ -1,4 +1,4 @@
-"""Damaged store files that a running task meets: the task starts over, with its stores restored from their changelogs.
+"""Damaged store files under a running task: the task starts over and restores its stores from their changelogs.
 
 RocksDB checks a block of a file when it reads the block, so damage can show long after the database was opened: in a
 read, in a flush, or in a write after a failed compaction.
@@ -21,15 +21,15 @@ _TIMES_MAX: Final = 3
 
 
 class DamagedFiles:
-    """Counts the damage that the tasks of one thread have met."""
+    """Counts the damage that the tasks of one thread have had."""
 
     def __init__(self) -> None:
         self._times = Counter[TaskId]()
 
     def in_stores(self, tasks: Iterable[Task], error: Exception) -> TaskCorruptedError | None:
-        """What to raise instead of ``error``, when it is about damaged files of one of these tasks.
+        """Return the error to raise instead of ``error``, if it reports damaged files of one of these tasks.
 
-        The stores of this task are noted as damaged: closing them sets their files aside.
+        The stores of this task are marked as damaged, so closing them moves their files aside.
         """
         if not isinstance(error, StateError):
             return None

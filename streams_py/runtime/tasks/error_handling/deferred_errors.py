@@ -1,8 +1,7 @@
-"""Errors that wait for their turn.
+"""Errors that are raised later.
 
-What a stream thread does for its membership (revoking, assigning) must not throw into the client's polling thread, and
-must not stop half-way: each step is tried, and what went wrong is raised in the stream thread's own loop, which knows
-what to do about it.
+A rebalance runs in callbacks of the client library. Errors must not propagate into the library, and must not stop the
+rebalance half-way. So each step is tried, and its error is raised in the stream thread's own loop, which handles it.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ __all__ = ["DeferredErrors", "raise_worst"]
 
 
 class DeferredErrors:
-    """The errors of one stream thread that are yet to be raised. Not thread-safe."""
+    """Errors of one stream thread that are raised later. Not thread-safe."""
 
     def __init__(self) -> None:
         self._errors: list[Exception] = []
 
     def __bool__(self) -> bool:
-        """True while one waits."""
+        """Whether there is an error."""
         return bool(self._errors)
 
     def add(self, error: Exception) -> None:
@@ -30,21 +29,24 @@ class DeferredErrors:
         self._errors.append(error)
 
     def attempt(self, step: Callable[[], None]) -> None:
-        """Do a step; keep its error for later."""
+        """Run a step and keep its error for later."""
         try:
             step()
         except Exception as error:
             self.add(error)
 
     def raise_worst(self) -> None:
-        """Raise what was kept, as :func:`raise_worst` does, and forget it."""
+        """Raise the most serious error, as :func:`raise_worst` does, and forget all errors."""
         errors, self._errors = self._errors, []
         raise_worst(errors)
 
 
 def raise_worst(errors: Sequence[Exception]) -> None:
-    """Raise the most serious of these: one that ends the thread, else that the member has migrated (then all its tasks
-    are lost anyway), else one TaskCorruptedError for all corrupted tasks."""
+    """Raise the most serious of these errors.
+
+    That is an error that stops the thread; else a TaskMigratedError (all tasks are lost then anyway); else one
+    TaskCorruptedError for all corrupted tasks.
+    """
     corrupted: dict[TaskId, Collection[TopicPartition]] = {}
     migrated: TaskMigratedError | None = None
     for error in errors:
@@ -57,5 +59,5 @@ def raise_worst(errors: Sequence[Exception]) -> None:
             raise error
     if migrated is not None:
         raise migrated
-    if errors:  # corrupted ones; when none is named they are all tasks of a transaction
+    if errors:  # TaskCorruptedError; if they name no task, all tasks of the transaction are corrupted
         raise TaskCorruptedError("; ".join(map(str, errors)), corrupted)

@@ -1,4 +1,4 @@
-"""What a task does about errors: where they happened, which handler is asked, what is raised.
+"""Error handling of a task: where an error happened, which handler is called, and which error is raised.
 
 One object per task. Every message names node, task, topic, partition and offset (KIP-1033's ``ErrorHandlerContext``).
 """
@@ -38,9 +38,10 @@ __all__ = ["Failures", "LetterWriter"]
 
 _log = logging.getLogger(__name__)
 
-# Errors that no processing handler is asked about, besides those that were handled: they say nothing about the record.
-# (A failed store write is among them, unlike in Kafka Streams: "continue" would leave a hole in the state. So is a
-# store that is closed, such as a global one whose thread has failed: "continue" would drop whatever meets it.)
+# Errors that no processing handler is asked about, besides those that a handler has already decided: they say nothing
+# about the record. (Unlike in Kafka Streams, a failed store write is one of them: "continue" would leave a hole in the
+# state. So is a closed store, such as a global store whose thread has failed: "continue" would drop every record that
+# needs it.)
 _FINAL = (
     ProductionError,
     TaskCorruptedError,
@@ -61,20 +62,20 @@ def _is_final(error: Exception) -> bool:
 
 
 def _reported(message: str, *, task_id: TaskId) -> ProcessingError:
-    """A node failed and the processing handler answered FAIL: the nodes around it must not report it again."""
+    """Return the error for a node whose failure the handler answered with FAIL. Other nodes don't report it again."""
     error = ProcessingError(message, task_id=task_id)
     error.was_handled = True
     return error
 
 
 def _raised(error: Exception) -> str:
-    """What was raised, and by which line: nodes have numbers, and logs of other machines may be out of reach."""
+    """Describe an error and the line that raised it: node names are numbers, and remote logs may not be available."""
     where = raised_line(error)
     return f"{type(error).__name__}: {error}" + ("" if where is None else f" ({where})")
 
 
 class LetterWriter(Protocol):
-    """What is needed of the collector of a task."""
+    """The part of a task's collector that this module uses."""
 
     @property
     def settings(self) -> TaskSettings: ...
@@ -83,7 +84,7 @@ class LetterWriter(Protocol):
 
 
 class Failures:
-    """Error handling of one task. ``current`` gives the raw record in process, if there is one."""
+    """Error handling of one task. ``current`` returns the raw record in process, if there is one."""
 
     def __init__(
         self, task_id: TaskId, record: RecordContext, collector: LetterWriter, current: Callable[[], RawRecord | None]
@@ -97,7 +98,7 @@ class Failures:
         self._unread: Exception | None = None
 
     def context_of(self, node: str) -> ErrorContext:
-        """The error context of a node, for the record in process."""
+        """Return the error context of a node for the record in process."""
         record = self._record
         raw = self._current()
         if raw is not None and (record.topic, record.partition, record.offset) != (
@@ -105,7 +106,7 @@ class Failures:
             raw.partition(),
             raw.offset(),
         ):
-            raw = None  # a cached entry is on its way: the record it came from is gone
+            raw = None  # a cache entry is being forwarded; its input record is gone
         return ErrorContext(
             record.topic,
             record.partition,
@@ -118,12 +119,14 @@ class Failures:
         )
 
     def dropped(self, node: str, reason: str) -> None:
-        """Count a dropped record, the one in process. The first ones are logged, then ever fewer: a flood would hide
-        everything else."""
+        """Count the current record as dropped.
+
+        The first drops are logged, later ones with growing intervals: a flood would hide everything else.
+        """
         self._count_dropped(reason, lambda: self.context_of(node))
 
     def passed_over(self, reader: SourceReader, raw: RawRecord, reason: str) -> None:
-        """The same for one that is dropped before anything is done with it."""
+        """Count a record as dropped that no node has processed."""
         self._count_dropped(reason, lambda: self._context_of_raw(reader, raw))
 
     def _count_dropped(self, reason: str, where: Callable[[], ErrorContext]) -> None:
@@ -132,7 +135,7 @@ class Failures:
             _log.warning("dropped record number %d of task %s: %s (%s)", count, self._task_id, reason, where())
 
     def node_failed(self, node: str, error: Exception, key: Any, value: Any, timestamp_ms: int) -> None:
-        """A node raised: returns when its record is to be dropped. Errors that no handler is asked about are raised."""
+        """Handle an error of a node. Returns if the record is to be dropped; raises errors that no handler decides."""
         if _is_final(error):
             raise error
         context = self.context_of(node)
@@ -140,7 +143,7 @@ class Failures:
         self._ask_processing_handler(context, record, error, "processing failed")
 
     def punctuator_failed(self, node: str, error: Exception) -> None:
-        """A punctuator raised: returns when that is to be passed over."""
+        """Handle an error of a punctuator. Returns if the error is to be ignored."""
         if _is_final(error):
             raise error
         self._ask_processing_handler(self.context_of(node), None, error, "a punctuator failed")
@@ -155,12 +158,14 @@ class Failures:
         self.dropped(context.node, f"{type(error).__name__}: {error}")
 
     def was_unread(self, error: Exception) -> bool:
-        """True when this error kept a record from being decoded: the record has had no effect yet."""
+        """Whether this error kept a record from being decoded, so that the record has had no effect yet."""
         return error is self._unread
 
     def undecodable(self, reader: SourceReader, raw: RawRecord, error: Exception) -> None:
-        """A record's bytes do not fit its serdes: returns when it is to be dropped. When it was not the record, but
-        what the serde needs (a schema registry), the error is raised."""
+        """Handle a record whose bytes do not fit its serdes. Returns if the record is to be dropped.
+
+        Errors of a schema registry, which the serde needs, are raised: they don't concern the record.
+        """
         if isinstance(error, _NOT_THE_RECORD):
             self._unread = error
             raise error
@@ -183,26 +188,26 @@ class Failures:
         shows_bytes = self._settings.shows_record_bytes
         what = cannot_decode(error, serde, data, topic=raw.topic(), is_key=is_key, shows_bytes=shows_bytes)
         raise DeserializationError(
-            f"{context}: {what}. To pass over such records set deserialization.exception.handler to log_and_continue "
+            f"{context}: {what}. To drop such records, set deserialization.exception.handler to log_and_continue "
             f"or to a DeadLetterQueue",
             task_id=self._task_id,
         ) from (error if shows_bytes else cause_of(error))
 
     def extractor_failed(self, reader: SourceReader, raw: RawRecord, error: Exception) -> StreamsError:
-        """The error for a timestamp extractor that raised."""
+        """Return the error for a timestamp extractor that raised."""
         context = self._context_of_raw(reader, raw)
         return _reported(f"the timestamp extractor failed in {context}: {_raised(error)}", task_id=self._task_id)
 
     def no_timestamp(self, reader: SourceReader, raw: RawRecord) -> StreamsError:
-        """The error for a record without a valid timestamp."""
+        """Return the error for a record without a valid timestamp."""
         return StreamsError(
-            f"{self._context_of_raw(reader, raw)} has no valid timestamp ({raw.timestamp()[1]}); give the source a "
-            f"timestamp_extractor that makes one, or that drops such records by returning -1",
+            f"{self._context_of_raw(reader, raw)} has no valid timestamp ({raw.timestamp()[1]}); set a "
+            f"timestamp_extractor for the source that returns a time, or -1 to drop such records",
             task_id=self._task_id,
         )
 
     def unexpected(self, error: Exception, node: str) -> StreamsError:
-        """An error that no node claimed."""
+        """Return the error for an exception that no node has handled."""
         context = self.context_of(node)
         return _reported(f"processing failed below {context}: {_raised(error)}", task_id=self._task_id)
 

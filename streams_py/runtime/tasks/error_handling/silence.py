@@ -1,9 +1,9 @@
-"""A broker or schema registry that does not answer: how long one task goes on trying the same record.
+"""Retries of one task when a broker or a schema registry does not answer: how often, and for how long.
 
-Under exactly-once a record that was half processed is in a transaction, and so are the other records of the thread's
-tasks: all of them go back to the last commit. A registry that is away can be so for long, so between two such tries
-lies a pause, in which the thread's other tasks go on and commit. A record that could not even be decoded has done
-nothing yet, and just waits.
+Under exactly-once, a half-processed record is in a transaction together with records of the thread's other tasks. So
+all of them go back to the last commit. A registry may be down for long, so the task pauses between two such attempts;
+in the pause the other tasks make progress and commit. A record that could not be decoded has had no effect yet: its
+task just waits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from streams_py.errors import BrokerUnavailableError, RegistryUnavailableError, 
 from streams_py.ports import Clock
 from streams_py.runtime.tasks.task_settings import TaskSettings
 
-__all__ = ["Silence"]
+__all__ = ["Retries"]
 
 _log = logging.getLogger(__name__)
 
@@ -23,8 +23,8 @@ _PAUSE_MS = 500
 _PAUSE_MAX_MS = 5_000
 
 
-class Silence:
-    """Counts the tries of one task, and since when it cannot go on."""
+class Retries:
+    """Counts the attempts of one task, and the time since it last made progress."""
 
     def __init__(self, task: TaskId, settings: TaskSettings, clock: Clock) -> None:
         self._task = task
@@ -35,23 +35,27 @@ class Silence:
         self._half_done = False
         self._pause_until_ms: int | None = None
 
-    def over(self) -> None:
-        """The task begins anew."""
+    def reset(self) -> None:
+        """Forget the failures: the task starts again."""
         self._since_ms = self._pause_until_ms = None
 
-    def went_on(self) -> None:
-        """The task did something; under exactly-once that may be for nothing until it is committed."""
+    def note_progress(self) -> None:
+        """Note that the task did something. Under exactly-once only a commit proves progress."""
         if not self._settings.exactly_once:
-            self.over()
+            self.reset()
 
-    def committed(self, *, took_records: bool, touched: bool) -> None:
-        """What the task did is committed. ``touched``: it called punctuators, which says nothing about a record that
-        waits to be decoded."""
+    def note_commit(self, *, took_records: bool, touched: bool) -> None:
+        """Note a commit.
+
+        Args:
+            took_records: Whether the task has processed records.
+            touched: Whether it has called punctuators. That says nothing about a record that waits to be decoded.
+        """
         if self._settings.exactly_once and (took_records or (touched and self._half_done)):
-            self.over()
+            self.reset()
 
-    def is_pause(self) -> bool:
-        """True while it is too early to try again."""
+    def is_paused(self) -> bool:
+        """Whether it is too early for the next attempt."""
         until_ms = self._pause_until_ms
         if until_ms is None:
             return False
@@ -60,9 +64,19 @@ class Silence:
         self._pause_until_ms = None
         return False
 
-    def note(self, error: BrokerUnavailableError, *, half_done: bool = True, doing: str = "could not go on") -> None:
-        """Once more in vain. TimeoutExceededError after ``task.timeout.ms`` of that; TaskCorruptedError at once under
-        exactly-once if the record may be ``half_done``."""
+    def record_failure(
+        self, error: BrokerUnavailableError, *, half_done: bool = True, doing: str = "made no progress"
+    ) -> None:
+        """Note a failed attempt. Returns if the task may try again later.
+
+        Args:
+            half_done: Whether the record may have had an effect.
+            doing: Verb phrase for the message.
+
+        Raises:
+            TimeoutExceededError: The attempts have failed for ``task.timeout.ms``.
+            TaskCorruptedError: Under exactly-once, if the record may be half done or the broker does not answer.
+        """
         exactly_once = self._settings.exactly_once
         if exactly_once and not isinstance(error, RegistryUnavailableError):
             raise self._corrupted(error, doing) from error
@@ -81,15 +95,18 @@ class Silence:
         if exactly_once and half_done:
             self._pause_until_ms = now_ms + min(_PAUSE_MS << min(tries - 1, 10), _PAUSE_MAX_MS)
             raise self._corrupted(error, doing) from error
-        if tries & (tries - 1) == 0:  # ever fewer: there may be many tries per second
-            _log.warning("task %s %s: %s; trying again", self._task, doing, error)
+        if tries & (tries - 1) == 0:  # log with growing intervals: there may be many attempts per second
+            _log.warning("task %s %s: %s; retrying", self._task, doing, error)
 
-    def note_start(self, error: BrokerUnavailableError | TaskCorruptedError) -> None:
-        """Processors could not begin, and may have written something: raises as :meth:`note`. Under exactly-once that
-        goes with the transaction, so this task's stores start over with it, too."""
+    def record_start_failure(self, error: BrokerUnavailableError | TaskCorruptedError) -> None:
+        """Note that processors failed to initialise. Raises as :meth:`record_failure`.
+
+        The processors may have written records. Under exactly-once these are part of the transaction, so this task's
+        stores start over with it.
+        """
         if isinstance(error, TaskCorruptedError):
             raise TaskCorruptedError(str(error), {**error.tasks, self._task: ()}) from error
-        self.note(error, doing="could not initialise its processors")
+        self.record_failure(error, doing="could not initialise its processors")
 
     def _corrupted(self, error: BrokerUnavailableError, doing: str) -> TaskCorruptedError:
         return TaskCorruptedError(f"task {self._task} {doing}: {error}", {self._task: ()})

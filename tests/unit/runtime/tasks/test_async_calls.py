@@ -343,7 +343,7 @@ def test_a_batch_with_another_number_of_answers_is_an_error_of_each_record(answe
 
     _, caught = run_with(lambda stream: stream.map_batch(score, max_records=3, max_ms=100))
     assert [context.offset for context, _, _ in caught] == [0, 1]
-    assert all("score" in str(error) and "of a batch of 2, gave" in str(error) for _, _, error in caught)
+    assert all("score" in str(error) and "of a batch of 2, returned" in str(error) for _, _, error in caught)
 
 
 def test_batches_that_take_too_long_are_errors_that_name_the_function() -> None:

@@ -99,7 +99,7 @@ class TestDeadLetters:
         kit = Kit(self.topology("in"), producer=producer, deserialization_handler=DeadLetterQueue("dead").handle)
         kit.add(record("{"))
         producer.errors = [ProductionError("too large", topic="out", partition=0)]
-        with pytest.raises(ProductionError, match="too large; to pass over such records set production"):
+        with pytest.raises(ProductionError, match="too large; to drop such records, set production"):
             kit.task.process(1)
         assert kit.task.committable_offsets() == {}
 

@@ -58,7 +58,7 @@ class TestReading:
         kit.add(record("x"))
         with pytest.raises(DeserializationError, match="key of topic 'in': serde 'int64'") as raised:
             kit.task.process(1)
-        assert "the key serde that the topic was written with. To pass over such records set " in str(raised.value)
+        assert "the key serde that the topic was written with. To drop such records, set " in str(raised.value)
 
     @pytest.mark.parametrize("topics", [("in",), ("in", "b")])
     def test_undecodable_record_is_passed_over_when_the_handler_continues(self, topics: tuple[str, ...]) -> None:

@@ -48,7 +48,7 @@ def test_nothing_is_left_out_when_the_handler_fails() -> None:
     kit = Kit(chain(), producer=producer, production_handler=Asked(Answer.FAIL))
     producer._errors.append(refused())
     kit.add(record("x"))
-    with pytest.raises(ProductionError, match=r"refused; to pass over such records set production\.exception"):
+    with pytest.raises(ProductionError, match=r"refused; to drop such records, set production\.exception"):
         kit.task.process(1)
     assert producer.left_out == []
 

@@ -295,7 +295,7 @@ def test_records_that_come_again_are_neither_processed_nor_committed_again(caplo
     assert [value for _, value, _ in kit.sent("out")] == [b"V0", b"V1", b"V2", b"V3", b"V4", b"V5"]
     kit.positions.positions[IN] = 6
     assert kit.task.committable_offsets()[IN].offset == 6
-    assert "in-0: the consumer delivered 3 of 5 records (offsets 1 to 5) again; they are left out" in caplog.text
+    assert "in-0: the consumer delivered 3 of 5 records (offsets 1 to 5) again; ignoring the duplicates" in caplog.text
 
 
 def test_records_that_come_twice_within_one_answer_are_left_out() -> None:

@@ -418,7 +418,7 @@ class TestLife:
     @pytest.mark.parametrize("step", ["initialize", "resume", "recycle", "close_clean"])
     def test_step_that_does_not_fit_the_state_is_an_internal_error(self, step: str) -> None:
         kit = counting_kit()
-        with pytest.raises(IllegalStateError, match="task 0_0 is RUNNING where"):
+        with pytest.raises(IllegalStateError, match="task 0_0 is RUNNING, but must be"):
             getattr(kit.task, step)()
 
     def test_created_task_is_closed_without_touching_stores(self) -> None:

@@ -29,7 +29,7 @@ def test_extractor_gives_the_timestamp_of_the_record_when_it_is_valid(extract: o
 def test_extractors_answer_as_named_when_the_timestamp_is_invalid() -> None:
     assert log_and_skip_invalid("k", "v", -1, 9) < 0
     assert partition_time_if_invalid("k", "v", -1, 9) == 9
-    with pytest.raises(StreamsError, match="no earlier one"):
+    with pytest.raises(StreamsError, match="no earlier record"):
         partition_time_if_invalid("k", "v", -1, -1)
     with pytest.raises(StreamsError, match="no valid timestamp"):
         fail_on_invalid_timestamp("k", "v", -1, 9)

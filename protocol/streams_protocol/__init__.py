@@ -1,7 +1,7 @@
-"""The bytes that members of a Kafka Streams group exchange: encode, decode, refuse.
+"""Encoding and decoding of the bytes that members of a Kafka Streams group exchange.
 
-Standard library only; importable without ``streams_py``. Kafka Connect's group protocol has a module of its own,
-:mod:`streams_protocol.connect`, because it uses the same names for other things.
+Uses only the standard library, and can be imported without ``streams_py``. Kafka Connect's group protocol is in a
+separate module, :mod:`streams_protocol.connect`, because it uses the same names for other things.
 """
 
 from .assignment_info import (

@@ -1,16 +1,16 @@
-"""AssignmentInfo: what the group's leader tells one Streams member. Versions 1 to 11.
+"""AssignmentInfo: the message from the group leader to one Streams member, versions 1 to 11.
 
-It is the ``userData`` of the consumer protocol's Assignment, written by hand in Kafka Streams' ``AssignmentInfo``, with
-Java's data-stream encoding. The member learns which task each of its partitions belongs to, which standby tasks to
-keep, which host has which partition (for interactive queries), an error code, and when to rejoin.
+It is the ``userData`` of the consumer protocol's Assignment. Kafka Streams' ``AssignmentInfo`` encodes it by hand with
+Java's data streams. It tells the member the task of each of its partitions, its standby tasks, the partitions of each
+host (for interactive queries), an error code, and when to rejoin.
 
-Which *partitions* a member runs is in the consumer protocol; here stand only the tasks, as a second list of the same
-length. :func:`pair` brings both together: the i-th smallest partition belongs to the i-th task.
+The *partitions* of a member are in the consumer protocol. This message has only their tasks, as a second list of the
+same length. :func:`pair` combines the two lists: the i-th smallest partition belongs to the i-th task.
 
-Host maps repeat topic names a lot, therefore versions from 5 on write each topic once into a dictionary and refer to
-it by index. Entries name their index and may come in any order.
+Host maps repeat topic names often. So versions from 5 on write each topic once, into a dictionary, and refer to it by
+index. Entries of the dictionary contain their index, so they may be in any order.
 
-Unlike a subscription, an assignment of a newer version is fatal, and every failure is a task-assignment error.
+Unlike for a subscription, a newer version of an assignment is fatal, and every failure is a task-assignment error.
 """
 
 from __future__ import annotations
@@ -63,23 +63,29 @@ _PartitionsByHost = Mapping[HostInfo, AbstractSet[TopicPartition]]
 
 @dataclass(frozen=True, slots=True)
 class AssignmentInfo:
-    """One member's assignment. Raises ``InvalidVersionEncodeError`` unless 1 <= version <= 11.
+    """The assignment of one member.
 
-    Two values are equal when all but ``next_rebalance_ms`` is equal, as in Kafka. ``commonly_supported_version`` is -1
-    when read from versions 1 and 2. ``error_code`` is one of ``ErrorCode`` or a number unknown to us.
+    As in Kafka, ``next_rebalance_ms`` does not matter for equality. ``commonly_supported_version`` is -1 when read from
+    versions 1 and 2. ``error_code`` is one of ``ErrorCode`` or an unknown number.
+
+    Raises:
+        InvalidVersionEncodeError: unless 1 <= version <= 11.
     """
 
     version: int = LATEST_SUPPORTED_VERSION
     commonly_supported_version: int = LATEST_SUPPORTED_VERSION
     active_tasks: tuple[TaskId, ...] = ()
-    """Task of each assigned partition, in ascending order of the *partitions*; a task occurs once per partition."""
+    """Task of each assigned partition, in ascending order of the *partitions*.
+
+    A task occurs once per partition.
+    """
     standby_tasks: Mapping[TaskId, AbstractSet[TopicPartition]] = field(default_factory=dict)
-    """Standby task -> its source partitions."""
+    """Source partitions of each standby task."""
     partitions_by_host: _PartitionsByHost = field(default_factory=dict)
     standby_partitions_by_host: _PartitionsByHost = field(default_factory=dict)
     error_code: int = 0
     next_rebalance_ms: int = field(default=NO_FOLLOW_UP, compare=False)
-    """When to rejoin, in ms since the epoch; 0 at once, ``NO_FOLLOW_UP`` never."""
+    """Time to rejoin, in ms since the epoch; 0: immediately, ``NO_FOLLOW_UP``: never."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.version <= LATEST_SUPPORTED_VERSION:
@@ -90,9 +96,9 @@ class AssignmentInfo:
 
 
 def error_assignment(error_code: int) -> AssignmentInfo:
-    """The assignment without tasks that tells a member of an error.
+    """Return the assignment without tasks that reports an error to a member.
 
-    Always of the newest version: a member that cannot read it fails, which is what the error asks for.
+    It always has the newest version: a member that cannot read it fails, as intended.
     """
     return AssignmentInfo(error_code=error_code)
 
@@ -100,10 +106,13 @@ def error_assignment(error_code: int) -> AssignmentInfo:
 def pair(
     partitions: Iterable[TopicPartition], active_tasks: Collection[TaskId]
 ) -> tuple[tuple[TopicPartition, TaskId], ...]:
-    """Tell which task each assigned partition belongs to, in ascending order of the partitions.
+    """Return the task of each assigned partition, in ascending order of the partitions.
 
-    ``partitions`` may come in any order, ``active_tasks`` must keep the leader's. Lists of different lengths raise
-    ``TaskAssignmentDecodeError``. Source: Kafka Streams' ``StreamsPartitionAssignor.onAssignment``.
+    ``partitions`` may be in any order, ``active_tasks`` must be in the leader's order. Source: Kafka Streams'
+    ``StreamsPartitionAssignor.onAssignment``.
+
+    Raises:
+        TaskAssignmentDecodeError: the lists have different lengths.
     """
     ordered = sorted(partitions)
     if len(ordered) != len(active_tasks):
@@ -118,7 +127,7 @@ def pair(
 def partitions_by_task(
     partitions: Iterable[TopicPartition], active_tasks: Collection[TaskId]
 ) -> dict[TaskId, frozenset[TopicPartition]]:
-    """The pairs of :func:`pair`, gathered by task."""
+    """Return the pairs of :func:`pair`, grouped by task."""
     gathered: dict[TaskId, set[TopicPartition]] = {}
     for partition, task in pair(partitions, active_tasks):
         gathered.setdefault(task, set()).add(partition)
@@ -129,10 +138,12 @@ def partitions_by_task(
 
 
 def decode_assignment_info(data: bytes | bytearray | memoryview) -> AssignmentInfo:
-    """Read the user data of an assignment, from offset 0; bytes after the last field are ignored.
+    """Decode the user data of an assignment; bytes after the last field are ignored.
 
-    Raises :class:`~streams_protocol.errors.TaskAssignmentDecodeError` and nothing else. Fields that the version lacks
-    have their defaults. Source: Kafka Streams' ``AssignmentInfo.decode``.
+    Fields that the version does not have get their defaults. Source: Kafka Streams' ``AssignmentInfo.decode``.
+
+    Raises:
+        TaskAssignmentDecodeError: any failure; no other exception is raised.
     """
     try:
         return _read(Reader(data, _MESSAGE))
@@ -146,7 +157,7 @@ def _read(reader: Reader) -> AssignmentInfo:
     version = reader.int32("version")
     if not 1 <= version <= LATEST_SUPPORTED_VERSION:
         raise TaskAssignmentDecodeError(
-            f"{_MESSAGE}: version {version} cannot be read; the newest that can is {LATEST_SUPPORTED_VERSION}",
+            f"{_MESSAGE}: version {version} cannot be read; the newest supported version is {LATEST_SUPPORTED_VERSION}",
             offset=0,
             remedy="upgrade this member, or let the leader write an older version",
         )
@@ -210,7 +221,7 @@ def _read_dictionary(reader: Reader) -> dict[int, str]:
     topics: dict[int, str] = {}
     for _ in range(reader.count("topic dictionary", row_bytes_min=6, most=PARTITIONS_MAX)):
         index = reader.int32("topic index")
-        topics[index] = reader.mutf("topic")  # an index that occurs twice means the later topic, as in Kafka
+        topics[index] = reader.mutf("topic")  # of two topics with the same index the later one counts, as in Kafka
     return topics
 
 
@@ -235,7 +246,7 @@ def _read_indexed_partitions(reader: Reader, name: str, topics: dict[int, str]) 
         names = [topics[index] for index in indices]
     except KeyError as missing:
         raise reader.not_allowed(f"topic index {missing} of {name} is not in the dictionary", at) from None
-    # The same as map(TopicPartition, ...) at a third of its cost: no Python frame per partition.
+    # Same as map(TopicPartition, ...) at a third of the cost, without a Python frame per partition.
     return map(tuple.__new__, repeat(TopicPartition), zip(names, partitions))
 
 
@@ -243,10 +254,13 @@ def _read_indexed_partitions(reader: Reader, name: str, topics: dict[int, str]) 
 
 
 def encode_assignment_info(info: AssignmentInfo) -> bytes:
-    """Write ``info`` in the layout of ``info.version``; maps, sets and the dictionary ascend, ``active_tasks`` stay.
+    """Encode ``info`` in the layout of ``info.version``.
 
-    Raises :class:`~streams_protocol.errors.TaskAssignmentEncodeError` for a task of a named topology before version
-    10 and for every value that does not fit its field. Source: Kafka Streams' ``AssignmentInfo.encode``.
+    Maps, sets and the dictionary are written in ascending order, ``active_tasks`` in their own order. Source: Kafka
+    Streams' ``AssignmentInfo.encode``.
+
+    Raises:
+        TaskAssignmentEncodeError: a task of a named topology before version 10, or a value that does not fit its field.
     """
     try:
         return _write(info)
@@ -333,7 +347,7 @@ def _write_indexed_host_maps(writer: Writer, info: AssignmentInfo) -> None:
         for (host, port), partitions in sorted(hosts.items(), key=itemgetter(0)):
             writer.mutf(host, "host")
             writer.int32(port, "port")
-            # Indices ascend with topics. Pairs of ints sort several times faster than TopicPartitions.
+            # Indices have the order of the topics. Pairs of ints sort several times faster than TopicPartitions.
             pairs = sorted([(index_of[topic], partition) for topic, partition in partitions])
             writer.count(len(pairs), f"{name}.partitions", most=PARTITIONS_MAX)
             columns = map(itemgetter(0), pairs), map(itemgetter(1), pairs)

@@ -1,16 +1,17 @@
-"""Reader and Writer: the only code that touches offsets and lengths.
+"""Reader and Writer: the only code that handles offsets and lengths.
 
-A :class:`Reader` promises three things, whatever the bytes: it never allocates for a length that it has not compared
-with the bytes left; it raises nothing but :class:`~streams_protocol.errors.DecodeError`; and it names the field and the
-byte. A :class:`Writer` promises that a value either fits its field exactly or raises
+A :class:`Reader` guarantees three things for all bytes. It compares every length with the remaining bytes before it
+allocates memory. It raises only :class:`~streams_protocol.errors.DecodeError`. The error names the field and the byte.
+A :class:`Writer` guarantees that a value either fits its field exactly or raises
 :class:`~streams_protocol.errors.EncodeError`.
 
-Both know Kafka's generated, non-flexible encoding (``string``, ``blob``, counts) and Java's data-stream encoding
-(``mutf``, ``chars``). All integers are big-endian and signed; struct's letters ``b h i q`` stand for 1, 2, 4, 8 bytes.
+Both implement Kafka's generated, non-flexible encoding (``string``, ``blob``, counts) and Java's data-stream encoding
+(``mutf``, ``chars``). All integers are big-endian and signed. The struct letters ``b h i q`` stand for 1, 2, 4 and 8
+bytes.
 
-Long lists of fixed-size rows are handled by column: the bytes of one column are gathered with slices of a stride (a
-copy in C), and one ``struct`` call converts the whole column. A row costs about as much as the Python objects that it
-becomes, which is what makes 10,000 tasks cheaper than JSON.
+Long lists of fixed-size rows are processed by column: slices with a stride (copied in C) collect the bytes of one
+column, and one ``struct`` call converts the whole column. So a row costs about as much as its Python objects, which
+makes 10,000 tasks cheaper than JSON.
 """
 
 from __future__ import annotations
@@ -42,12 +43,15 @@ _WIDTH: Final = {"b": 1, "h": 2, "i": 4, "q": 8}
 
 _INT_MAX: Final = 2**31 - 1
 _FEW_ROWS: Final = 16
-"""So many rows are unpacked number by number; gathering columns byte by byte pays for more. The module struct remembers
-its last hundred layouts, which suffices for these."""
+"""Maximum number of rows that are unpacked number by number.
+
+For more rows, collecting columns byte by byte is faster. The module struct caches its last hundred layouts, which is
+enough for these.
+"""
 
 
 class Reader:
-    """Walks over bytes from offset 0. ``message`` is the name that errors begin with."""
+    """Reads bytes from offset 0 on. Errors begin with the name ``message``."""
 
     __slots__ = ("_at", "_data", "_message", "_texts")
 
@@ -60,7 +64,7 @@ class Reader:
 
     @property
     def offset(self) -> int:
-        """Where the next read begins."""
+        """Offset of the next read."""
         return self._at
 
     @property
@@ -112,14 +116,14 @@ class Reader:
         return self._number(_INT64, field)
 
     def count(self, field: str, *, row_bytes_min: int, most: int = USER_DATA_BYTES_MAX) -> int:
-        """Length of an array whose rows take at least ``row_bytes_min`` bytes each, ``most`` rows allowed."""
+        """Read the length of an array with at most ``most`` rows of at least ``row_bytes_min`` bytes."""
         at = self._at
         count = self.int32(f"length of {field}")
         self._check_count(count, field, at, row_bytes_min, most)
         return count
 
     def nullable_count(self, field: str, *, row_bytes_min: int) -> int | None:
-        """As :meth:`count`; any negative length is None."""
+        """Read a length like :meth:`count`; any negative length is None."""
         at = self._at
         count = self.int32(f"length of {field}")
         if count < 0:
@@ -135,16 +139,20 @@ class Reader:
         check_decoded(count, most, f"{self._message}: number of {field}", at)
 
     def columns(self, codes: str, count: int, field: str) -> list[tuple[int, ...]]:
-        """``count`` rows of fixed-size integers, one tuple per column; ``codes`` are struct letters."""
+        """Read ``count`` rows of fixed-size integers, one tuple per column.
+
+        ``codes`` are struct letters.
+        """
         row_bytes = _row_bytes(codes)
         if count * row_bytes > self.remaining:
             raise self.truncated(f"{field} with {count} entries", count * row_bytes)
         return self._columns(codes, count, row_bytes)
 
     def columns_if_ending(self, codes: str, count: int, row_end: bytes) -> list[tuple[int, ...]] | None:
-        """As :meth:`columns`, if every row ends in the bytes ``row_end``, such as the length of an absent text.
+        """Read rows like :meth:`columns` if every row ends with the bytes ``row_end``.
 
-        Otherwise, or when the bytes do not suffice, reads nothing and returns None: the rows differ in size.
+        ``row_end`` is, for example, the length of an absent string. If a row ends differently, or if there are not
+        enough bytes, the method reads nothing and returns None: the rows differ in size.
         """
         end_shift = _row_bytes(codes)
         row_bytes = end_shift + len(row_end)
@@ -175,7 +183,7 @@ class Reader:
     # -- bytes and text ----------------------------------------------------------------------------------------
 
     def raw(self, length: int, field: str) -> bytes:
-        """Exactly ``length`` bytes; the caller has checked that it is not negative."""
+        """Read ``length`` bytes; the caller has checked that ``length`` is not negative."""
         if length > self.remaining:
             raise self.truncated(field, length)
         start = self._at
@@ -206,7 +214,7 @@ class Reader:
         return None if length < 0 else self._sized(length, field, at).decode("utf-8", "replace")
 
     def mutf(self, field: str) -> str:
-        """Text in modified UTF-8 behind its number of bytes."""
+        """Read text in modified UTF-8, preceded by its number of bytes."""
         at = self._at
         encoded = self.raw(self._number(_UINT16, f"length of {field}"), field)
         text = self._texts.get(encoded)
@@ -222,7 +230,7 @@ class Reader:
         return text
 
     def chars(self, field: str) -> str:
-        """UTF-16 text behind its number of code units."""
+        """Read UTF-16 text, preceded by its number of code units."""
         at = self._at
         units = self.int32(f"length of {field}")
         if units < 0:
@@ -230,7 +238,7 @@ class Reader:
         return self.raw(2 * units, field).decode("utf-16-be", "surrogatepass")
 
 
-@cache  # a handful of layouts
+@cache  # there are few layouts
 def _row_bytes(codes: str) -> int:
     return sum(_WIDTH[code] for code in codes)
 
@@ -245,7 +253,7 @@ def _shifts(codes: str) -> list[tuple[int, str]]:
 
 
 class Writer:
-    """Collects the bytes of one message. ``message`` is the name that errors begin with."""
+    """Collects the bytes of one message. Errors begin with the name ``message``."""
 
     __slots__ = ("_message", "_mutf", "_out")
 
@@ -255,7 +263,7 @@ class Writer:
         self._mutf: dict[str, bytes] = {}
 
     def finish(self) -> bytes:
-        """The whole message."""
+        """Return the whole message."""
         check_encoded(len(self._out), USER_DATA_BYTES_MAX, f"{self._message}: bytes")
         return bytes(self._out)
 
@@ -285,16 +293,16 @@ class Writer:
         self._number(_INT64, value, field)
 
     def count(self, value: int, field: str, *, most: int = _INT_MAX) -> None:
-        """Length of an array."""
+        """Write the length of an array."""
         check_encoded(value, most, f"{self._message}: number of {field}")
         self._out += _INT32.pack(value)
 
     def columns(
         self, codes: str, columns: Iterable[Iterable[int]], count: int, field: str, *, row_end: bytes = b""
     ) -> None:
-        """``count`` rows of fixed-size integers, given by column; ``codes`` are struct letters.
+        """Write ``count`` rows of fixed-size integers, given by column.
 
-        Each row ends in ``row_end``.
+        ``codes`` are struct letters. Each row ends with ``row_end``.
         """
         row = bytes(_row_bytes(codes)) + row_end
         rows = bytearray(row) * count
@@ -325,7 +333,7 @@ class Writer:
             self.blob(value, field)
 
     def text_blob(self, value: str, field: str) -> None:
-        """Text as UTF-8 in a blob."""
+        """Write text as UTF-8 in a blob."""
         self.blob(self._utf8(value, field), field)
 
     def string(self, value: str, field: str) -> None:
@@ -348,7 +356,7 @@ class Writer:
             raise self._refuse(field, "contains half of a surrogate pair, which UTF-8 cannot express") from None
 
     def mutf(self, value: str, field: str) -> None:
-        """Text in modified UTF-8 behind its number of bytes."""
+        """Write text in modified UTF-8, preceded by its number of bytes."""
         sized = self._mutf.get(value)
         if sized is None:
             encoded = encode_mutf(value)
@@ -358,7 +366,7 @@ class Writer:
         self._out += sized
 
     def chars(self, value: str, field: str) -> None:
-        """UTF-16 text behind its number of code units."""
+        """Write UTF-16 text, preceded by its number of code units."""
         encoded = value.encode("utf-16-be", "surrogatepass")
         check_encoded(len(encoded), USER_DATA_BYTES_MAX, f"{self._message}: bytes of {field}")
         self._out += _INT32.pack(len(encoded) // 2)

@@ -1,16 +1,16 @@
 """Kafka Connect's group protocol: worker state and assignment, versions 0 to 3.
 
-A Connect worker tells the leader its REST URL, how far it has read the config topic, and what it holds; it gets the
+A Connect worker sends the leader its REST URL, its position in the config topic, and its current jobs. It receives the
 jobs to start and to stop. Version 0 is eager: every assignment is complete. Versions 1 and 2 are incremental (KIP-415;
-2 also means signed internal requests, KIP-507). Version 3 adds a worker's static connectors and tasks (KIP-987, which
-Apache Kafka has not merged); its assignment is that of version 2.
+version 2 also means signed internal requests, KIP-507). Version 3 adds a worker's static connectors and tasks (KIP-987,
+which Apache Kafka has not merged); its assignment is the same as in version 2.
 
-Jobs are grouped by connector on the wire; the number -1 stands for the connector itself. We write them ascending and
-once each, so that equal states are equal bytes: a worker that rejoins with other bytes starts a rebalance. We read any
-order and keep the first of repeats.
+In the encoding, jobs are grouped by connector, and the number -1 stands for the connector itself. We write jobs in
+ascending order without duplicates, so that equal states are equal bytes: a worker that rejoins with different bytes
+starts a rebalance. We read any order and keep the first of duplicates.
 
 Source: Kafka Connect's ``ConnectProtocol``, ``IncrementalCooperativeConnectProtocol``, ``ExtendedAssignment``. The
-names here collide with those of the consumer protocol on purpose of staying Kafka's: import the module, not the names.
+names are Kafka's, so they collide with the consumer protocol's names: import the module, not the names.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ __all__ = [
 LATEST_VERSION: Final = 3
 NO_ERROR: Final = 0
 CONFIG_MISMATCH: Final = 1
-"""The leader could not read the config topic as far as the others have; nothing is assigned."""
+"""Error code: the leader has read less of the config topic than other workers.
+
+The assignment is empty then.
+"""
 
 _VERSION_INCREMENTAL: Final = 1
 _VERSION_STATIC: Final = 3
@@ -48,7 +51,7 @@ _REMEDY: Final = "check which program and version the other worker runs"
 
 
 class TaskId(NamedTuple):
-    """One task of a connector. Orders by connector name, then number."""
+    """One task of a connector. The order is by connector name, then by number."""
 
     connector: str
     task: int
@@ -59,11 +62,12 @@ class TaskId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What the leader sends to a worker, and what a worker reports to hold.
+    """The assignment of a worker: sent by the leader, and reported by the worker when it joins.
 
-    Version 0: ``connectors`` and ``tasks`` are everything; ``revoked_*`` and ``delay_ms`` do not travel. Later: only
-    what is new, ``revoked_*`` is to be stopped, and the worker rejoins after ``delay_ms``. The jobs keep their order
-    when decoded; order and repeats do not matter when encoded. ``version`` is the prefix as read, however high.
+    In version 0, ``connectors`` and ``tasks`` are all jobs; ``revoked_*`` and ``delay_ms`` are not transmitted. In
+    later versions they are only the new jobs, ``revoked_*`` are the jobs to stop, and the worker rejoins after
+    ``delay_ms``. Decoding keeps the order of jobs. For encoding, order and duplicates do not matter. ``version`` is the
+    version prefix as read, even if it is not supported.
     """
 
     leader: str
@@ -80,21 +84,21 @@ class Assignment:
 
     @property
     def failed(self) -> bool:
-        """True when the leader could not assign."""
+        """Whether the leader could not assign jobs."""
         return self.error != NO_ERROR
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """What a worker tells when it joins.
+    """The state that a worker reports when it joins.
 
-    ``allocation`` is None when it holds no assignment, which differs from holding an empty one. The static lists are
-    None when the worker's configuration does not have them; an empty one makes a static worker.
+    ``allocation`` is None if the worker has no assignment, which differs from an empty one. The static lists are None
+    if the worker's configuration does not contain them. An empty list makes the worker static.
     """
 
     url: str
     config_offset: int
-    """Offset of the worker's view of the config topic; -1 before it has read anything."""
+    """The worker's position in the config topic; -1 before it has read anything."""
     allocation: Assignment | None = None
     static_connectors: frozenset[str] | None = None
     static_tasks: frozenset[TaskId] | None = None
@@ -104,9 +108,10 @@ class WorkerState:
 
 
 def decode_worker_state(data: bytes | bytearray | memoryview, *, reader_version: int = LATEST_VERSION) -> WorkerState:
-    """Read a worker state. Missing fields at the end have their defaults, extra bytes are ignored.
+    """Decode a worker state.
 
-    ``reader_version`` is for tests: read as a worker that knows only the layouts up to it. Raises ``SchemaError``.
+    Missing fields at the end get their defaults, extra bytes are ignored. ``reader_version`` is for tests: decode like
+    a worker that supports only layouts up to this version. Raises ``SchemaError``.
     """
     try:
         return _read_worker_state(Reader(data, "Connect worker state"), reader_version)
@@ -117,9 +122,10 @@ def decode_worker_state(data: bytes | bytearray | memoryview, *, reader_version:
 
 
 def decode_assignment(data: bytes | bytearray | memoryview, *, reader_version: int = LATEST_VERSION) -> Assignment:
-    """Read an assignment. Missing fields at the end have their defaults, extra bytes are ignored.
+    """Decode an assignment.
 
-    ``reader_version`` is for tests: 0 reads as an eager worker. Raises ``SchemaError``.
+    Missing fields at the end get their defaults, extra bytes are ignored. ``reader_version`` is for tests: 0 decodes
+    like an eager worker. Raises ``SchemaError``.
     """
     try:
         return _read_assignment(Reader(data, "Connect assignment"), reader_version)
@@ -203,9 +209,12 @@ def _read_jobs(reader: Reader, name: str, count: int, *, smallest: int) -> _Jobs
 
 
 def encode_worker_state(state: WorkerState, version: int = LATEST_VERSION) -> bytes:
-    """Write ``state``; an older ``version`` drops the static lists (below 3) and the allocation (0).
+    """Encode ``state`` in the layout of ``version``.
 
-    Raises :class:`~streams_protocol.errors.EncodeError` for a version outside 0..3 and for values that do not fit.
+    Versions below 3 omit the static lists, version 0 also omits the allocation.
+
+    Raises:
+        EncodeError: the version is not 0 to 3, or a value does not fit its field.
     """
     writer = _versioned_writer("Connect worker state", version)
     writer.string(state.url, "url")
@@ -229,9 +238,10 @@ def encode_worker_state(state: WorkerState, version: int = LATEST_VERSION) -> by
 
 
 def encode_assignment(assignment: Assignment, version: int = LATEST_VERSION) -> bytes:
-    """Write ``assignment`` with ``version`` as its prefix; version 0 drops the revoked jobs and the delay.
+    """Encode ``assignment`` with the prefix ``version``; version 0 omits revoked jobs and delay.
 
-    Raises :class:`~streams_protocol.errors.EncodeError` for a version outside 0..3 and for values that do not fit.
+    Raises:
+        EncodeError: the version is not 0 to 3, or a value does not fit its field.
     """
     writer = _versioned_writer("Connect assignment", version)
     writer.int16(assignment.error, "error")

@@ -1,4 +1,4 @@
-"""Numbers and names that every member of a Kafka Streams group must agree on.
+"""Numbers and names that all members of a Kafka Streams group must agree on.
 
 Source: Kafka Streams' ``StreamsAssignmentProtocolVersions``, ``Task``, ``AssignorError`` and ``ConsumerProtocol``.
 """
@@ -28,38 +28,42 @@ __all__ = [
 PROTOCOL_TYPE: Final = "consumer"
 """``protocol_type`` of the JoinGroup request."""
 PROTOCOL_NAME: Final = "stream"
-"""Name of the one protocol (assignor) that a Streams member offers."""
+"""Name of the only protocol (assignor) that a Streams member offers."""
 CONSUMER_PROTOCOL_VERSION: Final = 3
-"""Version of Subscription and Assignment that we write; newer ones are read as this one."""
+"""Version of Subscription and Assignment that we write. Newer versions are read as this one."""
 
 LATEST_SUPPORTED_VERSION: Final = 11
-"""Newest SubscriptionInfo and AssignmentInfo that we read and write."""
+"""Newest version of SubscriptionInfo and AssignmentInfo that we read and write."""
 EARLIEST_PROBEABLE_VERSION: Final = 3
-"""From here on members tell what they support, so that a group can find its common version by probing."""
+"""First version in which members send their newest supported version.
+
+With it a group can find its common version by probing.
+"""
 MIN_VERSION_OFFSET_SUMS: Final = 7
-"""Older subscriptions carry two sets of tasks instead of offset sums (KIP-441)."""
+"""First version with offset sums (KIP-441); older subscriptions have two sets of tasks."""
 MIN_VERSION_NAMED_TOPOLOGY: Final = 10
-"""Older versions have no place for a topology name in a task id."""
+"""First version with a topology name in task ids."""
 UNKNOWN_VERSION: Final = -1
-"""What "latest supported" and "commonly supported" read as in versions 1 and 2, which do not carry them."""
+"""Value of the supported versions in messages of versions 1 and 2, which do not contain them."""
 
 LATEST_OFFSET: Final = -2
-"""Offset sum of a running active task: nobody can be further than that."""
+"""Offset sum of a running active task, which no other copy can exceed."""
 UNKNOWN_OFFSET_SUM: Final = -3
-"""Offset sum of a task whose state exists but whose progress is not known."""
+"""Offset sum of a task that has state but whose progress is unknown."""
 OFFSET_UNKNOWN: Final = -4
-"""Marks an unknown offset in a checkpoint file. Never send it; such a partition adds 0 to a sum."""
+"""Marks an unknown offset in a checkpoint file. Never sent: the partition adds 0 to a sum."""
 
 NO_FOLLOW_UP: Final = 2**63 - 1
-"""``next_rebalance_ms`` of an assignment that asks for no follow-up rebalance."""
+"""``next_rebalance_ms`` of an assignment without a follow-up rebalance."""
 FOLLOW_UP_NOW: Final = 0
-"""``next_rebalance_ms`` of an assignment that asks its receiver to rejoin at once."""
+"""``next_rebalance_ms`` of an assignment whose receiver must rejoin immediately."""
 
 
 class ErrorCode(IntEnum):
     """Error codes in SubscriptionInfo and AssignmentInfo.
 
-    Decoded values are plain ints, because a newer member may send a code that is not listed; every such code is fatal.
+    Decoded values are plain ints, because a newer member may send a code that is not listed. Every unlisted code is
+    fatal.
     """
 
     NONE = 0
@@ -68,4 +72,4 @@ class ErrorCode(IntEnum):
     """Not sent by current leaders; not fatal."""
     ASSIGNMENT_ERROR = 3
     SHUTDOWN_REQUESTED = 4
-    """First from the member that wants the whole application to stop, then from the leader to everybody."""
+    """Sent by the member that requests the shutdown, then by the leader to all members."""

@@ -1,7 +1,7 @@
 """Kafka's consumer protocol: Subscription and Assignment, versions 0 to 3.
 
-These are the blobs in JoinGroup and SyncGroup that carry the Streams payloads as ``userData``. Later versions only
-append fields, and a reader takes any newer version for the newest it knows: the prefix can never make it fail.
+These are the blobs in JoinGroup and SyncGroup that contain the Streams messages as ``userData``. Later versions only
+append fields. A reader treats any newer version as the newest one that it supports, so a newer version never fails.
 
 Source: Kafka's ``ConsumerProtocol`` and its generated ``ConsumerProtocolSubscription`` / ``ConsumerProtocolAssignment``
 (KIP-429 owned partitions, KIP-792 generation, KIP-881 rack).
@@ -37,13 +37,13 @@ _NO_GENERATION: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member asks for when it joins. A negative generation and an empty rack are None, as on the wire."""
+    """A member's subscription. A negative generation and an empty rack are None, as in Kafka."""
 
     topics: tuple[str, ...] = ()
     user_data: bytes | None = None
     owned_partitions: tuple[TopicPartition, ...] = ()
     generation_id: int | None = None
-    """Generation in which the owned partitions were owned; None when there was none."""
+    """Generation in which the owned partitions were owned; None without a generation."""
     rack_id: str | None = None
 
     def __post_init__(self) -> None:
@@ -55,16 +55,17 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a member gets. ``partitions`` come in the order of the wire, grouped by topic."""
+    """A member's assignment. ``partitions`` are in the encoded order, grouped by topic."""
 
     partitions: tuple[TopicPartition, ...] = ()
     user_data: bytes | None = None
 
 
 def decode_subscription(data: bytes | bytearray | memoryview) -> Subscription:
-    """Read a member's subscription with its version prefix; bytes after the last field are ignored.
+    """Decode a member's subscription with its version prefix; trailing bytes are ignored.
 
-    Raises :class:`~streams_protocol.errors.DecodeError`; do not depend on its kind.
+    Raises:
+        DecodeError: the bytes are not a valid subscription. Do not depend on the subclass.
     """
     reader = Reader(data, "Subscription")
     version = _read_version(reader)
@@ -83,10 +84,11 @@ def decode_subscription(data: bytes | bytearray | memoryview) -> Subscription:
 
 
 def decode_assignment(data: bytes | bytearray | memoryview) -> Assignment:
-    """Read a member's assignment with its version prefix; bytes after the last field are ignored.
+    """Decode a member's assignment with its version prefix; trailing bytes are ignored.
 
-    Raises :class:`~streams_protocol.errors.DecodeError`. No bytes at all are one, too: they mean that the leader
-    forgot this member, which is not the same as an assignment without partitions.
+    Raises:
+        DecodeError: the bytes are not a valid assignment. Empty bytes are not valid: they mean that the leader forgot
+            this member, which differs from an assignment without partitions.
     """
     reader = Reader(data, "Assignment")
     _read_version(reader)
@@ -114,9 +116,12 @@ def _read_partitions(reader: Reader, name: str) -> tuple[TopicPartition, ...]:
 
 
 def encode_subscription(subscription: Subscription, version: int = CONSUMER_PROTOCOL_VERSION) -> bytes:
-    """Write ``subscription`` with topics and owned partitions ascending; an older ``version`` drops what it lacks.
+    """Encode ``subscription``; an older ``version`` omits the fields that it does not have.
 
-    Raises :class:`~streams_protocol.errors.EncodeError` for a version outside 0..3 and for values that do not fit.
+    Topics and owned partitions are in ascending order.
+
+    Raises:
+        EncodeError: the version is not 0 to 3, or a value does not fit its field.
     """
     writer = _versioned_writer("Subscription", version)
     writer.count(len(subscription.topics), "topics", most=PARTITIONS_MAX)
@@ -134,9 +139,12 @@ def encode_subscription(subscription: Subscription, version: int = CONSUMER_PROT
 
 
 def encode_assignment(assignment: Assignment, version: int = CONSUMER_PROTOCOL_VERSION) -> bytes:
-    """Write ``assignment``; topics in the order of their first partition, partitions of a topic in list order.
+    """Encode ``assignment``.
 
-    Raises :class:`~streams_protocol.errors.EncodeError` for a version outside 0..3 and for values that do not fit.
+    Topics are in the order of their first partition, partitions of a topic in list order.
+
+    Raises:
+        EncodeError: the version is not 0 to 3, or a value does not fit its field.
     """
     writer = _versioned_writer("Assignment", version)
     _write_partitions(writer, "assignedPartitions", assignment.partitions)

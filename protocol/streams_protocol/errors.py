@@ -1,12 +1,12 @@
-"""What can be wrong with bytes that arrive and with values that leave.
+"""Errors for received bytes and for values to send.
 
-Two families. :class:`DecodeError` is *theirs*: another member sent bytes that do not fit the format; the message says
-what was being read, at which byte, and what to do. :class:`EncodeError` is *ours*: a value has no representation in
-the version asked for. No other exception leaves a decoder, whatever the bytes.
+There are two families. :class:`DecodeError` means that another member sent bytes that do not match the format. Its
+message has the field, the byte, and what to do. :class:`EncodeError` means that a value cannot be represented in the
+requested version. A decoder raises no other exceptions, whatever the bytes are.
 
-The kinds follow Kafka, where they matter to a caller. One of them does in particular: a *task-assignment error*
-(Kafka's ``TaskAssignmentException``), which :class:`TaskAssignmentProtocolError` catches in both directions. All
-failures of the AssignmentInfo decoder are of that kind, and none of the SubscriptionInfo decoder.
+The subclasses follow Kafka where they matter to a caller. The most important one is the *task-assignment error*
+(Kafka's ``TaskAssignmentException``): :class:`TaskAssignmentProtocolError` catches it in both directions. All failures
+of the AssignmentInfo decoder are task-assignment errors, and no failure of the SubscriptionInfo decoder is one.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ class ProtocolError(ValueError):
 
 
 class TaskAssignmentProtocolError(ProtocolError):
-    """A task-assignment error, in bytes or in values: the leader answers it with an error assignment."""
+    """A task-assignment error in bytes or values. The leader answers it with an error assignment."""
 
 
-# -- theirs: bytes -------------------------------------------------------------------------------------------
+# -- received bytes ----------------------------------------------------------------------------------------------
 
 
 class DecodeError(ProtocolError):
-    """Bytes that do not follow the format.
+    """Bytes that do not match the format.
 
-    ``what`` names the field and the fault, ``offset`` is the byte where reading stopped (0-based), ``remedy`` says
-    what to do. You do not get it for bytes after the last known field: those are ignored, as Kafka does.
+    ``what`` has the field and the fault, ``offset`` is the byte where reading stopped (0-based), ``remedy`` says what
+    to do. Bytes after the last known field are not an error: they are ignored, as in Kafka.
     """
 
     def __init__(self, what: str, *, offset: int, remedy: str) -> None:
@@ -57,7 +57,7 @@ class DecodeError(ProtocolError):
         self.offset = offset
         self.remedy = remedy
 
-    def __reduce__(self) -> tuple[object, ...]:  # copyable although the constructor wants keywords
+    def __reduce__(self) -> tuple[object, ...]:  # makes the error copyable although the constructor requires keywords
         return (_rebuild_decode_error, (type(self), self.what, self.offset, self.remedy))
 
 
@@ -66,61 +66,70 @@ def _rebuild_decode_error(kind: type[DecodeError], what: str, offset: int, remed
 
 
 class TruncatedDecodeError(DecodeError):
-    """The bytes end before the layout does (Kafka: ``BufferUnderflowException``)."""
+    """The bytes end before the message is complete (Kafka: ``BufferUnderflowException``)."""
 
 
 class InvalidLengthDecodeError(DecodeError):
-    """A length is negative where it may not be, or larger than all bytes left (Kafka: ``RuntimeException``)."""
+    """A length is negative or exceeds the remaining bytes (Kafka: ``RuntimeException``).
+
+    Some fields allow a negative length, which means null.
+    """
 
 
 class InvalidVersionDecodeError(DecodeError):
-    """The version, or its relation to the newest supported one, is impossible (Kafka: ``IllegalArgumentException``)."""
+    """An impossible version, or latest supported version (Kafka: ``IllegalArgumentException``)."""
 
 
 class RepeatedTagDecodeError(DecodeError):
-    """The same client tag twice. Raised when the tags are *read*, as in Kafka (``IllegalStateException``)."""
+    """A client tag occurs twice (Kafka: ``IllegalStateException``).
+
+    Raised when the tags are *read*, as in Kafka.
+    """
 
 
 class MissingUserDataDecodeError(DecodeError):
-    """A member sent no user data at all, so it is not a Kafka Streams member."""
+    """A member sent no user data, so it is not a Kafka Streams member."""
 
 
 class MalformedTextDecodeError(DecodeError):
-    """Text that is not modified UTF-8. Malformed *standard* UTF-8 is no error: it reads as U+FFFD, as in Kafka."""
+    """Text that is not modified UTF-8.
+
+    Malformed *standard* UTF-8 does not raise an error: it is read as U+FFFD, as in Kafka.
+    """
 
 
 class NotAllowedDecodeError(DecodeError):
-    """Kafka's reader would let this pass and end up with a value that means nothing; we refuse it.
+    """A value without a meaning, which Kafka's reader accepts and we reject.
 
-    Three cases: a negative length of a topology name and a topic index without topic in an AssignmentInfo, and a task
-    number below -1 in Connect's job lists.
+    There are three cases: a negative length of a topology name and a topic index without a topic in an AssignmentInfo,
+    and a task number below -1 in Connect's job lists.
     """
 
 
 class LimitExceededDecodeError(DecodeError):
-    """The message is well-formed as far as it was read, but larger than :mod:`streams_protocol.limits` allows."""
+    """A message, well-formed as far as read, that exceeds :mod:`streams_protocol.limits`."""
 
 
 class TaskAssignmentDecodeError(DecodeError, TaskAssignmentProtocolError):
-    """An AssignmentInfo that cannot be used. ``__cause__`` is the finer error, where there is one."""
+    """An unusable AssignmentInfo. ``__cause__`` is the more specific error, if there is one."""
 
 
 class SchemaError(DecodeError):
-    """A Connect worker state or assignment that cannot be used. ``__cause__`` is the finer error, if any."""
+    """An unusable Connect message. ``__cause__`` is the more specific error, if there is one."""
 
 
-# -- ours: values --------------------------------------------------------------------------------------------
+# -- values to send ----------------------------------------------------------------------------------------------
 
 
 class EncodeError(ProtocolError):
-    """A value that the format cannot express."""
+    """A value that the format cannot represent."""
 
     def __init__(self, what: str, *, remedy: str) -> None:
         super().__init__(f"{what}; {remedy}")
         self.what = what
         self.remedy = remedy
 
-    def __reduce__(self) -> tuple[object, ...]:  # copyable although the constructor wants keywords
+    def __reduce__(self) -> tuple[object, ...]:  # makes the error copyable although the constructor requires keywords
         return (_rebuild_encode_error, (type(self), self.what, self.remedy))
 
 
@@ -129,16 +138,16 @@ def _rebuild_encode_error(kind: type[EncodeError], what: str, remedy: str) -> En
 
 
 class InvalidVersionEncodeError(EncodeError):
-    """A version that does not exist, or that is newer than the newest one the value claims to support."""
+    """A version that does not exist, or that is newer than the value's latest supported version."""
 
 
 class ValueEncodeError(EncodeError):
-    """A number out of range, or text that is too long or no Unicode text."""
+    """A number out of range, or text that is too long or not valid Unicode."""
 
 
 class LimitExceededEncodeError(EncodeError):
-    """More than :mod:`streams_protocol.limits` allows."""
+    """A value that exceeds :mod:`streams_protocol.limits`."""
 
 
 class TaskAssignmentEncodeError(EncodeError, TaskAssignmentProtocolError):
-    """A named topology in a version without place for it, or any failure to write an AssignmentInfo."""
+    """A named topology in a version without names, or any failure to encode an AssignmentInfo."""

@@ -1,9 +1,9 @@
-"""How large a message may be before we refuse to look at it.
+"""Size limits of messages.
 
-The first fence is the :class:`~streams_protocol.buffer.Reader`: it compares every length with the bytes that are left
-before it allocates. The caps below are the second one, for messages that are honest about their length and still too
-large to hold: what a decoded message occupies is a constant times its bytes, so capping the bytes caps everything.
-They hold in both directions: we never write what our own reader would refuse.
+There are two safeguards. The :class:`~streams_protocol.buffer.Reader` compares every length with the remaining bytes
+before it allocates memory. The limits below are for messages whose lengths are correct but too large. The memory of a
+decoded message is at most a constant times its bytes, so the limit of the bytes also limits the memory. The limits
+apply in both directions: we never write a message that our own reader would reject.
 """
 
 from __future__ import annotations
@@ -24,24 +24,32 @@ __all__ = [
 ]
 
 USER_DATA_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Bytes of one message. The group coordinator refuses more than ``group.max.size`` x ``message.max.bytes`` (1 MiB)
-long before; 8 MiB leaves room for brokers that were told to allow more."""
+"""Maximum bytes of one message.
+
+The group coordinator rejects much smaller messages by default, by ``group.max.size`` x ``message.max.bytes`` (1 MiB). 8
+MiB leaves room for brokers with higher limits.
+"""
 TASKS_MAX: Final = 100_000
-"""Tasks in one list. The largest applications known have some ten thousand."""
+"""Maximum number of tasks in one list. The largest known applications have about ten thousand."""
 HOSTS_MAX: Final = 10_000
-"""Hosts in one host map; one per application process that sets ``application.server``."""
+"""Maximum number of hosts in one host map: one per process that sets ``application.server``."""
 PARTITIONS_MAX: Final = 500_000
-"""Partitions in one list, and entries of the active list, which names a task once per partition. More than a
-Kafka cluster is advised to hold."""
+"""Maximum number of partitions in one list, more than is recommended for a Kafka cluster.
+
+It also limits the list of active tasks, which has one entry per partition.
+"""
 
 INT16_STRING_BYTES_MAX: Final = 32_767
-"""Encoded bytes of a string with an int16 length; given by the format."""
+"""Maximum encoded bytes of a string with an int16 length, given by the format."""
 MUTF_BYTES_MAX: Final = 65_535
-"""Encoded bytes of a string in modified UTF-8; given by the format (Java's ``DataOutput.writeUTF``)."""
+"""Maximum encoded bytes of a string in modified UTF-8, given by the format.
+
+The format is Java's ``DataOutput.writeUTF``.
+"""
 
 
 def check_decoded(count: int, most: int, what: str, offset: int) -> None:
-    """Refuse a count read at ``offset`` that is above its cap."""
+    """Raise LimitExceededDecodeError if a count read at ``offset`` exceeds its limit."""
     if count > most:
         raise LimitExceededDecodeError(
             f"{what}: {count} is more than the limit of {most}",
@@ -51,7 +59,7 @@ def check_decoded(count: int, most: int, what: str, offset: int) -> None:
 
 
 def check_encoded(count: int, most: int, what: str) -> None:
-    """Refuse to write a count that our own reader would refuse."""
+    """Raise LimitExceededEncodeError if a count exceeds the limit of our own reader."""
     if count > most:
         raise LimitExceededEncodeError(
             f"{what}: {count} is more than the limit of {most}", remedy="split the application into smaller ones"

@@ -1,9 +1,10 @@
 """Modified UTF-8, the text encoding of Java's ``DataOutput.writeUTF``.
 
-It encodes UTF-16 code units, not code points: a character above U+FFFF is its two surrogates with three bytes each, so
-there are no four-byte forms, and U+0000 takes the over-long form ``c0 80``. Reading is as lenient as Java's
-``readUTF``: plain zero bytes, over-long forms and lone surrogates pass; a sequence that is cut or starts with an
-impossible byte does not. For ASCII without U+0000, which is nearly always, the encodings coincide.
+It encodes UTF-16 code units, not code points. A character above U+FFFF is encoded as its two surrogates with three
+bytes each, so four-byte forms do not exist. U+0000 has the over-long form ``c0 80``. Reading is as lenient as Java's
+``readUTF``: it accepts plain zero bytes, over-long forms and lone surrogates. It rejects a sequence that is cut off or
+starts with an impossible byte. For ASCII without U+0000, which is by far the most common text, the encoding is plain
+ASCII.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ __all__ = ["decode_mutf", "encode_mutf"]
 
 
 def encode_mutf(text: str) -> bytes:
-    """Encode without a length in front."""
+    """Encode text, without a length prefix."""
     if text.isascii() and "\0" not in text:
         return text.encode("ascii")
     units = text.encode("utf-16-be", "surrogatepass")
@@ -29,7 +30,7 @@ def encode_mutf(text: str) -> bytes:
 
 
 def decode_mutf(encoded: bytes) -> str:
-    """Decode all of ``encoded``; ValueError (with the position inside it) when it is malformed."""
+    """Decode all of ``encoded``. Raises ValueError with the position if it is malformed."""
     if encoded.isascii():
         return encoded.decode("ascii")
     units = bytearray()

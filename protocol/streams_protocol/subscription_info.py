@@ -1,18 +1,19 @@
-"""SubscriptionInfo: what a Streams member tells the group's leader when it joins. Versions 1 to 11.
+"""SubscriptionInfo: the message from a Streams member to the leader, versions 1 to 11.
 
-It is the ``userData`` of the consumer protocol's Subscription, written by Kafka Streams' ``SubscriptionInfo`` and its
-generated ``SubscriptionInfoData``: who am I (process id, end point, tags), which tasks have I state for and how far is
-each (KIP-441's offset sums), which version do I speak and which could I.
+It is the ``userData`` of the consumer protocol's Subscription. Kafka Streams' ``SubscriptionInfo`` and its generated
+``SubscriptionInfoData`` write it. It has the member's identity (process id, endpoint, tags), the tasks that it has
+state of with their progress (KIP-441's offset sums), the version that it uses and the newest version that it supports.
 
-Three generations of layouts share the name:
+There are three groups of layouts:
 
-* 1 to 6 carry two *sets* of tasks, running and standing by. Numbers are lost: reading gives every running task
-  ``LATEST_OFFSET`` and every other one ``UNKNOWN_OFFSET_SUM``.
-* 7 to 9 carry offset sums grouped by sub-topology, 10 and 11 one flat row per task, with a topology name.
-* above 11 only the two version numbers are read: the leader must learn of a newer member, not understand it.
+* Versions 1 to 6 have two *sets* of tasks, running and standby, without offset sums. Reading gives every running task
+  ``LATEST_OFFSET`` and every other task ``UNKNOWN_OFFSET_SUM``.
+* Versions 7 to 9 have offset sums grouped by sub-topology, versions 10 and 11 one row per task, with a topology name.
+* Above version 11 only the two version numbers are read: the leader must know that the group has a newer member, but
+  cannot decode its message.
 
-What we write is canonical: tasks and tags ascend, so equal values are equal bytes. The group coordinator compares the
-bytes of a member that rejoins, and a difference starts a rebalance.
+Our encoding is canonical: tasks and tags are ascending, so equal values are equal bytes. The group coordinator compares
+the bytes of a member that rejoins, and a difference starts a rebalance.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from .types import ProcessId, TaskId
 __all__ = ["NO_PROCESS", "SubscriptionInfo", "decode_subscription_info", "encode_subscription_info"]
 
 NO_PROCESS: Final = ProcessId(uuid.UUID(int=0))
-"""Process id of a future member's subscription, which does not tell. Not an identity: do not group by it."""
+"""Process id of a future member, whose real one is unknown. Do not group by it."""
 
 _MESSAGE: Final = "SubscriptionInfo"
 _VERSION_LATEST_SUPPORTED: Final = 3
@@ -66,51 +67,55 @@ _partition_of: Final = itemgetter(2)
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionInfo:
-    """One member's state as it joins. Compares by value; fields that the version cannot carry are simply not sent.
+    """One member's state when it joins. Compares by value.
 
-    ``latest_supported_version`` may exceed 11 (a newer member that speaks an older version to fit in) and is -1 when
-    read from versions 1 and 2. ``unique_field`` is a signed byte and wraps. ``error_code`` is one of ``ErrorCode`` or a
-    number unknown to us. ``client_tags`` of a decoded message that repeats a tag raise ``RepeatedTagDecodeError``
-    when they are looked at.
+    Fields that the version does not have are not sent.
+
+    Attributes:
+        latest_supported_version: may exceed 11 (a newer member that uses an older version), and is -1 when read from
+            versions 1 and 2.
+        unique_field: a signed byte that wraps around.
+        error_code: one of ``ErrorCode`` or an unknown number.
+        client_tags: raise ``RepeatedTagDecodeError`` when they are read, if the decoded message repeats a tag.
     """
 
     process_id: ProcessId
     version: int = LATEST_SUPPORTED_VERSION
     latest_supported_version: int = LATEST_SUPPORTED_VERSION
     endpoint: str | None = None
-    """``application.server`` as host:port; None when the client serves no queries."""
+    """``application.server`` as host:port; None if the client does not serve queries."""
     task_offset_sums: Mapping[TaskId, int] = field(default_factory=dict)
-    """Task -> sum of the offsets of its changelogs in records; ``LATEST_OFFSET`` when it is running here."""
+    """Sum of the changelog offsets of each task, in records; ``LATEST_OFFSET`` if it runs here."""
     unique_field: int = 0
-    """Changes from one subscription to the next where a member must make the group rebalance."""
+    """Differs between subscriptions if the member must start a rebalance."""
     error_code: int = 0
     client_tags: Mapping[str, str] = field(default_factory=dict)
     running_and_standby: frozenset[TaskId] = frozenset()
-    """Tasks that a member of version 1 to 6 lists in both sets. They read as standby, and as running."""
+    """Tasks in both sets of a version 1 to 6. They count as standby and as running."""
 
     def __post_init__(self) -> None:
-        if self.endpoint == "":  # the wire cannot tell it from none
+        if self.endpoint == "":  # the encoding does not distinguish an empty endpoint from a missing one
             object.__setattr__(self, "endpoint", None)
 
     @property
     def active_tasks(self) -> frozenset[TaskId]:
-        """Tasks that were running at the member when it joined."""
+        """Tasks that ran on the member when it joined."""
         running = frozenset(task for task, offset_sum in self.task_offset_sums.items() if offset_sum == LATEST_OFFSET)
         return running | self.running_and_standby
 
     @property
     def standby_tasks(self) -> frozenset[TaskId]:
-        """Tasks of which the member has state without running them."""
+        """Tasks of which the member has state but which it does not run."""
         return frozenset(task for task, offset_sum in self.task_offset_sums.items() if offset_sum != LATEST_OFFSET)
 
     @property
     def is_future(self) -> bool:
-        """True for a member that speaks a newer version than we do: nothing but the version numbers is known."""
+        """Whether the version is newer than ours. Then only the version numbers are known."""
         return self.version > LATEST_SUPPORTED_VERSION
 
 
 class _RepeatedTags(Mapping[str, str]):
-    """Client tags with a key that occurs twice: every look at them raises, decoding them did not."""
+    """Client tags in which a key occurs twice: every access raises an error, decoding does not."""
 
     def __init__(self, error: RepeatedTagDecodeError) -> None:
         self._error = error
@@ -137,14 +142,17 @@ def _version_fault(version: int, latest_supported: int) -> str | None:
 
 
 def decode_subscription_info(data: bytes | bytearray | memoryview | None) -> SubscriptionInfo:
-    """Read the user data of a member's subscription, from offset 0; bytes after the last field are ignored.
+    """Decode the user data of a member's subscription; bytes after the last field are ignored.
 
-    Raises a :class:`~streams_protocol.errors.DecodeError` of the kind that fits, and nothing else. A version above
-    11 is no error; see :attr:`SubscriptionInfo.is_future`. Source: Kafka Streams' ``SubscriptionInfo.decode``.
+    A version above 11 is not an error; see :attr:`SubscriptionInfo.is_future`. Source: Kafka Streams'
+    ``SubscriptionInfo.decode``.
+
+    Raises:
+        DecodeError: any failure, as the matching subclass; no other exception is raised.
     """
     if data is None:
         raise MissingUserDataDecodeError(
-            f"{_MESSAGE}: there is no user data", offset=0, remedy="let only Kafka Streams members join this group"
+            f"{_MESSAGE}: user data is missing", offset=0, remedy="let only Kafka Streams members join this group"
         )
     reader = Reader(data, _MESSAGE)
     version = reader.int32("version")
@@ -233,7 +241,7 @@ def _read_client_tags(reader: Reader) -> Mapping[str, str]:
             repeated = RepeatedTagDecodeError(
                 f"{_MESSAGE}: client tag {key!r:.200} occurs twice",
                 offset=at,
-                remedy="give each client.tag of that member's configuration a name of its own",
+                remedy="give each client.tag of that member's configuration a different name",
             )
         tags[key] = reader.blob("clientTags.value").decode("utf-8", "replace")
     return tags if repeated is None else _RepeatedTags(repeated)
@@ -243,11 +251,14 @@ def _read_client_tags(reader: Reader) -> Mapping[str, str]:
 
 
 def encode_subscription_info(info: SubscriptionInfo) -> bytes:
-    """Write ``info`` in the layout of ``info.version``, canonically ordered.
+    """Encode ``info`` in the layout of ``info.version``, in canonical order.
 
-    Raises :class:`~streams_protocol.errors.EncodeError`: ``InvalidVersionEncodeError`` unless 1 <= version <= 11 and
-    version <= latest supported; ``TaskAssignmentEncodeError`` for a task of a named topology before version 10;
-    ``ValueEncodeError`` for what does not fit its field. Source: Kafka Streams' ``SubscriptionInfo.encode``.
+    Source: Kafka Streams' ``SubscriptionInfo.encode``.
+
+    Raises:
+        InvalidVersionEncodeError: unless 1 <= version <= 11 and version <= latest supported version.
+        TaskAssignmentEncodeError: a task of a named topology before version 10.
+        ValueEncodeError: a value does not fit its field.
     """
     version = info.version
     fault = _version_fault(version, info.latest_supported_version)
@@ -302,7 +313,10 @@ def _write_task_sets(writer: Writer, info: SubscriptionInfo) -> None:
 
 
 def _by_subtopology(sums: Mapping[TaskId, int]) -> list[tuple[int, list[int], list[int]]]:
-    """Sub-topology, its partitions, their sums; all ascending. Sorting numbers is far cheaper than sorting ids."""
+    """Return (sub-topology, its partitions, their sums), all ascending.
+
+    Sorting numbers is much cheaper than sorting ids.
+    """
     groups: defaultdict[int, dict[int, int]] = defaultdict(dict)
     for (_, subtopology, partition), offset_sum in sums.items():
         groups[subtopology][partition] = offset_sum

@@ -1,8 +1,8 @@
-"""Which tasks a client asks for: the setting ``static.tasks`` and its form on the wire.
+"""Lists of tasks for a client: the setting ``static.tasks`` and its encoding.
 
-An item is ``2_0`` (one task), ``2_0-5`` (partitions 0 to 5 of sub-topology 2) or ``2_*`` (all of them). On the wire the
-list is the client tag ``static.tasks`` (KIP-708): sorted, neighbours joined to ranges, separated by commas. An empty
-list is a list: its client asks for nothing, and gets nothing.
+An item is ``2_0`` (one task), ``2_0-5`` (partitions 0 to 5 of sub-topology 2) or ``2_*`` (all partitions). The list is
+sent as the client tag ``static.tasks`` (KIP-708): sorted, with adjacent items merged into ranges, and separated by
+commas. An empty list is different from no list: its client requests no tasks, and gets none.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ from .types import TaskId
 __all__ = ["STATIC_TASKS", "TAG_VALUE_CHARS_MAX", "TaskList"]
 
 STATIC_TASKS: Final = "static.tasks"
-"""The setting, and the key of the client tag."""
+"""Name of the setting, and key of the client tag."""
 
 TAG_VALUE_CHARS_MAX: Final = 8192
-"""Longest list on the wire. Other client tags are limited to 30 characters, which no list would fit into."""
+"""Maximum characters of the encoded list.
+
+Other client tags are limited to 30 characters, which is too short for a list.
+"""
 
 _ITEM: Final = re.compile(r"(\d{1,10})_(?:(\d{1,10})(?:-(\d{1,10}))?|(\*))")
 _NUMBER_MAX: Final = 2**31 - 1
@@ -29,13 +32,20 @@ _NUMBER_MAX: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class TaskList:
-    """By sub-topology: ranges of partitions, both ends included, ascending and apart."""
+    """Ranges of partitions by sub-topology.
+
+    A range includes both ends. Ranges are ascending and do not touch.
+    """
 
     ranges: Mapping[int, Sequence[tuple[int, int]]]
 
     @classmethod
     def of(cls, items: str | Iterable[str]) -> TaskList:
-        """Read a list, or text with commas. ValueError that names the first item in the wrong form."""
+        """Parse a list of items or a comma-separated string.
+
+        Raises:
+            ValueError: names the first invalid item.
+        """
         found: dict[int, list[tuple[int, int]]] = {}
         for item in items.split(",") if isinstance(items, str) else items:
             text = item.strip()
@@ -44,21 +54,21 @@ class TaskList:
             match = _ITEM.fullmatch(text)
             numbers = [int(part) for part in match.groups()[:3] if part is not None] if match else []
             if match is None or max(numbers) > _NUMBER_MAX or numbers[1:] != sorted(numbers[1:]):
-                raise ValueError(f"{text!r} names no tasks; write 2_0, 2_0-5 or 2_*")
+                raise ValueError(f"{text!r} is not a valid task list item; write 2_0, 2_0-5 or 2_*")
             first, last = (0, _NUMBER_MAX) if match[4] else (numbers[1], numbers[-1])
             found.setdefault(numbers[0], []).append((first, last))
         return cls({number: _joined(found[number]) for number in sorted(found)})
 
     @classmethod
     def of_tag(cls, value: str) -> TaskList:
-        """Read what another client sent. ValueError also for a list over the limit."""
+        """Parse the list that another client sent. Raises ValueError also for a list over the limit."""
         if len(value) > TAG_VALUE_CHARS_MAX:
             raise ValueError(f"{len(value)} characters; at most {TAG_VALUE_CHARS_MAX} are allowed")
         return cls.of(value)
 
     @classmethod
     def to_tag(cls, items: str | Iterable[str]) -> str:
-        """The form on the wire of a list as configured. ValueError when it is malformed or too long."""
+        """Return the encoding of a configured list. Raises ValueError if it is invalid or too long."""
         try:
             text = str(cls.of(items))
             cls.of_tag(text)
@@ -67,13 +77,16 @@ class TaskList:
         return text
 
     def __str__(self) -> str:
-        """The form on the wire."""
+        """Return the encoding."""
         return ",".join(
             f"{number}_{_range_text(first, last)}" for number, ranges in self.ranges.items() for first, last in ranges
         )
 
     def among(self, tasks: Mapping[int, Sequence[TaskId]]) -> Iterator[TaskId]:
-        """The listed ones of these tasks, which are given by sub-topology, each in ascending order."""
+        """Yield the listed tasks among ``tasks``.
+
+        ``tasks`` are given by sub-topology, each in ascending order.
+        """
         for number, ranges in self.ranges.items():
             own = tasks.get(number, ())
             for first, last in ranges:

@@ -1,7 +1,7 @@
-"""The nouns of the assignment protocol: tasks, partitions, processes, hosts.
+"""The basic types of the assignment protocol: tasks, partitions, processes, hosts.
 
-All of them are tuples, so that they hash and compare at tuple speed: a leader with 100,000 tasks looks ids up
-hundreds of thousands of times. Their natural order *is* the protocol's order, so ``sorted(ids)`` is always right.
+All of them are tuples, so hashing and comparing is fast: a leader with 100,000 tasks looks up ids hundreds of thousands
+of times. Their natural order *is* the protocol's order, so ``sorted(ids)`` is always correct.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TWO_64: Final = 1 << 64
 
 
 class TopicPartition(NamedTuple):
-    """A partition of a topic. Orders by topic name, then partition number."""
+    """A partition of a topic. The order is by topic name, then by partition number."""
 
     topic: str
     partition: int
@@ -28,16 +28,16 @@ class TopicPartition(NamedTuple):
 
 
 class _TaskIdFields(NamedTuple):
-    # The name comes first so that tuple order is task order; "" means "no topology name".
+    # The name comes first, so that the tuple order is the task order. "" means "no topology name".
     name: str
     subtopology: int
     partition: int
 
 
 class TaskId(_TaskIdFields):
-    """One partition number of one sub-topology, e.g. ``TaskId(0, 3)`` with text form ``0_3``.
+    """One partition of one sub-topology; ``TaskId(0, 3)`` has the text form ``0_3``.
 
-    A task of a named topology prints as ``name__0_3``. Orders by topology name, sub-topology, partition.
+    A task of a named topology has the text form ``name__0_3``. The order is by topology name, sub-topology, partition.
     """
 
     __slots__ = ()
@@ -55,7 +55,7 @@ class TaskId(_TaskIdFields):
 
     @classmethod
     def parse(cls, text: str) -> TaskId:
-        """The task written as ``[name__]subtopology_partition``; ValueError for anything else."""
+        """Parse a task id ``[name__]subtopology_partition``. Raises ValueError for other text."""
         match = _TASK_ID.fullmatch(text)
         if match is None:
             raise ValueError(f"{text!r} is not a task id; expected [topology__]subtopology_partition, e.g. 0_3")
@@ -75,10 +75,10 @@ class _ProcessIdFields(NamedTuple):
 
 
 class ProcessId(_ProcessIdFields):
-    """Identity of one application instance (process); a UUID.
+    """Identity of one application instance (process), a UUID.
 
-    Orders like Java's ``UUID``: two *signed* 64-bit halves. ``uuid.UUID`` itself orders unsigned, which differs for
-    half of all random ids, so never sort plain UUIDs.
+    The order is the same as for Java's ``UUID``: two *signed* 64-bit halves. The order of ``uuid.UUID`` is unsigned,
+    which differs for half of all random ids, so never sort plain UUIDs.
     """
 
     __slots__ = ()
@@ -99,15 +99,15 @@ class ProcessId(_ProcessIdFields):
 
     @classmethod
     def random_process_id(cls) -> ProcessId:
-        """A new random id, as KIP-924 has it: for the start of an instance, and for tests of task assignors.
+        """Return a new random id, as in KIP-924: for a starting instance, and for tests of assignors.
 
-        Not for use in an assignor, which places tasks on the clients that it is given.
+        Do not use it in an assignor, which places tasks on the clients that it receives.
         """
         return cls(uuid.uuid4())
 
     @classmethod
     def parse(cls, text: str) -> ProcessId:
-        """The process id written as a UUID; ValueError for anything else."""
+        """Parse a process id written as a UUID. Raises ValueError for other text."""
         return cls(uuid.UUID(text))
 
     def __str__(self) -> str:
@@ -118,7 +118,7 @@ class ProcessId(_ProcessIdFields):
 
 
 class HostInfo(NamedTuple):
-    """End point of a client for interactive queries (``application.server``)."""
+    """Endpoint of a client for interactive queries (``application.server``)."""
 
     host: str
     port: int

@@ -1,4 +1,4 @@
-"""For every value: decode(encode(x)) is x. For all bytes: a value, or a documented error, and nothing else."""
+"""For every value decode(encode(x)) is x; all bytes give a value or a documented error."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from streams_protocol import (
 int8, int32, int64 = (st.integers(-(2**bits), 2**bits - 1) for bits in (7, 31, 63))
 numbers = st.one_of(st.integers(0, 300), int32)
 utf8 = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-# Two halves of one character, side by side, are that character in UTF-16: leave halves out but for a lone one.
+# Two adjacent halves of a surrogate pair are one character in UTF-16, so draw at most one lone half.
 java_text = st.one_of(utf8, st.just("\ud800"), st.just("a\0b"))
 plain_tasks = st.tuples(numbers, numbers).map(lambda ids: TaskId(*ids))
 named_tasks = st.tuples(numbers, numbers, st.one_of(st.none(), utf8)).map(lambda ids: TaskId(*ids))

@@ -1,4 +1,4 @@
-"""The package needs nothing but the standard library, and of that nothing that touches the world."""
+"""The package needs only the standard library, and no part of it that does I/O."""
 
 from __future__ import annotations
 

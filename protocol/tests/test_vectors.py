@@ -1,6 +1,6 @@
-"""The bytes that Apache Kafka's Java classes wrote, and those they were given to read.
+"""Bytes written by Apache Kafka's Java classes, and bytes that these classes read.
 
-Sets on the wire have no order, so decoded values are compared as values; bytes are compared in our canonical order.
+Sets have no order in the encoding, so decoded values are compared as values. Bytes are compared in our canonical order.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def test_subscription_info_is_read_or_refused_as_java_does_when_damaged(case: Js
         with pytest.raises(KINDS_IN_JAVA[case["java"]]):
             dict(decoded.client_tags)
     else:
-        # Below version 1 Java reads on before it looks at the version, and may fail in another way.
+        # Below version 1 Java continues to read before it checks the version, and may fail in another way.
         kind = InvalidVersionDecodeError if "version 0" in case["note"] or "version -" in case["note"] else None
         with pytest.raises(kind or KINDS_IN_JAVA[case["java"]]):
             decode_subscription_info(data)

@@ -1,4 +1,4 @@
-"""Messages put together by hand from the field tables, byte by byte, one per layout."""
+"""Messages encoded by hand from the field tables, byte by byte, one per layout."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ ASSIGNMENT_INFOS = {
             "00000001 00000000 0001 74 00000001 0001 68 00000050 00000001 00000000 00000000 00000000"
         ),
     ),
-    "E9 version 11, follow-up at once": (
+    "E9 version 11, immediate follow-up": (
         AssignmentInfo(11, 11, (TaskId(0, 0),), STANDBY, {HOST: frozenset({T0})}, {HOST: frozenset({T1})}, 0, 0),
         (
             "0000000b 0000000b 00000001 00000000 00000000 00000000 "

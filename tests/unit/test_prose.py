@@ -29,6 +29,7 @@ _HELD: Final = (
     "docs/guides/from-faust.md",
     "docs/guides/from-quix.md",
     "docs/guides/shared-hosts.md",
+    "protocol",
     "streams_py/assignment",
     "streams_py/leader",
     "streams_py/member",

@@ -35,7 +35,7 @@ def test_list_on_the_wire_is_sorted_and_joined(text: str, canonical: str) -> Non
 
 @pytest.mark.parametrize("text", ["2", "2_", "_1", "2_5-3", "a_b", "2_-1", "2_1-", "2_1,,2_2", "2_2147483648", "1_1_1"])
 def test_malformed_item_is_named(text: str) -> None:
-    with pytest.raises(ValueError, match=r"static\.tasks: .* names no tasks; write 2_0, 2_0-5 or 2_\*"):
+    with pytest.raises(ValueError, match=r"static\.tasks: .* is not a valid task list item; write 2_0, 2_0-5 or 2_\*"):
         TaskList.to_tag(text)
 
 
@@ -82,7 +82,7 @@ def test_list_may_be_longer_than_other_tags_but_counts_as_one() -> None:
     ("settings", "message"),
     [
         ({"static.tasks": "0_0", "client.tag.static.tasks": "0_0"}, "both static.tasks and"),
-        ({"static.tasks": "nonsense"}, "'nonsense' names no tasks"),
+        ({"static.tasks": "nonsense"}, "'nonsense' is not a valid task list item"),
         ({"static.tasks": [1]}, "static.tasks = "),
         ({"static.tasks": 7}, "static.tasks = 7"),
         ({"static.tasks": "0_0", "rack.aware.assignment.tags": "static.tasks"}, "says nothing about places"),

@@ -44,6 +44,14 @@ def run(
         str | None,
         typer.Option("--metrics", metavar="PORT|HOST:PORT", help="Serve Prometheus metrics of all processes."),
     ] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--accepted-name",
+            metavar="NAME",
+            help="A further host name by which probes and metrics may be requested; may be repeated.",
+        ),
+    ] = None,
 ) -> None:
     """Run a topology until Ctrl-C or SIGTERM, in [bold]as many processes as there are cores[/bold] if you like.
 
@@ -58,7 +66,7 @@ def run(
 
       streams-py run my_app.main:build_topology --config app.toml --processes 4 --health 8080 --metrics 9404
     """
-    raise typer.Exit(_run(what, config, settings or (), drain, processes, health, metrics))
+    raise typer.Exit(_run(what, config, settings or (), drain, processes, health, metrics, names or ()))
 
 
 def _run(
@@ -69,6 +77,7 @@ def _run(
     processes: int,
     health: str | None,
     metrics: str | None,
+    names: Sequence[str],
 ) -> int:
     from streams_py.history.loading import load_topology
     from streams_py.runtime.kafka_streams import KafkaStreams
@@ -82,7 +91,7 @@ def _run(
     except (ConfigError, TopologyError) as error:
         return refuse(error)
     try:
-        streams.run(drain=drain, processes=processes, health=health, metrics=metrics)
+        streams.run(drain=drain, processes=processes, health=health, metrics=metrics, names=names)
     except ConfigError as error:
         return refuse(error)
     except StreamsError as error:

@@ -135,5 +135,7 @@ class MetricsServer(_Server):
 class ProcessMetricsServer(_Server):
     """Serves the metrics of an application's processes. Each scrape calls ``read``."""
 
-    def __init__(self, read: Callable[[], Iterable[ProcessMetrics]], *, host: str, port: int) -> None:
-        super().__init__(_ProcessesCollector(read), host, port, (), "choose another port")
+    def __init__(
+        self, read: Callable[[], Iterable[ProcessMetrics]], *, host: str, port: int, names: Iterable[str] = ()
+    ) -> None:
+        super().__init__(_ProcessesCollector(read), host, port, names, "choose another port")

@@ -9,7 +9,7 @@ share the work.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -289,6 +289,7 @@ class KafkaStreams(ClientReports):
         processes: int = 1,
         health: int | str | None = None,
         metrics: int | str | None = None,
+        names: Collection[str] = (),
     ) -> None:
         """Start, work until SIGINT (Ctrl-C) or SIGTERM, then close. For programs that do nothing else.
 
@@ -305,6 +306,8 @@ class KafkaStreams(ClientReports):
                 line per process.
             metrics: A port or ``host:port`` that serves the metrics of all processes to Prometheus, with the label
                 ``process``. Requires the extra ``metrics``.
+            names: Further host names by which probes and metrics may be requested. Addresses, ``localhost`` and the
+                names of this machine are always accepted, ``*`` accepts every name.
 
         Raises:
             Exception: The error of a failed stream thread, as for :meth:`wait`.
@@ -312,7 +315,7 @@ class KafkaStreams(ClientReports):
         from streams_py.runtime.processes.watched import watched
 
         signals = stop_signals(on_first=self._instance.cancel_global_restore)
-        with signals as asked, watched(self, self._child, processes, health, drain, metrics) as supervisor:
+        with signals as asked, watched(self, self._child, processes, health, drain, metrics, names) as supervisor:
             if supervisor is not None:
                 self._instance.check_connection()  # else the supervisor would restart rejected processes forever
                 supervisor.run(asked)

@@ -138,6 +138,14 @@ def dashboard(
         ),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0: any free one.")] = 8088,
+    names: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--accepted-name",
+            metavar="NAME",
+            help="A further host name by which browsers may request the page; may be repeated.",
+        ),
+    ] = None,
     every: Annotated[float, typer.Option(min=0.1, help="Look at the group every so many seconds.")] = 0.5,
     events_topic: Annotated[
         str | None, typer.Option("--events-topic", help="Default: GROUP-assignment-events, where there is one.")
@@ -167,6 +175,7 @@ def dashboard(
             config,
             host=host,
             port=port,
+            names=names or (),
             every_s=every,
             events_topic=events_topic,
             settings=settings,

@@ -21,6 +21,7 @@ def serve_dashboard(
     *,
     host: str,
     port: int,
+    names: Iterable[str],
     every_s: float,
     events_topic: str | None,
     settings: Iterable[str] | None,
@@ -42,7 +43,7 @@ def serve_dashboard(
             watcher = GroupWatcher(
                 cluster, group, board, every_s=every_s, events_topic=events_topic, configs=configs, assignor=assignor
             )
-            with DashboardServer(board, watcher, host=host, port=port) as server:
+            with DashboardServer(board, watcher, host=host, port=port, names=names) as server:
                 watcher.start()
                 try:
                     print(f"{group} is shown at {server.url} (Ctrl-C ends it)", flush=True)

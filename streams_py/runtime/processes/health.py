@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Final, Self
@@ -40,16 +40,17 @@ class Health:
 
 class HealthServer:
     """Serves until the end of ``with``, on a thread of its own. ``address`` is a port on loopback, or ``host:port``;
-    port 0 is any free one. Raises ConfigError when it cannot be served.
+    port 0 is any free one. ``names``: further names by which it may be called. Raises ConfigError when it cannot be
+    served.
 
     Whoever can reach it learns the states of processes, and can do nothing.
     """
 
-    def __init__(self, address: int | str, health: Callable[[], Health]) -> None:
+    def __init__(self, address: int | str, health: Callable[[], Health], names: Iterable[str] = ()) -> None:
         host, port = parsed_address("health", address)
         self._health = health
         try:
-            self._server = ProbeServer(host, port, self._answer, thread_name="health")
+            self._server = ProbeServer(host, port, self._answer, thread_name="health", names=names)
         except OSError as error:
             raise ConfigError(
                 f"health: {host}:{port} cannot be served ({error.strerror or error}); choose another port"

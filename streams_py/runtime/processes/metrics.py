@@ -122,8 +122,11 @@ def _value(value: object) -> float | str:
     return value
 
 
-def serve_metrics(address: int | str, read: Callable[[], Iterable[ProcessMetrics]]) -> AbstractContextManager[object]:
-    """Serve Prometheus until the end of ``with``. ``address`` is a port on loopback, or ``host:port``.
+def serve_metrics(
+    address: int | str, read: Callable[[], Iterable[ProcessMetrics]], names: Iterable[str] = ()
+) -> AbstractContextManager[object]:
+    """Serve Prometheus until the end of ``with``. ``address`` is a port on loopback, or ``host:port``. ``names``:
+    further names by which the service may be called.
 
     Raises ConfigError without the extra ``metrics``, and when the address is malformed or in use.
     """
@@ -134,5 +137,5 @@ def serve_metrics(address: int | str, read: Callable[[], Iterable[ProcessMetrics
         raise ConfigError(
             f'metrics = {address!r} requires the extra: pip install "kafka-streams-py[metrics]" ({error})'
         ) from None
-    server: AbstractContextManager[object] = exporter.ProcessMetricsServer(read, host=host, port=port)
+    server: AbstractContextManager[object] = exporter.ProcessMetricsServer(read, host=host, port=port, names=names)
     return server

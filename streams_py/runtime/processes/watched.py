@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
 from streams_py.config import StreamsConfig
@@ -51,11 +51,13 @@ def watched(
     health: int | str | None,
     drain: float | None = None,
     metrics: int | str | None = None,
+    names: Collection[str] = (),
 ) -> Iterator[Supervisor | None]:
     """Probes are answered and metrics are served inside, and a supervisor is told how the client is.
 
     Yields the supervisor to run instead of the client, when there are to be several processes and this is none of them.
-    ``drain``, what a signal will ask for, is looked at now.
+    ``drain``, what a signal will ask for, is looked at now. ``names``: further names by which probes and metrics may be
+    requested.
     """
     _check(client.config, processes, drain)
     with contextlib.ExitStack() as stack:
@@ -72,7 +74,7 @@ def watched(
             stack.callback(client.close)  # it never starts
         if health is not None:
             look = supervisor.health if supervisor is not None else lambda: _health_of(client)
-            stack.enter_context(HealthServer(health, look))
+            stack.enter_context(HealthServer(health, look, names))
         if metrics is not None:
             application_id = client.config.application_id
             read = (
@@ -80,7 +82,7 @@ def watched(
                 if supervisor is not None
                 else lambda: [ProcessMetrics(application_id, 1, 0, tuple(client.measure()))]
             )
-            stack.enter_context(serve_metrics(metrics, read))
+            stack.enter_context(serve_metrics(metrics, read, names))
         yield supervisor
 
 

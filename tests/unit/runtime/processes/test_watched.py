@@ -157,6 +157,27 @@ def test_metrics_of_a_single_client_are_served_without_a_supervisor() -> None:
     assert sorted(line.partition("{")[2].partition("}")[0].split(",")) == tags.split(",")
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_probes_and_metrics_are_answered_under_configured_names_only(processes: int) -> None:
+    pytest.importorskip("prometheus_client")
+    ports = []
+    for _ in range(2):
+        with socket.socket() as found:
+            found.bind(("127.0.0.1", 0))
+            ports.append(found.getsockname()[1])
+
+    def status(port: int, name: str) -> int:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.request("GET", "/", headers={"Host": name})
+        return connection.getresponse().status
+
+    with watched(Client(), None, processes, f"127.0.0.1:{ports[0]}", None, ports[1], ["app.shop.svc"]):
+        for port in ports:
+            assert status(port, "evil.example") == 403
+            assert status(port, f"app.shop.svc:{port}") != 403
+            assert status(port, f"127.0.0.1:{port}") != 403
+
+
 def test_metrics_without_their_extra_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "streams_py.metrics.prometheus", None)
     with pytest.raises(ConfigError, match=r"kafka-streams-py\[metrics\]"), watched(Client(), None, 1, None, None, 0):

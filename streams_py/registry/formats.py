@@ -10,6 +10,7 @@ from io import BytesIO
 from typing import Any
 
 from streams_py.registry.avro_fit import fit_of, top_fields
+from streams_py.registry.checked_schemas import checked as checked_schemas
 from streams_py.serdes.json import ClassForm
 from streams_py.serdes.json_text import exact_text, parse
 from streams_py.serdes.members import written_names
@@ -53,12 +54,13 @@ def avro_format(schema: str, cls: type[Any] | None) -> Format:
     def serializer(client: Any, settings: dict[str, Any]) -> Any:
         from confluent_kafka.schema_registry.avro import AvroSerializer
 
-        return AvroSerializer(client, schema, checked if form is not None or fits is not None else None, settings)
+        kind = checked_schemas(AvroSerializer)
+        return kind(client, schema, checked if form is not None or fits is not None else None, settings)
 
     def deserializer(client: Any, settings: dict[str, Any]) -> Any:
         from streams_py.registry.deserializers import BoundedAvroDeserializer
 
-        return BoundedAvroDeserializer(client, schema, from_dict, settings)
+        return checked_schemas(BoundedAvroDeserializer)(client, schema, from_dict, settings)
 
     def encoding_reason(error: Exception, value: Any) -> str:
         if _is_ours(error):
@@ -127,12 +129,12 @@ def protobuf_format(message: Any) -> Format:
     def serializer(client: Any, settings: dict[str, Any]) -> Any:
         from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 
-        return ProtobufSerializer(message, client, settings)
+        return checked_schemas(ProtobufSerializer)(message, client, settings)
 
     def deserializer(client: Any, settings: dict[str, Any]) -> Any:
         from streams_py.registry.deserializers import ExactProtobufDeserializer
 
-        return ExactProtobufDeserializer(message, settings, client)
+        return checked_schemas(ExactProtobufDeserializer)(message, settings, client)
 
     def encoding_reason(error: Exception, value: Any) -> str:
         if not isinstance(value, message):
@@ -163,12 +165,12 @@ def json_schema_format(schema: str | type[Any], cls: type[Any] | None) -> Format
 
         if _is_named_after_record(settings) and not json.loads(text).get("title"):
             raise ValueError("a subject that is named after the record needs a schema with a title")
-        return JSONSerializer(text, client, to_dict, settings, json_encode=exact_text)
+        return checked_schemas(JSONSerializer)(text, client, to_dict, settings, json_encode=exact_text)
 
     def deserializer(client: Any, settings: dict[str, Any]) -> Any:
         from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 
-        return JSONDeserializer(text, from_dict, client, settings, json_decode=parse)
+        return checked_schemas(JSONDeserializer)(text, from_dict, client, settings, json_decode=parse)
 
     return Format(
         _name("json schema", cls),

@@ -13,7 +13,11 @@ from streams_py.cli.groups import watching
 from streams_py.runtime.kafka_streams import KafkaStreams
 
 NAMES = ("--accepted-name", "a.example", "--accepted-name", "b.example")
-TOPOLOGY = "from streams_py import StreamsBuilder, serdes\nbuilder = StreamsBuilder(key=serdes.BYTES, value=serdes.BYTES)\nbuilder.stream('in').to('out')\n"
+TOPOLOGY = """
+from streams_py import StreamsBuilder, serdes
+builder = StreamsBuilder(key=serdes.BYTES, value=serdes.BYTES)
+builder.stream("in").to("out")
+"""
 
 
 def test_names_of_run_reach_the_application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from streams_py.errors import ConfigError
+from streams_py.errors import ConfigError, RegistryUnavailableError
 from streams_py.registry import SchemaRegistry
 from streams_py.serdes import Serde
 
@@ -217,7 +217,7 @@ def test_schema_of_a_registry_may_refer_to_others(registry: SchemaRegistry, stub
     }
     assert stub.add(written, "orders-value") == FIRST_ID
     reader = registry.avro(json.dumps({**order, "fields": [{"name": "item", "type": item}]}))
-    with pytest.raises(ValueError, match=r"Subject 'item' not found\. \(error code 40401\)"):
+    with pytest.raises(RegistryUnavailableError, match=r"a reference does not exist \(error code 40401\)"):
         decode(reader, HEAD + b"\x06tea")
     stub.add({"schemaType": "AVRO", "schema": json.dumps(item)}, "item")
     assert decode(reader, HEAD + b"\x06tea") == {"item": {"n": "tea"}}

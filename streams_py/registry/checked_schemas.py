@@ -1,0 +1,104 @@
+"""Serializers and deserializers of confluent-kafka that blame a registry's bad schema on the registry.
+
+A registry may return a schema that parses alone but not with its references: a cycle, a reference without the type that
+it promises, or references that double at each level, so that resolving them takes hours. A JSON Schema may also refer
+to an address, which confluent-kafka would request without a limit of size. The record is not at fault in these cases.
+Therefore schemas of the registry are checked and parsed here, with limits. A failure is an outage of the registry
+(:class:`RegistryUnavailableError`), and the next attempt requests the schema again.
+
+This module imports the extra ``registry``; import it where a serializer or deserializer is created.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Final
+
+from streams_py.errors import RegistryUnavailableError, StreamsError
+
+__all__ = ["checked"]
+
+_REFERENCES_MAX: Final = 1000
+"""Of one schema, with the references of its references. A schema that is referred to twice counts twice."""
+
+
+class _ReferencesError(ValueError):
+    """A schema has too many references. The text has nothing of the registry in it."""
+
+
+@cache
+def checked(kind: type[Any]) -> Any:
+    """A subclass of a serializer or deserializer of confluent-kafka that checks the schemas of the registry."""
+    from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+
+    bases = (_ClosedReferences,) if issubclass(kind, (JSONSerializer, JSONDeserializer)) else ()
+    return type(f"Checked{kind.__name__}", (*bases, _CheckedSchemas, kind), {})
+
+
+class _CheckedSchemas:
+    """Stands before a class of confluent-kafka, whose private methods it overrides; the tests watch them."""
+
+    _registry: Any
+    _schema: Any
+    _parsed_schemas: Any
+
+    def _get_parsed_schema(self, schema: Any) -> Any:
+        parse: Any = super()._get_parsed_schema  # type: ignore[misc]  # of confluent-kafka's class
+        if _is_own(self, schema) or self._parsed_schemas.get_parsed_schema(schema) is not None:
+            return parse(schema)
+        try:
+            if schema.schema_type != "PROTOBUF":  # whose references are read once each
+                _check_references(schema, self._registry)
+            return parse(schema)
+        except Exception as error:
+            raise _unusable(error, self._registry) from None
+
+
+class _ClosedReferences(_CheckedSchemas):
+    """For JSON Schema: a schema of the registry refers to schemas of the registry only."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        from referencing.exceptions import Unresolvable
+
+        try:
+            return super().__call__(*args, **kwargs)  # type: ignore[misc]  # of confluent-kafka's class
+        except Unresolvable as error:
+            raise _unusable(error, self._registry) from None
+
+    def _get_parsed_schema(self, schema: Any) -> Any:
+        from referencing import Registry
+
+        parsed, references = super()._get_parsed_schema(schema)
+        if not _is_own(self, schema):
+            references = Registry().with_resources(references.items())
+            self._parsed_schemas.set(schema, (parsed, references))
+        return parsed, references
+
+
+def _is_own(serde: Any, schema: Any) -> bool:
+    """Whether a schema comes from the program, and not from the registry."""
+    return schema is None or not hasattr(serde, "_schema") or schema == serde._schema
+
+
+def _check_references(schema: Any, client: Any) -> None:
+    """_ReferencesError when a schema has too many references, with those of the schemas that it refers to."""
+    found, left = 0, [schema]
+    while left:
+        for reference in left.pop().references or ():
+            found += 1
+            if found > _REFERENCES_MAX:
+                raise _ReferencesError(f"more than {_REFERENCES_MAX} references, or references in a circle")
+            left.append(client.get_version(reference.subject, reference.version, True).schema)
+
+
+def _unusable(error: Exception, client: Any) -> Exception:
+    from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+    if isinstance(error, StreamsError):
+        return error
+    client.clear_caches()
+    if isinstance(error, SchemaRegistryError):  # its text may repeat what was sent
+        reason = f"a reference does not exist (error code {error.error_code})"
+    else:
+        reason = str(error) if isinstance(error, _ReferencesError) else type(error).__name__
+    return RegistryUnavailableError(f"a schema of the registry cannot be used now: {reason}")

@@ -36,6 +36,7 @@ __all__ = [
     "check_classic",
     "check_platform",
     "check_writes_once",
+    "is_classic",
     "is_local",
     "spark_session",
 ]
@@ -85,8 +86,13 @@ def spark_session(app: str, *, master: str | None = None, **conf: object) -> Spa
 
 def check_classic(session: object) -> None:
     """ConfigError for a session of Spark Connect: jobs use the driver's JVM (files, the context), which it has not."""
-    if type(session).__module__.startswith("pyspark.sql.connect"):
+    if not is_classic(session):
         raise ConfigError(f"this is a session of Spark Connect: {_NO_CONNECT}")
+
+
+def is_classic(session: object) -> bool:
+    """Whether a session has a JVM of its own, which one of Spark Connect has not."""
+    return not type(session).__module__.startswith("pyspark.sql.connect")
 
 
 def check_writes_once(session: SparkSession) -> None:

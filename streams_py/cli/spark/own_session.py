@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from streams_py.cli.spark.outcome import keeping_handlers
+from streams_py.cli.spark.outcome import console, keeping_handlers
 from streams_py.errors import ConfigError
 from streams_py.history.folders import TemporaryFolder
 from streams_py.quiet import quiet_logs
@@ -32,7 +32,9 @@ def own_session(
     defaults: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[SparkSession]:
     """A session of our own, or the one that this process has, which stays. ``py_files`` go to its workers. ``settings``
-    count more than ``defaults``; options of the driver's JVM come behind those of the defaults."""
+    count more than ``defaults``; options of the driver's JVM come behind those of the defaults. The end of a command
+    that succeeds says how many records were delivered again."""
+    from streams_py.spark.redelivered import redelivered_records
     from streams_py.spark.session import DRIVER_JVM, QUIET, check_platform, spark_session
 
     check_platform()
@@ -57,10 +59,19 @@ def own_session(
             session.sparkContext.setLogLevel("OFF")  # what goes wrong is said in a sentence
             for path in py_files:
                 session.sparkContext.addPyFile(str(path))
+            known = redelivered_records(session)
             yield session
+            _say_redelivered(redelivered_records(session) - known)
         finally:
             if before is None:
                 _stop(session)
+
+
+def _say_redelivered(count: int) -> None:
+    if count:
+        console().print(
+            f"clients delivered {count:,} records again, after a change of leaders for example; each was read once"
+        )
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -88,6 +88,7 @@ def run(
         check_platform()
         from streams_py.file_locks import alone
         from streams_py.spark.files import Folder
+        from streams_py.spark.redelivered import redelivered_records
         from streams_py.spark.telemetry import start_telemetry
         from streams_py.telemetry.delta import delta_settings
 
@@ -104,7 +105,7 @@ def run(
             query = start_telemetry(
                 session, group, tables, given, once=once, interval_s=interval_s, table_format=table_format.value
             )
-            ended = _follow(query, begun)
+            ended = _follow(query, begun, lambda: redelivered_records(session))
         if once and not ended:
             raise KeyboardInterrupt
     if ended:
@@ -134,21 +135,24 @@ def _check_topic(group: str, given: Mapping[str, str]) -> Mapping[str, int | str
         reader.stop()
 
 
-def _follow(query: StreamingQuery, begun: Mapping[str, int | str]) -> bool:
-    """Until the query ends (True) or the process is told to (False); a line for each micro-batch.
+def _follow(query: StreamingQuery, begun: Mapping[str, int | str], redelivered: Callable[[], int]) -> bool:
+    """Until the query ends (True) or the process is told to (False); a line for each micro-batch. ``redelivered``: the
+    number of records that clients have delivered again so far.
 
     PySpark's own way with Ctrl-C breaks off whatever it is just asking its JVM, and says so at length.
     """
     stopped = threading.Event()
     for number in signals_to_end():
         signal.signal(number, lambda *_: stopped.set())
-    seen = -1
+    seen, known = -1, redelivered()
     while True:
         is_over = not query.isActive
         for progress in query.recentProgress:
             if progress["batchId"] > seen and progress["numInputRows"]:
                 seen = progress["batchId"]
-                console().print(_progress_line(progress, begun))
+                before, known = known, redelivered()
+                again = f"; {known - before:,} delivered again" if known > before else ""
+                console().print(f"{_progress_line(progress, begun)}{again}")
         if is_over:
             query.awaitTermination()  # raises what it ended with
             return True

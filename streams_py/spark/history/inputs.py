@@ -21,6 +21,7 @@ from streams_py.spark.history.largest_first import largest_first, spark_partitio
 from streams_py.spark.history.order import ORDER
 from streams_py.spark.history.portions import OfBlocks, OfRanges, Reader, blocks_of_rows, blocks_read_by, timed_blocks
 from streams_py.spark.history.progress import StageReports
+from streams_py.spark.redelivered import redelivered_counter
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -250,6 +251,7 @@ class Inputs:
             self._until_ms,
             planned.topic_ids.get(topic),
             {at.partition: epoch for at, epoch in planned.leader_epochs.items()},
+            redelivered_counter(self._spark),
         )
         return rows, reader
 

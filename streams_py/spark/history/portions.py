@@ -95,7 +95,8 @@ class OfBlocks:
 class OfRanges:
     """A row is a number into ``tasks``. ``ranges``: task -> first offset and end. Only records from ``since_ms`` on and
     before ``until_ms``, if given. ``topic_id``: of the topic that the offsets are of, where the cluster gives ids.
-    ``leader_epochs``: task -> epoch of its partition's leader when the range was planned."""
+    ``leader_epochs``: task -> epoch of its partition's leader when the range was planned. ``redelivered``: accumulator
+    of :mod:`streams_py.spark.redelivered`."""
 
     topic: str
     tasks: Sequence[int]
@@ -105,6 +106,7 @@ class OfRanges:
     until_ms: int | None = None
     topic_id: str | None = None
     leader_epochs: Mapping[int, int] = field(default_factory=dict)
+    redelivered: Any = None
     version: str = library_version()
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Portion]:
@@ -120,8 +122,15 @@ class OfRanges:
             for batch in batches:
                 for number in batch.column("id").to_pylist():
                     task = self.tasks[number]
-                    planned = {"leader_epoch": self.leader_epochs[task]} if task in self.leader_epochs else {}
-                    for records in read_messages(settings, self.topic, task, *self.ranges[task], limits, **planned):
+                    for records in read_messages(
+                        settings,
+                        self.topic,
+                        task,
+                        *self.ranges[task],
+                        limits,
+                        leader_epoch=self.leader_epochs.get(task),
+                        on_redelivered=None if self.redelivered is None else self.redelivered.add,
+                    ):
                         same.check()
                         wanted = self._wanted(records)
                         if wanted:

@@ -36,6 +36,7 @@ from streams_py.spark.history.progress import StageReports, Tick, listening
 from streams_py.spark.history.serdes_on_the_way import cannot_travel
 from streams_py.spark.history.work import WorkFolder
 from streams_py.spark.jobs import end_jobs
+from streams_py.spark.redelivered import redelivered_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -102,6 +103,9 @@ class Results:
         self.plan = plan
         self.inputs: Mapping[str, Any] = {}
         """Topic -> what is read, with offsets where it comes from Kafka."""
+        self.redelivered = 0
+        """Number of records that clients delivered again during the run. Each was read once: this is a metric. What
+        other readers of the same Spark application count during the run is included."""
 
     @property
     def sinks(self) -> Mapping[str, DataFrame]:
@@ -251,6 +255,7 @@ def run(
     )
     session = spark or spark_session("streams-py history", **MOSTLY_PYTHON)
     topics = topics_read(described, application_id, settings)
+    known = redelivered_records(session)
     with contextlib.ExitStack() as if_it_fails:
         folder = if_it_fails.enter_context(contextlib.closing(WorkFolder(session, work)))
         found = Inputs(session, inputs, topics, *bounds, described.global_topics.keys())
@@ -259,6 +264,7 @@ def run(
         results.inputs = found.fixed
         try:
             _run_stages(results, found, source, settings, described, tick)
+            results.redelivered = redelivered_records(session) - known
         except KeyboardInterrupt:
             with contextlib.suppress(Exception):  # the JVM is gone, and its jobs with it
                 end_jobs(session)

@@ -64,6 +64,7 @@ from streams_py.spark.kafka.stream_offsets import (
 from streams_py.spark.kafka.visible_rows import first_rows
 from streams_py.spark.kafka.writer import RangeCommit, TopicWriter, check_columns, log_commit
 from streams_py.spark.rare_collections import rare_collections
+from streams_py.spark.redelivered import redelivered_counter
 from streams_py.spark.version import check_same_version, library_version
 
 if TYPE_CHECKING:
@@ -86,7 +87,9 @@ def register(spark: SparkSession) -> None:
     that look at filters, as this one does with ``push.filters``.
     """
     spark.conf.set(_PUSHDOWN, "true")
-    spark.dataSource.register(StreamsKafkaSource)
+    # Spark copies the class to its workers, so what the class has gets there.
+    counter = redelivered_counter(spark)
+    spark.dataSource.register(type("_CountingSource", (StreamsKafkaSource,), {"_redelivered": counter}))
 
 
 class StreamsKafkaSource(DataSource):
@@ -97,6 +100,8 @@ class StreamsKafkaSource(DataSource):
     """
 
     _planned: RangePlan | None = None
+    _redelivered: Any = None
+    """Accumulator of :mod:`streams_py.spark.redelivered`."""
 
     @classmethod
     def name(cls) -> str:
@@ -123,11 +128,12 @@ class StreamsKafkaSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """For a batch."""
         options = reader_options(self.options, streaming=False)
-        return (_FilteredReader if options.push_filters else _BatchReader)(options, self._planned)
+        reader = _FilteredReader if options.push_filters else _BatchReader
+        return reader(options, self._planned, self._redelivered)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # PySpark's name
         """For a stream."""
-        return _StreamReader(reader_options(self.options, streaming=True))
+        return _StreamReader(reader_options(self.options, streaming=True), self._redelivered)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """For a batch; only ``mode("append")``."""
@@ -165,8 +171,9 @@ class _RangeReader:
     """What batch and stream share: reading one range, on a worker. Records of another topic than the planned one are
     an error before they are given out."""
 
-    def __init__(self, options: ReaderOptions) -> None:
+    def __init__(self, options: ReaderOptions, redelivered: Any = None) -> None:
         self._options = options
+        self._redelivered = redelivered
         self._version = library_version()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -184,8 +191,15 @@ class _RangeReader:
         where = partition.topic, partition.partition
         same = same_topic(options, partition.topic, partition.topic_id, f"{_CLIENT_ID}-reader")
         with rare_collections(), same:
-            planned = partition.start, partition.end
-            for columns in read_range(settings, *where, *planned, limits, leader_epoch=partition.leader_epoch):
+            for columns in read_range(
+                settings,
+                *where,
+                partition.start,
+                partition.end,
+                limits,
+                leader_epoch=partition.leader_epoch,
+                on_redelivered=None if self._redelivered is None else self._redelivered.add,
+            ):
                 same.check_now()
                 yield record_batch(*where, columns)
             same.check_now()  # also when there was no record: it may be missing from another topic only
@@ -205,8 +219,8 @@ def _partitions(plan: RangePlan) -> list[InputPartition]:
 class _BatchReader(_RangeReader, DataSourceReader):
     """``planned``: what ``load`` has fixed, None when it could not."""
 
-    def __init__(self, options: ReaderOptions, planned: RangePlan | None = None) -> None:
-        super().__init__(options)
+    def __init__(self, options: ReaderOptions, planned: RangePlan | None = None, redelivered: Any = None) -> None:
+        super().__init__(options, redelivered)
         self._planned = planned
         self._bounds: Bounds = EVERYTHING
 
@@ -232,8 +246,8 @@ class _StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailab
     """Its offsets: :mod:`streams_py.spark.kafka.stream_offsets`. Partitions that appear later are read from their first
     offset."""
 
-    def __init__(self, options: ReaderOptions) -> None:
-        super().__init__(options)
+    def __init__(self, options: ReaderOptions, redelivered: Any = None) -> None:
+        super().__init__(options, redelivered)
         self._admin: LogAdmin | None = None
         self._target: dict[str, int] | None = None
         self._is_checked = False

@@ -87,7 +87,9 @@ def test_ranges_of_kafka_are_read_where_they_are_processed(
 ) -> None:
     asked = []
 
-    def messages(settings: Any, topic: str, partition: int, start: int, end: int, limits: Any) -> Iterator[Any]:
+    def messages(
+        settings: Any, topic: str, partition: int, start: int, end: int, limits: Any, **_: Any
+    ) -> Iterator[Any]:
         asked.append((topic, partition, start, end, settings["isolation.level"]))
         for some in ([(3, 10), (4, 20)], [(9, 30)]):
             yield [HistoryRecord((topic, partition, at, None, b"v", (1, ms), None)) for at, ms in some]

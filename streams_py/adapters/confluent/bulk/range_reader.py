@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple, TypeAlias, cast
 
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
@@ -35,6 +35,7 @@ __all__ = ["Columns", "ReadLimits", "first_record", "read_messages", "read_range
 _log = logging.getLogger(__name__)
 
 Headers = list[tuple[str, bytes | None]]
+OnRedelivered: TypeAlias = "Callable[[int], object]"
 
 _WAIT_S: Final = 0.1
 """Time that one call waits for a record when the client has none."""
@@ -133,6 +134,7 @@ def read_messages(
     limits: ReadLimits,
     *,
     leader_epoch: int | None = None,
+    on_redelivered: OnRedelivered | None = None,
 ) -> Iterator[Sequence[RawRecord]]:
     """Return the records of a range as the client has them, in lists that are never empty and fit in the limits.
 
@@ -140,8 +142,8 @@ def read_messages(
     """
     if start >= end:
         return
-    where = TopicPartition(topic, partition)
-    with closing(_RangeReader(settings, where, RangePosition(start, end), limits, leader_epoch)) as reader:
+    where, of = TopicPartition(topic, partition), RangePosition(start, end)
+    with closing(_RangeReader(settings, where, of, limits, leader_epoch, on_redelivered)) as reader:
         for piece in reader.pieces():
             if piece is not None:
                 yield cast("list[RawRecord]", piece.messages)
@@ -156,6 +158,7 @@ def read_range(
     limits: ReadLimits,
     *,
     leader_epoch: int | None = None,
+    on_redelivered: OnRedelivered | None = None,
 ) -> Iterator[Columns]:
     """Return the records of a range, in columns that are never empty and fit in the limits.
 
@@ -168,6 +171,7 @@ def read_range(
         limits: Bounds of the read.
         leader_epoch: Leader epoch of the partition when the range was planned, None where it is not known. A record
             with a later epoch was written after that, so the planned records are lost.
+        on_redelivered: Called at the end with the number of records that the client has delivered again, if any.
 
     Raises:
         OffsetOutOfRangeError: The beginning is deleted (and may not be skipped), or is beyond the end of the log.
@@ -176,8 +180,8 @@ def read_range(
     """
     if start >= end:
         return
-    where = TopicPartition(topic, partition)
-    with closing(_RangeReader(settings, where, RangePosition(start, end), limits, leader_epoch)) as reader:
+    where, of = TopicPartition(topic, partition), RangePosition(start, end)
+    with closing(_RangeReader(settings, where, of, limits, leader_epoch, on_redelivered)) as reader:
         yield from reader.columns()
 
 
@@ -202,6 +206,7 @@ class _RangeReader:
         of: RangePosition,
         limits: ReadLimits,
         leader_epoch: int | None,
+        on_redelivered: OnRedelivered | None,
     ) -> None:
         self._bootstrap = str(settings["bootstrap.servers"])
         self._log = BrokerLog(str(settings["client.id"]), self._bootstrap)
@@ -214,6 +219,7 @@ class _RangeReader:
         self._range = of
         self._limits = limits
         self._leader_epoch = leader_epoch
+        self._on_redelivered = on_redelivered
         self._room = limits.records
         self._request = _FIRST_REQUEST
         self._doubts = 0  # errors that may pass, since the last progress
@@ -230,6 +236,8 @@ class _RangeReader:
                 self._partition,
                 self._range.redelivered,
             )
+            if self._on_redelivered is not None:
+                self._on_redelivered(self._range.redelivered)
         self._consumer.close()
 
     def columns(self) -> Iterator[Columns]:

@@ -73,29 +73,42 @@ def offsets_read(
     limits: ReadLimits | None = None,
 ) -> list[int]:
     """By both functions, which have to agree."""
-    limits = limits or ReadLimits()
+    return offsets_and_redelivered(monkeypatch, answers, end, limits)[0]
+
+
+def offsets_and_redelivered(
+    monkeypatch: pytest.MonkeyPatch,
+    answers: Iterable[Sequence[int | Message]],
+    end: int,
+    limits: ReadLimits | None = None,
+) -> tuple[list[int], list[int]]:
+    """The same, with the counts of records that were delivered again."""
+    limits, again, also = limits or ReadLimits(), list[int](), list[int]()
     monkeypatch.setattr(range_reader, "Consumer", Scripted(*answers))
-    found = [record.offset() for some in read_messages(SETTINGS, "t", 0, 0, end, limits) for record in some]
+    pieces = read_messages(SETTINGS, "t", 0, 0, end, limits, on_redelivered=again.append)
+    found = [record.offset() for some in pieces for record in some]
     monkeypatch.setattr(range_reader, "Consumer", Scripted(*answers))
-    assert [at for columns in read_range(SETTINGS, "t", 0, 0, end, limits) for at in columns.offsets] == found
-    return found
+    columns = read_range(SETTINGS, "t", 0, 0, end, limits, on_redelivered=also.append)
+    assert [at for some in columns for at in some.offsets] == found
+    assert also == again
+    return found, again
 
 
 @pytest.mark.parametrize(
-    "answers",
+    ("answers", "again"),
     [
-        [[0, 1, 2, 3], [1, 2], [3, 4, 5, 6], [7, 8]],
-        [[0, 1, 2, 3, 1, 2, 3, 4, 5], [6, 7, 8]],
-        [[0, 1], [0, 1, 2, 3, 4, 5, 6, 7, 8, 5, 6]],
-        [[0, 1, 2, 3, 4, 5, 6], [4], [4, 5, 6, 7, 8]],
+        ([[0, 1, 2, 3], [1, 2], [3, 4, 5, 6], [7, 8]], 3),
+        ([[0, 1, 2, 3, 1, 2, 3, 4, 5], [6, 7, 8]], 3),
+        ([[0, 1], [0, 1, 2, 3, 4, 5, 6, 7, 8, 5, 6]], 2),
+        ([[0, 1, 2, 3, 4, 5, 6], [4], [4, 5, 6, 7, 8]], 4),
     ],
 )
 def test_records_that_the_client_delivers_again_are_counted_and_left_out(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, answers: list[list[int]]
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, answers: list[list[int]], again: int
 ) -> None:
     caplog.set_level(logging.INFO)
     for end in (8, 9):
-        assert offsets_read(monkeypatch, answers, end) == [*range(end)]
+        assert offsets_and_redelivered(monkeypatch, answers, end) == ([*range(end)], [again])
     assert "records again; each record is read once" in caplog.text
     assert max(record.levelno for record in caplog.records) == logging.INFO
 

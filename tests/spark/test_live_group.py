@@ -103,6 +103,7 @@ def total(group: Group) -> int:
     return sum(last.values())
 
 
+@pytest.mark.smoke
 def test_live_group_becomes_tables_and_a_report(
     spark: SparkSession, cluster: Cluster, options: Callable[..., dict[str, str]], tmp_path: Path
 ) -> None:

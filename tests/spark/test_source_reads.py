@@ -49,6 +49,7 @@ def offsets(rows: list[Row]) -> list[tuple[int, int]]:
     return [(row["partition"], row["offset"]) for row in rows]
 
 
+@pytest.mark.smoke
 def test_records_come_back_as_they_are(cluster: Cluster, options: Options) -> None:
     topic = cluster.topic()
     produce(cluster, topic, (0, None, b""), (0, b"", None), timestamp=5, headers=[("a", None), ("a", b""), ("b", b"x")])

@@ -17,7 +17,7 @@ from streams_py.errors import BrokerUnavailableError, StreamsError, TaskMigrated
 from streams_py.ports import OffsetAndMetadata
 from tests.waiting import commit
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.smoke]
 
 
 # -- cooperative hand-over -----------------------------------------------------------------------------------------

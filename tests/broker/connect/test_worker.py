@@ -126,6 +126,7 @@ def _has_no_gap(numbers: list[int], at_least: int) -> bool:
     return len(numbers) > 0 and max(numbers) >= at_least and set(numbers) == set(range(max(numbers) + 1))
 
 
+@pytest.mark.smoke
 def test_records_flow_through_a_source_and_a_sink_while_workers_come_and_go(cluster: Cluster) -> None:
     one = cluster.start()
     topic = _topic(one, cluster)

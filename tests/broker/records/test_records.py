@@ -19,7 +19,7 @@ from streams_py.topology.partitioning import partition_for
 
 from .conftest import from_beginning, poll_until, take
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.smoke]
 
 
 def test_partition_of_ten_thousand_keys_agrees_with_our_own_murmur2(

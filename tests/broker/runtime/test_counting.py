@@ -11,6 +11,7 @@ from .kit import Application, text, true_counts
 pytestmark = pytest.mark.broker
 
 
+@pytest.mark.smoke
 def test_counts_are_exact_when_one_of_two_processes_is_killed_between_batches(
     application: Callable[..., Application],
 ) -> None:

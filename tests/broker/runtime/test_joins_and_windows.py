@@ -102,6 +102,7 @@ def running(topics: Topics, bootstrap: str, folder: Path) -> Iterator[None]:
         streams.close(leave_group=True)  # who comes next would wait for the end of the session
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(
     "keeps_files", [pytest.param(True, marks=pytest.mark.weekly, id="files kept"), pytest.param(False, id="files lost")]
 )

@@ -20,6 +20,7 @@ _GOES_ON = frozenset({"DELETE-topic-<application.id>"})
 """Without these an application does its work; the log says what it cannot do."""
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(
     ("how", "guarantee"),
     [

@@ -37,6 +37,7 @@ class Words:
         )
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("ends", ["killed", pytest.param("closed", marks=pytest.mark.weekly)])
 def test_python_joins_java_and_takes_over_and_gives_back(
     application: Callable[..., Application], java: tuple[str, ...], ends: str

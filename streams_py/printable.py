@@ -17,10 +17,12 @@ __all__ = [
     "Lines",
     "PrintableArguments",
     "json_printable",
+    "named",
     "printable",
     "printable_json",
     "printable_lines",
     "printable_values",
+    "text_of",
 ]
 
 # C0 without tab, DEL and C1; marks and isolates of direction; line and paragraph separators; surrogates; the byte order
@@ -61,6 +63,24 @@ def printable_values(value: Any, show: Callable[[str], str] = printable) -> Any:
     if isinstance(value, dict):
         return {printable_values(name, show): printable_values(each, show) for name, each in value.items()}
     return value
+
+
+def text_of(error: BaseException) -> str:
+    """The error's own text; the name of its type when it has none, as MemoryError and TimeoutError often have."""
+    return _own_text(error) or type(error).__name__
+
+
+def named(error: BaseException) -> str:
+    """Type and text of an error, or its type alone when it has no text."""
+    name, text = type(error).__name__, _own_text(error)
+    return f"{name}: {text}" if text else name
+
+
+def _own_text(error: BaseException) -> str:
+    try:
+        return str(error).strip()
+    except Exception:  # an error of user code whose __str__ is broken
+        return ""
 
 
 class Lines(str):

@@ -16,5 +16,5 @@ def user_object(path: str) -> object:
         for name in names.split("."):
             found = getattr(found, name)
     except (Exception, SystemExit) as error:
-        raise ImportError(f"{type(error).__name__}: {error}") from error
+        raise ImportError(f"{type(error).__name__}: {error}".rstrip(": ")) from error
     return found

@@ -19,6 +19,8 @@ import struct
 from collections.abc import Iterator
 from typing import Any, Final, NoReturn
 
+from streams_py.printable import text_of
+
 from streams_py.adapters import kafka_answers  # noqa: F401  # isort: skip  # loads the library, before there are threads
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
@@ -270,4 +272,4 @@ def _rest(connection: socket.socket, start: bytes, request: Any, answers: Any) -
     try:
         return answers.decode(content, version=request.API_VERSION, header=True)
     except Exception as error:  # whatever the library's decoder meets in bytes that are none
-        raise ValueError(f"no answer of a Kafka broker: {error}") from None
+        raise ValueError(f"no answer of a Kafka broker: {text_of(error)}") from None

@@ -25,6 +25,7 @@ from importlib import import_module
 from typing import Final
 
 from streams_py.errors import ConfigError
+from streams_py.printable import named
 
 __all__ = [
     "SECURITY_PREFIXES",
@@ -435,7 +436,7 @@ def _imported(name: str, key: str) -> object:
     try:
         module = import_module(module_name)
     except (Exception, SystemExit) as error:  # importing runs user code
-        text = f"{key} = {name!r}: {type(error).__name__}: {error}; expected package.module:function"
+        text = f"{key} = {name!r}: {named(error)}; expected package.module:function"
         raise ConfigError(text, key=key) from None
     found: object = getattr(module, function, None)
     if found is None:

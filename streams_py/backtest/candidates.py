@@ -26,6 +26,7 @@ from streams_py.assignment.assignors.registry import assignor_name, choose_assig
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.problem import BuiltInAssignor
 from streams_py.errors import AssignorError, ConfigError
+from streams_py.printable import named
 
 __all__ = [
     "BUILT_IN",
@@ -198,7 +199,7 @@ def _from_file(candidate: Candidate) -> type[TaskAssignor]:
         except (Exception, SystemExit) as error:  # it is the user's code
             del sys.modules[module_name]
             raise ConfigError(
-                f"candidate {candidate.name!r}: {path} cannot be imported ({type(error).__name__}: {error}); correct it"
+                f"candidate {candidate.name!r}: {path} cannot be imported ({named(error)}); correct it"
             ) from error
     found_class = getattr(loaded, name, None)
     if not isinstance(found_class, type):

@@ -32,6 +32,7 @@ from streams_py.backtest.inputs import RecordedDecision
 from streams_py.backtest.situation import Situation
 from streams_py.errors import StreamsError
 from streams_py.leader.steps.custom import read_assignment
+from streams_py.printable import named
 
 __all__ = ["OK", "Answer", "Failure", "Followup", "Placed", "ask", "recorded_answer"]
 
@@ -104,9 +105,9 @@ def ask(chosen: Chosen, situation: Situation, *, seed: int, limit_s: float, once
         return _failed("raised", f"SystemExit: {error}")
     except StreamsError as error:
         cause = error.__cause__
-        return _failed("raised", f"{type(cause).__name__}: {cause}" if cause is not None else str(error))
+        return _failed("raised", named(cause) if cause is not None else str(error))
     except Exception as error:
-        return _failed("raised", f"{type(error).__name__}: {error}")
+        return _failed("raised", named(error))
     wall = statistics.median_low([time.wall for time in times])
     return Answer(first, followup, ns_wall=wall, ns_cpu=statistics.median_low([time.cpu for time in times]))
 

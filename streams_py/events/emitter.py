@@ -28,6 +28,7 @@ from streams_py.events.codec import EventRecord
 from streams_py.events.draft import Draft, Importance
 from streams_py.events.model import Envelope
 from streams_py.events.topic import EventTopic
+from streams_py.printable import named
 from streams_py.redact import redact
 
 __all__ = ["Emitter", "EventProducer", "Limits"]
@@ -264,7 +265,7 @@ class Emitter:
                 )
             )
         except Exception as error:
-            self._failed(kind, f"an event of kind {kind} cannot be written: {type(error).__name__}: {error}")
+            self._failed(kind, f"an event of kind {kind} cannot be written: {named(error)}")
             return
         draft.reports_missing, draft.written = len(records) + 1, 0  # the last report is ours, that all are sent
         self._under_way[kind] += 1
@@ -291,7 +292,7 @@ class Emitter:
         try:
             producer.send(self._topic.name, record, delivered)
         except Exception as error:
-            delivered(f"{type(error).__name__}: {error}")
+            delivered(named(error))
 
     def _reported(self, draft: Draft) -> None:
         """Count an event when all of its records have been heard of. One that arrived in part leaves no gap in the

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from streams_py.ports import Admin, AdminError, AdminErrorKind, TopicSpec
+from streams_py.printable import named
 
 __all__ = ["EventTopic", "EventTopicSettings"]
 
@@ -58,7 +59,7 @@ class EventTopic:
         try:
             problem = self._look_or_create()
         except Exception as error:  # at shutdown the admin client may be closed under our hands
-            problem = f"{type(error).__name__}: {error}"
+            problem = named(error)
         if problem is None:
             self._is_there = True
             return True

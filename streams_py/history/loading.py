@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from streams_py.errors import StreamsError, TopologyError
+from streams_py.printable import named
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.topology import Topology
 
@@ -90,7 +91,7 @@ def _from_file(path: Path) -> ModuleType:
 
 
 def _raised(error: Exception | SystemExit) -> str:
-    text = f"{type(error).__name__}: {error}"
+    text = named(error)
     if isinstance(error, SystemExit):  # it would end the command, with a status of its own
         return f"{text}; put what runs behind if __name__ == '__main__':"
     return text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from streams_py.errors import StreamsError
+from streams_py.printable import named
 from streams_py.redact import redact
 
 __all__ = [
@@ -25,7 +26,7 @@ UNKNOWN_STORE: Final = "unknown_store"
 def told(error: BaseException) -> str:
     """What somebody else's error says, as whoever asks may read it: a serde's may quote a registry's address and
     password."""
-    return redact(f"{type(error).__name__}: {error}")
+    return redact(named(error))
 
 
 class QueryError(StreamsError):

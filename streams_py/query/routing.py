@@ -22,6 +22,7 @@ from urllib.parse import quote
 import httpx
 
 from streams_protocol.types import HostInfo
+from streams_py.printable import text_of
 from streams_py.query.errors import (
     STATUS_OF,
     BadQueryError,
@@ -198,7 +199,7 @@ class Router:
             raise OwnerTimeoutError(f"{wanted}: no answer within {max(0.0, left_s):.1f} s") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             # One sentence for all of them: who may claim an address here must not learn which ports are open there.
-            _log.debug("%s: %s", wanted, str(error) or type(error).__name__)
+            _log.debug("%s: %s", wanted, text_of(error))
             raise NotHereNowError(f"{wanted}: {_NO_SERVICE}") from None
         try:
             body = json.loads(content)

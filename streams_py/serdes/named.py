@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from streams_py.errors import ConfigError
+from streams_py.printable import text_of
 from streams_py.serdes.basic import BOOL, BYTES, FLOAT32, FLOAT64, INT16, INT32, INT64, STRING, UUID, VOID
 from streams_py.serdes.json import JSON
 from streams_py.serdes.serde import Serde
@@ -52,7 +53,7 @@ def resolve_serde(value: object, *, setting: str) -> Serde[Any]:
         try:
             found = found()
         except Exception as error:
-            raise ConfigError(f"{setting}: cannot create {value!r}: {error}", key=setting) from error
+            raise ConfigError(f"{setting}: cannot create {value!r}: {text_of(error)}", key=setting) from error
     if not isinstance(found, Serde):
         raise ConfigError(f"{setting}: {value!r} is {type(found).__name__}, not a serde", key=setting)
     return found

@@ -25,6 +25,7 @@ from typing import IO, Final
 from streams_protocol.types import ProcessId
 from streams_py.errors import StateError
 from streams_py.foreign_json import loads as loads_foreign
+from streams_py.printable import named
 from streams_py.private_files import UntrustedPathError, open_file, replace_file
 
 __all__ = [
@@ -73,7 +74,7 @@ def read_metadata(directory: str) -> InstanceMetadata | None:
     except FileNotFoundError:
         return None
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{type(error).__name__}: {error}") from error
+        raise ValueError(named(error)) from error
 
 
 def _text(found: object) -> str | None:

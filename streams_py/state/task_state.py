@@ -28,6 +28,7 @@ from streams_protocol import OFFSET_UNKNOWN
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import LockError, StateError, StateStoreMigratedError, UnknownStateStoreError
 from streams_py.ports import BEGINNING, RawRecord, SortedPart
+from streams_py.printable import text_of
 from streams_py.state.caching.cache import RecordCache, flush_until_clean
 from streams_py.state.changelog_entries import changelog_entries
 from streams_py.state.changelog_topics import ChangelogTopics
@@ -326,8 +327,10 @@ class TaskState:
             try:
                 close()
             except (Exception, SystemExit) as error:  # a store of the user's own may do anything
-                _logger.warning("task %s: closing its stores: %s", self.task_id, error)
-                errors.append(StateError(f"closing the stores of task {self.task_id}: {error}", task_id=self.task_id))
+                _logger.warning("task %s: closing its stores: %s", self.task_id, text_of(error))
+                errors.append(
+                    StateError(f"closing the stores of task {self.task_id}: {text_of(error)}", task_id=self.task_id)
+                )
         self._stores, self._own, self._database = {}, {}, None
         self._topics.use(None)
         self._offsets, self._committed = {}, {}

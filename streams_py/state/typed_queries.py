@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from streams_py.errors import InvalidStateStoreError, StateStoreMigratedError, StreamsError
+from streams_py.printable import named
 from streams_py.serdes.windowed import Windowed
 from streams_py.state.queries import ReadOnlyKeyValueStore, ReadOnlyVersionedStore
 from streams_py.state.queryable import QueryableStoreType
@@ -237,7 +238,7 @@ def answer_of(query: Query[R], name: str, store: object, find: Callable[[], Sequ
 def _failed(error: Exception, reason: FailureReason) -> QueryResult[Any]:
     if isinstance(error, StateStoreMigratedError):
         reason = FailureReason.NOT_PRESENT
-    message = str(error) if isinstance(error, StreamsError) else f"{type(error).__name__}: {error}"
+    message = str(error) if isinstance(error, StreamsError) else named(error)
     return QueryResult(failure=reason, message=message)
 
 

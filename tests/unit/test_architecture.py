@@ -148,6 +148,7 @@ _LONG = {
     "streams_py/runtime/kafka_streams.py": "the public client; to be cut with the layout of runtime/",
     "streams_py/runtime/restore/updater.py": "one loop with one lock; to be cut with the layout of restore/",
     "streams_py/runtime/tasks/active_task.py": "one task and its services; to be cut with the layout of runtime/",
+    "streams_py/runtime/threads/global_thread.py": "one thread with its stores; to be cut with the layout of runtime/",
     "streams_py/state/disk/database.py": "one database with one lock; to be cut with the layout of state/",
     "streams_py/state/task_state.py": "all that a task's stores have in common; to be cut with the layout of state/",
     "tests/unit/runtime/world.py": "one cluster in memory with all of its clients",

@@ -1,8 +1,11 @@
-"""What librdkafka has to say, said once: connection trouble as ``logging`` warnings with back-off.
+"""What librdkafka reports, as few ``logging`` warnings.
 
-A client whose broker is away reports every failed attempt, up to twenty a second. Each *kind* of report is passed on
-when it first appears and then at most after 1, 2, 4 ... 60 seconds, with the number of repetitions; in between it goes
-to DEBUG. When a kind was silent for two minutes it counts as new again.
+A client whose broker is away reports every failed attempt, up to twenty a second. Lost and refused connections go to
+:mod:`streams_py.outages`, which logs one line per outage for all clients of the process. The reports themselves go to
+DEBUG, as does everything else that a client reports while its cluster does not answer.
+
+Each other *kind* of report is logged when it first appears, and then at most after 1, 2, 4 ... 60 seconds. When a kind
+was silent for two minutes it counts as new again.
 
 librdkafka hands reports over inside ``poll``, ``consume`` and ``flush``, on the calling thread. Nothing raised here
 would reach the caller in order, so the one report that is final, a refused login, is remembered and raised by
@@ -21,6 +24,7 @@ from typing import Final
 from confluent_kafka import KafkaError
 
 from streams_py.errors import StreamsError
+from streams_py.outages import ClusterContact, contact_with
 
 __all__ = ["BrokerLog"]
 
@@ -32,7 +36,7 @@ _FORGET_AFTER_S: Final = 120.0
 
 _CONNECTION_LOST: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
-# Failed connections come as an error and as a log line; the line says more.
+# Failed connections are reported as an error and as a log line; the line has the reason.
 _LOGGED_ANYWAY: Final = (KafkaError._TRANSPORT, KafkaError._RESOLVE)
 
 _TOPIC_REFUSED: Final = re.compile(
@@ -59,6 +63,13 @@ _CLOSED: Final = "in state UP"
 _LOADING: Final = "Coordinator load in progress"
 """What the first producer of a new cluster, or after a broker's start, always hears; it is asked again."""
 
+_FENCED: Final = "fenced by a newer instance"
+"""A transactional producer was replaced. The call that meets this raises it, and the caller decides what follows."""
+
+_FAILED: Final = re.compile(r"^(?:\w+: )?(?:\w+://)?([^/\s]+:\d+)(?:/\S+)?: (.*?)(?: \(after \d+ms .*\))?$", re.DOTALL)
+"""A report of the facility FAIL: name of a coordinator, address of the broker, reason, state of the connection."""
+_CONNECT: Final = re.compile(r"^Connect to \S+ failed: ")
+
 _VARYING: Final = re.compile(r"\d+ms|\d+ identical|\b\d{3,}\b")
 
 
@@ -75,8 +86,16 @@ class _Kind:
 class BrokerLog:
     """Receives one client's log lines (as its ``logger``) and errors (as its ``error_cb``)."""
 
-    def __init__(self, client_id: str, bootstrap: str, *, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        client_id: str,
+        bootstrap: str,
+        *,
+        now_s: Callable[[], float] = time.monotonic,
+        contact: ClusterContact | None = None,
+    ) -> None:
         self._client_id = client_id
+        self._contact = contact or contact_with(bootstrap)
         self._bootstrap = bootstrap
         self._now_s = now_s
         self._kinds: dict[str, _Kind] = {}
@@ -97,10 +116,13 @@ class BrokerLog:
             self.refused_topics.add(refused[1])
         if parts and parts[0] == "FAIL" and text.startswith(_COORDINATOR):
             self.coordinators_lost += 1
-        if level >= logging.WARNING and _CLOSED not in text and _LOADING not in text:
-            self._limited(text, text)
-        else:
+        if level < logging.WARNING or _CLOSED in text or _LOADING in text or _FENCED in text:
             _log.debug("%s: %s", self._client_id, text)
+        elif parts and parts[0] == "FAIL":
+            _log.debug("%s: %s", self._client_id, text)
+            self._note_failure(text)
+        else:
+            self._reported(text, text)
 
     def on_error(self, error: KafkaError) -> None:
         """librdkafka's ``error_cb``: a client-wide condition, mostly one that passes."""
@@ -111,9 +133,9 @@ class BrokerLog:
         if code in _CONNECTION_LOST or is_broken_off:
             self.connections_lost += 1
         if code == KafkaError._ALL_BROKERS_DOWN:
-            self._limited("down", f"no broker of {self._bootstrap} can be reached; trying again")
-        elif code not in _LOGGED_ANYWAY:
-            self._limited(error.name(), f"{error.str()} ({self._bootstrap})")
+            self._contact.all_down(self._client_id)
+        elif code not in _LOGGED_ANYWAY and _FENCED not in error.str():
+            self._reported(error.name(), f"{error.str()} ({self._bootstrap})")
 
     def warn(self, text: str) -> None:
         """A warning of our own, limited in the same way."""
@@ -126,6 +148,17 @@ class BrokerLog:
                 f"{self._bootstrap} refused the login: {self._refused_login}; check sasl.mechanism, the user name and "
                 "password, and security.protocol"
             )
+
+    def _note_failure(self, text: str) -> None:
+        found = _FAILED.match(text)
+        broker, reason = found.groups() if found else (self._bootstrap, text)
+        self._contact.failed(broker, _CONNECT.sub("", reason))
+
+    def _reported(self, kind: str, text: str) -> None:
+        if self._contact.is_in_trouble:
+            _log.debug("%s: %s", self._client_id, text)
+        else:
+            self._limited(kind, text)
 
     def _limited(self, kind: str, text: str) -> None:
         kind = _VARYING.sub("#", kind)
@@ -148,4 +181,4 @@ class BrokerLog:
         elif suppressed == -1:
             _log.warning("%s: %s", self._client_id, text)
         else:
-            _log.warning("%s: %s (%d more like this)", self._client_id, text, -1 - suppressed)
+            _log.warning("%s: %s (repeated %d times)", self._client_id, text, -1 - suppressed)

@@ -81,9 +81,14 @@ def _streams_error(error: kafka_errors.KafkaError, doing: str, group: str, right
                 f"{doing}: the group has members that are no Kafka Streams members; choose another application.id"
             )
         case _ if is_retriable(error):
-            return BrokerUnavailableError(f"{doing}: {error}")
+            return BrokerUnavailableError(f"{doing}: {_words(error)}")
         case _:
-            return StreamsError(f"{doing}: {error}")
+            return StreamsError(f"{doing}: {_words(error)}")
+
+
+def _words(error: kafka_errors.KafkaError) -> str:
+    """The library shows an error without a text as ``KafkaTimeoutError: None``."""
+    return str(error).removesuffix(": None")
 
 
 def _missing(error: kafka_errors.KafkaError, group: str, right: str) -> str:

@@ -19,6 +19,7 @@ from kafka.structs import TopicPartition as KafkaPartition
 from streams_protocol.types import TopicPartition
 from streams_py import ports
 from streams_py.adapters.kafka_python.failures import is_retriable, patiently, translated
+from streams_py.adapters.kafka_python.quiet_logs import limit_library_logs
 from streams_py.adapters.kafka_python.streams_groups import StreamsGroupDescribeRequest, streams_group
 from streams_py.described_groups import DescribedGroup, DescribedMember, DescribedStreamsGroup
 from streams_py.errors import BrokerUnavailableError, StreamsError
@@ -44,6 +45,7 @@ class KafkaPythonGroupAdmin:
         self._timeout_ms = timeout_ms
         self._where = ",".join(connection["bootstrap_servers"])
         limits = {"bootstrap_timeout_ms": timeout_ms, "request_timeout_ms": timeout_ms}
+        limit_library_logs()
         try:
             self._admin: Any = KafkaAdminClient(**connection, **limits)
         except kafka_errors.KafkaError as error:

@@ -33,8 +33,9 @@ from streams_py.adapters.kafka_python.failures import is_retriable, translated
 from streams_py.adapters.kafka_python.network import close_client, close_with_dead_tasks, revive_refresh, wait_for
 from streams_py.adapters.kafka_python.options import MemberOptions
 from streams_py.adapters.kafka_python.payloads import UserDataCheck
-from streams_py.adapters.kafka_python.quiet_logs import Outage, limit_library_logs
+from streams_py.adapters.kafka_python.quiet_logs import limit_library_logs
 from streams_py.errors import BrokerUnavailableError, ConfigError, IllegalStateError, TaskMigratedError
+from streams_py.outages import MemberContact
 from streams_py.ports import CommittedOffsets, GroupMetadata, MembershipListener, OffsetAndMetadata
 
 __all__ = ["KafkaPythonMembership"]
@@ -95,7 +96,7 @@ class KafkaPythonMembership:
             check_assignment=check_assignment,
         )
         self._group: str = self._settings["group_id"]
-        self._outage = Outage(f"group {self._group} at {', '.join(self._settings['bootstrap_servers'])}")
+        self._contact = MemberContact(self._settings["bootstrap_servers"], f"{self._settings['client_id']} {id(self)}")
         self._lock = threading.Lock()
         self._wanted: tuple[frozenset[str], str | None] | None = None
         self._wanted_is_new = False
@@ -237,6 +238,7 @@ class KafkaPythonMembership:
         never by a static member: else the broker keeps the place until the session is over."""
         self._closing.set()
         self._inbox.close()
+        self._contact.close()
         if self._thread is None:
             return
         limit = time.monotonic() + timeout_ms / 1000
@@ -279,7 +281,7 @@ class KafkaPythonMembership:
             return None
         if bootstrap.exception is not None:
             raise bootstrap.exception
-        self._outage.is_over()
+        self._contact.is_back()
         settings = {key: self._settings[key] for key in _COORDINATOR_SETTINGS}
         coordinator = StreamsCoordinator(
             self._client,
@@ -321,7 +323,7 @@ class KafkaPythonMembership:
             _log.debug("poll: %s", error)
             settled = False
         if settled:
-            self._outage.is_over()
+            self._contact.is_back()
             self._inbox.serve(interval_s)
             return
         if coordinator.coordinator_id is None:
@@ -331,7 +333,7 @@ class KafkaPythonMembership:
 
     def _note_outage(self) -> None:
         """An outage is waited for; a cluster that does not let us in any more is not."""
-        if self._outage.goes_on() and (why := self._refusal()) is not None:
+        if self._contact.is_lost() and (why := self._refusal()) is not None:
             raise ConfigError(why)
 
     def _apply_wishes(self, coordinator: StreamsCoordinator) -> None:

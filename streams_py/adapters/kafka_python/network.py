@@ -15,6 +15,8 @@ from typing import Any
 
 from kafka import errors as kafka_errors
 
+from streams_py.printable import named
+
 __all__ = ["close_client", "close_with_dead_tasks", "revive_refresh", "wait_for"]
 
 _log = logging.getLogger(__name__)
@@ -35,7 +37,7 @@ def close_with_dead_tasks(client: Any) -> None:
             transport = connection.transport
             if transport is not None and task in (transport._read_task, transport._write_task):
                 _log.warning("%s: closed, since its answers cannot be read: %r", connection, error)
-                connection.close(kafka_errors.KafkaConnectionError(f"{type(error).__name__}: {error}"))
+                connection.close(kafka_errors.KafkaConnectionError(named(error)))
 
     net._task_done = watched
 

@@ -23,6 +23,7 @@ from kafka.structs import TopicPartition as KafkaPartition
 from streams_protocol.types import TopicPartition
 from streams_py.errors import BrokerUnavailableError, StreamsError, TaskMigratedError
 from streams_py.ports import CommittedOffsets, OffsetAndMetadata
+from streams_py.printable import named
 
 __all__ = [
     "answered_offsets",
@@ -76,7 +77,7 @@ async def fetch_committed(
         raise
     except Exception as unreadable:
         raise BrokerUnavailableError(
-            f"committed offsets: the answer cannot be read ({type(unreadable).__name__}: {unreadable})"
+            f"committed offsets: the answer cannot be read ({named(unreadable)})"
         ) from unreadable
     result: dict[TopicPartition, OffsetAndMetadata | None] = {}
     for partition in partitions:

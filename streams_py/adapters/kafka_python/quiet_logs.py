@@ -1,12 +1,15 @@
-"""Log lines about a broker that is away: clear, and few.
+"""kafka-python's log lines, as an operator of a Streams application can use them.
 
-kafka-python logs every failed attempt to connect, once a second and more. While a broker is away that buries what
-matters, so equal lines of the library's connection loggers pass at most once in a while. Our own warning says for how
-long there has been no contact, at growing intervals.
+* *Connections.* The library logs each lost connection and each failed attempt as an error, some with a traceback.
+  Those lines go to DEBUG. :mod:`streams_py.outages` logs one line per outage.
+* *The group.* Lines about heartbeats and LeaveGroup assume an application that calls the library itself. They are
+  reworded, or go to DEBUG where the member handles the case.
+* *Missing topics.* The library logs a topic that does not exist as an error. A member subscribes to internal topics
+  before the leader has created them. The leader reports a missing source topic by name.
+* *Blocked event loop.* The library warns when its thread did not run for a tenth of a second. Python code that computes
+  on another thread is enough for that.
 
-It calls a topic that does not exist an error. A member subscribes to internal topics before the leader has created
-them, so that is everyday life; a source topic that is missing is reported by the leader, by name. And it warns of a
-blocked event loop when its thread was not let run for a tenth of a second: so it is wherever Python computes.
+Of the remaining lines, those from one place in the source pass once in 30 s.
 """
 
 from __future__ import annotations
@@ -15,9 +18,9 @@ import logging
 import time
 from typing import Final
 
-__all__ = ["Outage", "limit_library_logs"]
+from kafka import errors as kafka_errors
 
-_log = logging.getLogger("streams_py.adapters.kafka_python.membership")
+__all__ = ["limit_library_logs"]
 
 _LIBRARY_LOGGERS: Final = (
     "kafka.net.manager",
@@ -34,13 +37,56 @@ _LIBRARY_LOGGERS: Final = (
 _LIBRARY: Final = "kafka"
 _EVERYDAY: Final = frozenset({"Topic %s not found in cluster metadata"})
 _SLOW: Final = "blocking the event loop"
+
+_CONNECTION_LOGGERS: Final = (
+    "kafka.net.manager",
+    "kafka.net.connection",
+    "kafka.net.inet",
+    "kafka.net.transport",
+    "kafka.cluster",
+)
+_NOT_A_CONNECTION: Final = (
+    "SASL",
+    "Sasl",
+    "kafka controller",
+    "throttled",
+    "topic_id",
+    "not authorized",
+    "valid topic name",
+    "loop error",
+)
+"""Parts of lines of these loggers that are about something else than a lost or refused connection."""
+
+_OWN_HANDLING: Final = (
+    "Error sending %s to node %s",
+    "Marking the coordinator dead",
+    "Group Coordinator Request failed",
+    "Heartbeat session expired",
+    "Heartbeat failed for group %s: coordinator",
+    "Heartbeat failed for group %s: generation id is not",
+    "Unhandled Heartbeat loop error",
+)
+"""Beginnings of lines of the group's loggers about what a member handles, and reports in its own words if needed."""
+
+_LEFT: Final = "LeaveGroup request"
+_REWORDED: Final = {
+    "Heartbeat: local member_id was not recognized": (
+        "the group coordinator has removed this member from its group, as it does when no heartbeat arrives for "
+        "session.timeout.ms; other members take its tasks over, and this member joins the group again"
+    ),
+    "Consumer poll timeout has expired": (
+        "the stream thread was busy for longer than max.poll.interval.ms with one record or one call; this member "
+        "leaves its group until the thread continues, and other members take its tasks over"
+    ),
+}
+"""Beginning of a line of the library: what to log instead."""
 _REPEAT_S: Final = 30.0
 _TEMPLATES_MAX: Final = 1_000
 """A library has a few hundred log lines; the limit only keeps a surprise from growing without end."""
 
 
 class _RepeatFilter(logging.Filter):
-    """Lets a warning or error of one template pass once in 30 s, an everyday one never. Lower levels are left alone."""
+    """Passes, rewords, or moves to DEBUG what the library logs as a warning or an error. Leaves lower levels alone."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,6 +97,10 @@ class _RepeatFilter(logging.Filter):
             return True
         if record.msg in _EVERYDAY or _SLOW in str(record.msg):
             return False
+        if _is_handled(record):
+            record.levelno, record.levelname = logging.DEBUG, logging.getLevelName(logging.DEBUG)
+            return logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
+        _reword(record)
         # The place in the source, not the text: the text has varying numbers in it.
         place, now = (record.pathname, record.lineno), time.monotonic()
         if now - self._passed_at.get(place, -_REPEAT_S) < _REPEAT_S:
@@ -59,6 +109,36 @@ class _RepeatFilter(logging.Filter):
             self._passed_at.clear()
         self._passed_at[place] = now
         return True
+
+
+def _is_handled(record: logging.LogRecord) -> bool:
+    """Whether the line reports a lost connection, or something that the member handles."""
+    text = str(record.msg)
+    if record.exc_info and isinstance(record.exc_info[1], OSError | kafka_errors.KafkaConnectionError):
+        return True
+    if record.name in _CONNECTION_LOGGERS:
+        shown = record.getMessage()
+        return not any(part in shown for part in _NOT_A_CONNECTION)
+    if text.startswith(_LEFT):  # the group had removed the member already: it is where it wanted to be
+        last = record.args[-1] if isinstance(record.args, tuple) and record.args else None
+        return isinstance(last, kafka_errors.UnknownMemberIdError)
+    return text.startswith(_OWN_HANDLING)
+
+
+def _reword(record: logging.LogRecord) -> None:
+    text = str(record.msg)
+    if text.startswith(_LEFT):
+        reason = record.args[-1] if isinstance(record.args, tuple) and record.args else "no reason given"
+        record.msg = (
+            "the member could not leave its group (%s); the group keeps the member's tasks for it until "
+            "session.timeout.ms has elapsed"
+        )
+        record.args = (reason,)
+        record.levelno, record.levelname = logging.WARNING, logging.getLevelName(logging.WARNING)
+        return
+    for beginning, words in _REWORDED.items():
+        if text.startswith(beginning):
+            record.msg, record.args = words, ()
 
 
 _REPEAT_FILTER: Final = _RepeatFilter()
@@ -75,37 +155,3 @@ def limit_library_logs() -> None:
         library.setLevel(logging.WARNING)
     for name in _LIBRARY_LOGGERS:
         logging.getLogger(name).addFilter(_REPEAT_FILTER)
-
-
-class Outage:
-    """Warns about missing contact after 2 s, then at doubling intervals up to a minute; says when contact is back."""
-
-    _FIRST_S: Final = 2.0
-    _INTERVAL_S_MAX: Final = 60.0
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._since: float | None = None
-        self._warn_at = 0.0
-        self._interval_s = self._FIRST_S
-        self._warned = False
-
-    def goes_on(self) -> bool:
-        """There is no contact right now. True when that was just said: the time for a closer look."""
-        now = time.monotonic()
-        if self._since is None:
-            self._since, self._interval_s, self._warned = now, self._FIRST_S, False
-            self._warn_at = now + self._FIRST_S
-        elif now >= self._warn_at:
-            _log.warning("%s: no answer for %.0f s; still trying", self._what, now - self._since)
-            self._warned = True
-            self._interval_s = min(2 * self._interval_s, self._INTERVAL_S_MAX)
-            self._warn_at = now + self._interval_s
-            return True
-        return False
-
-    def is_over(self) -> None:
-        """There is contact."""
-        if self._since is not None and self._warned:
-            _log.warning("%s: back after %.0f s", self._what, time.monotonic() - self._since)
-        self._since = None

@@ -22,6 +22,7 @@ from streams_py.connect.assignment.lists import listed_jobs
 from streams_py.connect.assignment.modes import Mode
 from streams_py.connect.group.coordinator import Coordinator, GroupHandler
 from streams_py.errors import ConfigError, StreamsError
+from streams_py.printable import text_of
 
 __all__ = ["GroupMember", "MemberListener", "MemberSettings"]
 
@@ -239,7 +240,9 @@ class GroupMember(GroupHandler):
         except ConfigError:
             raise
         except Exception as error:  # whatever it is, the group must go on without this worker for a while
-            _log.warning("joining failed, trying again: %s", error, exc_info=not isinstance(error, StreamsError))
+            _log.warning(
+                "joining failed, trying again: %s", text_of(error), exc_info=not isinstance(error, StreamsError)
+            )
             coordinator.leave("joining failed")
             time.sleep(self._settings.retry_backoff_ms / 1000)
 
@@ -249,7 +252,7 @@ class GroupMember(GroupHandler):
         except ConfigError:
             raise
         except Exception as error:
-            _log.warning("heartbeats ended, joining again: %s", error)
+            _log.warning("heartbeats ended, joining again: %s", text_of(error))
             self._coordinator.request_rejoin()
 
     def _prepare(self) -> None:

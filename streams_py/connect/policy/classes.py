@@ -12,6 +12,7 @@ import orjson
 from streams_py.connect.api import Connector, SinkTask, SourceTask
 from streams_py.connect.policy.paths import AllowedPaths
 from streams_py.errors import ConfigError, SerializationError
+from streams_py.printable import named
 from streams_py.serdes.json_text import decoder, exact, has_msgspec, refuse_non_finite
 from streams_py.user_objects import user_object
 
@@ -145,7 +146,7 @@ def _new(key: str, found: type[Any]) -> Any:
     try:
         return found()
     except Exception as error:
-        text = f"{key} = {class_name(found)!r} cannot be created: {type(error).__name__}: {error}"
+        text = f"{key} = {class_name(found)!r} cannot be created: {named(error)}"
         raise ConfigError(text, key=key) from error
 
 

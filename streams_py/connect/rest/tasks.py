@@ -13,6 +13,7 @@ import httpx
 
 from streams_py.connect.errors import ConnectError, RebalanceExpectedError
 from streams_py.connect.rest.signing import sign
+from streams_py.printable import text_of
 
 __all__ = ["TaskConfigSender"]
 
@@ -42,7 +43,7 @@ class TaskConfigSender:
         try:
             answer = self._client.post(target, content=body, headers=headers)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise ConnectError(f"the leader at {url} does not answer: {str(error) or type(error).__name__}") from None
+            raise ConnectError(f"the leader at {url} does not answer: {text_of(error)}") from None
         if answer.status_code == 403:
             first_s = self._first_refused_s.setdefault(name, self._clock())
             if self._clock() - first_s < _ROTATION_S:

@@ -12,6 +12,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.connect.ports import ConnectClients, Delivered
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError, TimeoutExceededError
 from streams_py.ports import BEGINNING, Admin, AdminError, AdminErrorKind, RawRecord, TopicSpec
+from streams_py.printable import text_of
 
 __all__ = ["LoggedStore", "TopicLog", "create_topic"]
 
@@ -160,7 +161,7 @@ class TopicLog:
                 with self._sending:
                     self._producer.poll(0)
             except Exception as error:  # the worker's view would stand still for ever without this thread
-                _log.warning("reading %s failed, trying again: %s", self._topic, error)
+                _log.warning("reading %s failed, trying again: %s", self._topic, text_of(error))
                 self._stopping.wait(_RETRY_S)
 
     def _read(self) -> None:

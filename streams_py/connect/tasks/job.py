@@ -12,7 +12,7 @@ from typing import TypeAlias
 from streams_py.connect.api import SinkTask, SourceTask
 from streams_py.connect.stores.configs import TargetState
 from streams_py.connect.stores.statuses import Job, JobState
-from streams_py.printable import Lines
+from streams_py.printable import Lines, text_of
 
 __all__ = ["JobThread", "StatusReport"]
 
@@ -90,7 +90,7 @@ class JobThread(ABC):
         except Exception as error:
             self.failed = True
             trace = self.scrubbed(traceback.format_exc())
-            _log.error("%s has failed: %s\n%s", self.job, self.scrubbed(str(error)), Lines(trace))
+            _log.error("%s has failed: %s\n%s", self.job, self.scrubbed(text_of(error)), Lines(trace))
             self.report(JobState.FAILED, trace)
             # A failed job stays where it is, until it is stopped.
             self._stopping.wait()
@@ -113,7 +113,7 @@ class JobThread(ABC):
         try:
             self.close()
         except Exception as error:
-            _log.warning("closing the clients of %s: %s", self.job, error)
+            _log.warning("closing the clients of %s: %s", self.job, text_of(error))
 
     @abstractmethod
     def scrubbed(self, text: str) -> str:

@@ -12,6 +12,7 @@ from streams_py.connect.ports import SinkConsumer, SinkListener
 from streams_py.connect.tasks.task import TaskStart, TaskThread
 from streams_py.errors import BrokerUnavailableError, ProcessingError
 from streams_py.ports import RawRecord
+from streams_py.printable import text_of
 from streams_py.record_headers import headers_of
 
 __all__ = ["SinkTaskThread"]
@@ -158,10 +159,10 @@ class SinkTaskThread(TaskThread):
             where = f"{topic}-{raw.partition()} at offset {raw.offset()}"
             if not self._settings.tolerates_errors:
                 raise ProcessingError(
-                    f"{self.job}: the record of {where} cannot be converted: {error}; check key.converter and "
+                    f"{self.job}: the record of {where} cannot be converted: {text_of(error)}; check key.converter and "
                     "value.converter, or skip such records with errors.tolerance=all"
                 ) from error
-            _log.warning("%s: the record of %s is skipped (errors.tolerance=all): %s", self.job, where, error)
+            _log.warning("%s: the record of %s is skipped (errors.tolerance=all): %s", self.job, where, text_of(error))
             return None
         return SinkRecord(
             topic,

@@ -23,6 +23,7 @@ from streams_py.connect.tasks.source import SourceTaskThread
 from streams_py.connect.tasks.task import TaskSettings, TaskStart
 from streams_py.connect.worker.offsets import sink_group
 from streams_py.errors import ConfigError
+from streams_py.printable import named
 
 __all__ = ["RunningJobs"]
 
@@ -90,7 +91,7 @@ class RunningJobs:
             thread = self._new_task(task, given[0][1], given[1][1], target, hide_secrets)
         except Exception as error:
             self._unstartable.add(task)
-            self.report(task, JobState.FAILED, hide_secrets(f"{type(error).__name__}: {error}"))
+            self.report(task, JobState.FAILED, hide_secrets(named(error)))
         else:
             self._start(thread)
 

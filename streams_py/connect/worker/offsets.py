@@ -15,6 +15,7 @@ from streams_py.connect.errors import BadRequestError
 from streams_py.connect.policy.worker_policy import LoadedConnector
 from streams_py.connect.ports import ConnectClients, SinkOffsets
 from streams_py.connect.stores.offsets import OffsetStore, offset_key
+from streams_py.printable import named
 
 __all__ = ["ConnectorOffsets", "OffsetChange", "sink_group"]
 
@@ -84,7 +85,7 @@ def _ask(loaded: LoadedConnector, changes: Sequence[OffsetChange]) -> bool:
         return loaded.connector.alter_offsets(loaded.props, changes)
     except Exception as error:
         kind = type(loaded.connector).__name__
-        raise BadRequestError(loaded.hide(f"{kind} refuses these offsets: {type(error).__name__}: {error}")) from None
+        raise BadRequestError(loaded.hide(f"{kind} refuses these offsets: {named(error)}")) from None
 
 
 def _alter(offsets: SinkOffsets, name: str, changes: Mapping[TopicPartition, int | None]) -> None:

@@ -38,6 +38,7 @@ from streams_py.connect.worker.metrics import Metrics, worker_metrics
 from streams_py.connect.worker.offsets import ConnectorOffsets, OffsetChange
 from streams_py.connect.worker.stores import Stores
 from streams_py.errors import ConfigError
+from streams_py.printable import text_of
 
 __all__ = ["ConnectorStatus", "Worker"]
 
@@ -341,7 +342,7 @@ class Worker:
             self._herder.run()
         except Exception as error:
             self.failure = error
-            _log.exception("the worker has ended: %s", error)
+            _log.exception("the worker has ended: %s", text_of(error))
 
 
 def _checked(name: str, config: Mapping[str, str], policy: WorkerPolicy) -> dict[str, str]:

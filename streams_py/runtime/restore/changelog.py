@@ -11,6 +11,7 @@ from typing import Protocol
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailableError, TimeoutExceededError
+from streams_py.outages import level_of_waiting
 from streams_py.ports import BEGINNING, ChangelogPart, RawRecord, SortedPart
 from streams_py.runtime.restore.ends import ChangelogEnd
 
@@ -215,8 +216,13 @@ class ChangelogInWork:
         if self.silent_since_ms is None:
             self.silent_since_ms = now_ms
             what = "its end" if self.needs_end else "its topic"
-            _log.warning(
-                "task %s waits for changelog %s: %s is not known: %s", self.task.id, self.partition, what, reason
+            _log.log(
+                level_of_waiting(),
+                "task %s waits for changelog %s: %s is not known: %s",
+                self.task.id,
+                self.partition,
+                what,
+                reason,
             )
         silent_ms = now_ms - self.silent_since_ms
         if silent_ms <= timeout_ms or not self.needs_end:

@@ -28,6 +28,7 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailableError, OffsetOutOfRangeError, StreamsError, TaskCorruptedError
 from streams_py.member.events import Progress
 from streams_py.ports import Admin, Clock, RawRecord, RecordConsumer, SortedPart
+from streams_py.printable import text_of
 from streams_py.runtime.batches import by_partition, only_topic_of
 from streams_py.runtime.restore.backoff import Backoff
 from streams_py.runtime.restore.changelog import ANOTHER_TOPIC, ChangelogInWork, RestorableTask
@@ -246,7 +247,7 @@ class StateUpdater:
                 _log.exception("%s failed; its tasks fail with it", self.name)
             with self._lock:
                 self._fatal = error
-                cause = error if isinstance(error, Exception) else StreamsError(str(error))
+                cause = error if isinstance(error, Exception) else StreamsError(text_of(error))
                 for task in list(self._tasks.values()):
                     self._fail(task, cause)
         finally:

@@ -31,6 +31,7 @@ from streams_py.errors import (
     TaskMigratedError,
     TimeoutExceededError,
 )
+from streams_py.outages import level_of_waiting
 from streams_py.ports import Clock, Membership, OffsetAndMetadata, RecordProducer, TransactionalProducer
 from streams_py.runtime.blocked_time import BlockedTime
 from streams_py.runtime.tasks.known_commits import KnownCommits
@@ -210,7 +211,7 @@ class Committer:
         with contextlib.suppress(StreamsError):  # what was refused does not arrive either
             left = self._flush_producer(_SETTLE_MS)
             if left:
-                _log.warning("%d records are still on their way after %d s", left, _SETTLE_MS // 1000)
+                _log.log(level_of_waiting(), "%d records are still on their way after %d s", left, _SETTLE_MS // 1000)
 
     def _flush_producer(self, timeout_ms: int) -> int:
         with self._blocked:
@@ -226,7 +227,12 @@ class Committer:
                     f"{left} records were not acknowledged before the shutdown's time was over"
                 )
             if waited % 10_000 == 0:
-                _log.warning("%d records still wait for the broker's acknowledgement after %d s", left, waited // 1000)
+                _log.log(
+                    level_of_waiting(),
+                    "%d records still wait for the broker's acknowledgement after %d s",
+                    left,
+                    waited // 1000,
+                )
 
     def commit(self, tasks: Collection[Committable], *, in_rebalance: bool = False) -> int:
         """Commit those of ``tasks`` (for a transaction: all that are running) that need it; how many they were.

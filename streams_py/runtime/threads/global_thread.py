@@ -26,6 +26,7 @@ from streams_py.errors import (
     StreamsError,
     TimeoutExceededError,
 )
+from streams_py.outages import level_of_waiting
 from streams_py.ports import (
     BEGINNING,
     Admin,
@@ -37,6 +38,7 @@ from streams_py.ports import (
     RecordConsumer,
     RecordProducer,
 )
+from streams_py.printable import named
 from streams_py.rights import TOPIC, missing_right
 from streams_py.runtime.batches import by_partition
 from streams_py.runtime.closing import place_of
@@ -196,7 +198,7 @@ class GlobalThread:
             if self._stopping.is_set():
                 _log.debug("%s ended with %r after it was told to", self.name, error)
                 return
-            cause = error if isinstance(error, Exception) else StreamsError(f"{type(error).__name__}: {error}")
+            cause = error if isinstance(error, Exception) else StreamsError(named(error))
             self._error = cause
             was_ready = self._ready.is_set()
             self._ready.set()
@@ -275,7 +277,7 @@ class GlobalThread:
                         f"{self.name} could not fill the global stores for {self._settings.task_timeout_ms} ms "
                         f"(task.timeout.ms): {error}"
                     ) from error
-                _log.warning("%s: %s; trying again", self.name, error)
+                _log.log(level_of_waiting(), "%s: %s; trying again", self.name, error)
                 self._clock.sleep_ms(self._retry_backoff_ms)
 
     def _described(self) -> list[tuple[str, tuple[PartitionInfo, ...]]]:

@@ -22,6 +22,7 @@ class RebalanceLog:
     def __init__(self, name: str) -> None:
         self._name = name
         self._active: frozenset[TaskId] = frozenset()
+        self._dropped: frozenset[TaskId] = frozenset()
         self._standby: frozenset[TaskId] = frozenset()
         self._began_ms: int | None = None
 
@@ -31,12 +32,23 @@ class RebalanceLog:
             self._began_ms = now_ms
 
     def lost_all(self) -> None:
-        """Membership is gone, and all active tasks with it."""
-        self._active = frozenset()
+        """The member has left the group, or was removed from it. It has dropped all of its active tasks."""
+        dropped, self._active = self._active, frozenset()
+        if dropped:
+            self._dropped |= dropped
+            _log.warning(
+                "%s: no longer a member of its group; dropped active tasks %s without committing; joining again",
+                self._name,
+                _listed(dropped),
+            )
 
     def ends(self, tasks: Tasks | None, now_ms: int) -> None:
-        """Write the line; ``tasks`` None: everything stays as it is."""
-        before = self._active
+        """Log the rebalance. ``tasks`` None: the tasks stay as they are.
+
+        A task that the member dropped and has again counts as gained: it starts again from its last commit. One that
+        it dropped and has not got back counts as lost.
+        """
+        before, dropped, self._dropped = self._active, self._dropped, frozenset()
         if tasks is not None:
             self._active, self._standby = frozenset(tasks.active), frozenset(tasks.standby)
         began_ms, self._began_ms = self._began_ms, None
@@ -45,7 +57,7 @@ class RebalanceLog:
             self._name,
             0.0 if began_ms is None else (now_ms - began_ms) / 1000,
             _listed(self._active - before),
-            _listed(before - self._active),
+            _listed((before | dropped) - self._active),
             _listed(self._active & before),
             _listed(self._standby),
         )

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from streams_py.printable import named
+
 __all__ = ["Phase", "RebalanceListener", "RebalanceTimeline", "Timekeeper"]
 
 _log = logging.getLogger(__name__)
@@ -83,7 +85,7 @@ class Timekeeper:
             return
         timeline.ended_ns = time.time_ns()
         timeline.active_tasks, timeline.standby_tasks = active_tasks, standby_tasks
-        timeline.error = None if error is None else f"{type(error).__name__}: {error}"
+        timeline.error = None if error is None else named(error)
         for listener in list(self._listeners):
             try:
                 listener(timeline)

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailableError, TimeoutExceededError
+from streams_py.outages import level_of_waiting
 from streams_py.ports import Clock, CommittedOffsets, Membership, OffsetAndMetadata
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.known_commits import KnownCommits
@@ -188,8 +189,11 @@ class TaskStarter:
         if held_up and now >= self._next_warning_ms:
             self._next_warning_ms = now + _WARNING_MS
             names = ", ".join(str(task.id) for task in held_up)
-            _log.warning(
-                "tasks %s do not start yet, their committed offsets could not be read: %s; trying again", names, error
+            _log.log(
+                level_of_waiting(),
+                "tasks %s do not start yet, their committed offsets could not be read: %s; trying again",
+                names,
+                error,
             )
 
     def _check_timeout(self, task: ActiveTask, error: BrokerUnavailableError, now: int) -> None:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from streams_protocol.types import TopicPartition
 from streams_py.errors import OffsetOutOfRangeError, StateError, TaskCorruptedError, TaskMigratedError
 from streams_py.ports import RawRecord
+from streams_py.printable import text_of
 from streams_py.runtime.batches import runs_of
 from streams_py.runtime.states import ThreadState
 from streams_py.runtime.tasks.active_task import ActiveTask
@@ -426,4 +427,4 @@ class StreamLoop:
         try:
             close()
         except Exception as error:
-            _log.warning("%s: closing the %s failed: %s", self._name, what, error)
+            _log.warning("%s: closing the %s failed: %s", self._name, what, text_of(error))

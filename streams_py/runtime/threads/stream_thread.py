@@ -10,8 +10,9 @@ import logging
 import threading
 from collections.abc import Callable
 
-from streams_py.errors import TaskCorruptedError, TaskMigratedError
+from streams_py.errors import StreamsError, TaskCorruptedError, TaskMigratedError
 from streams_py.ports import Clock
+from streams_py.printable import named, text_of
 from streams_py.runtime.states import ThreadState
 from streams_py.runtime.tasks.task import TaskPhase
 from streams_py.runtime.threads.inbox import Inbox
@@ -197,8 +198,8 @@ class StreamThread:
             return
         self.failed = True
         self.control.leave_group = True  # so that its tasks move at once
-        cause = error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
-        _log.error("%s failed: %s", self.name, cause, exc_info=cause)
+        cause = error if isinstance(error, Exception) else RuntimeError(named(error))
+        _log.error("%s failed: %s", self.name, text_of(cause), exc_info=_origin(cause))
         try:
             self._on_error(self, cause)
         except (Exception, SystemExit):
@@ -226,5 +227,11 @@ class StreamThread:
                 "%s: its static member is not removed from the group, which keeps its tasks for it until its session "
                 "is over: %s",
                 self.name,
-                error,
+                text_of(error),
             )
+
+
+def _origin(error: Exception) -> BaseException:
+    """The error whose traceback is logged. When user code raised, that is its own error: the text of ours names task,
+    node and record, and the frames between them are the same for all errors."""
+    return error.__cause__ if isinstance(error, StreamsError) and error.__cause__ is not None else error

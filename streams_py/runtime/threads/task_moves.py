@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailableError, OffsetOutOfRangeError, TaskCorruptedError, TimeoutExceededError
 from streams_py.member.assignment import Tasks
+from streams_py.outages import level_of_waiting
 from streams_py.ports import BEGINNING, END, OffsetAndMetadata, TransactionalProducer
 from streams_py.runtime.batches import only_topic_of
 from streams_py.runtime.states import ThreadState
@@ -113,7 +114,7 @@ class TaskMoves:
             ) from error
         if now_ms >= self._next_warning_ms:
             self._next_warning_ms = now_ms + _WARNING_MS
-            _log.warning("%s: %s; trying again", self._name, error)
+            _log.log(level_of_waiting(), "%s: %s; trying again", self._name, error)
 
     def _read(self) -> None:
         """Let the consumer read exactly the partitions of running tasks, new ones from where they begin."""

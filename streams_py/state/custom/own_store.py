@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from streams_py.errors import ConfigError, StateError, StreamsError
 from streams_py.ports import RawRecord
+from streams_py.printable import named
 from streams_py.record_headers import headers_of
 from streams_py.state.custom.context import OwnStoreContext
 from streams_py.state.custom.supplied_bytes import SuppliedBytes
@@ -65,7 +66,7 @@ class OwnStore:
         except StreamsError:
             raise
         except Exception as error:
-            raise StateError(f"store {self.name!r} cannot be restored: {type(error).__name__}: {error}") from error
+            raise StateError(f"store {self.name!r} cannot be restored: {named(error)}") from error
         finally:
             self.context.is_restoring = False
 
@@ -76,7 +77,7 @@ class OwnStore:
         except StreamsError:
             raise
         except Exception as error:
-            raise StateError(f"store {self.name!r} cannot be flushed: {type(error).__name__}: {error}") from error
+            raise StateError(f"store {self.name!r} cannot be flushed: {named(error)}") from error
         return 0
 
     def clear_cache(self) -> None:

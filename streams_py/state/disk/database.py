@@ -26,6 +26,7 @@ import rocksdict
 from streams_protocol.types import TopicPartition
 from streams_py.errors import StateError
 from streams_py.forks import keep_undestroyed, when_forked
+from streams_py.printable import text_of
 from streams_py.state.checkpoint import DATABASE_DIRECTORY
 from streams_py.state.disk import position_keys as keys
 from streams_py.state.disk.aside import Aside
@@ -97,7 +98,7 @@ class TaskDatabase:
                 f"If another process uses this state.dir, give this one its own; if files are damaged, delete "
                 f"{task_directory} and the state is restored from the changelog topics"
             )
-            raise StateError(f"cannot open the state store files in {self.path}: {error}. {remedy}") from error
+            raise StateError(f"cannot open the state store files in {self.path}: {text_of(error)}. {remedy}") from error
         self.found_stores = frozenset(found)
         """Names of the stores that were there when it was opened."""
 
@@ -438,7 +439,7 @@ class TaskDatabase:
             raise
         except Exception as error:
             remedy = remedy_for(error) or "What was committed before is safe in the changelog topics"
-            raise StateError(f"the state store files in {self.path} failed: {error}. {remedy}") from error
+            raise StateError(f"the state store files in {self.path} failed: {text_of(error)}. {remedy}") from error
 
     def close(self) -> None:
         """Close everything, open scans included; what waits is dropped. A second call does nothing. An error is raised

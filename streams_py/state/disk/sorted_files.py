@@ -16,6 +16,7 @@ from typing import Final
 import rocksdict
 
 from streams_py.errors import StateError
+from streams_py.printable import text_of
 from streams_py.private_files import make_folder
 from streams_py.state.changelog_entries import ChangelogEntries
 from streams_py.state.disk.options import RocksMemory, database_options, remedy_for
@@ -95,7 +96,7 @@ class SortedFiles:
                 deque(map(writer.__setitem__, keys, map(entries.__getitem__, keys)), maxlen=0)
             writer.finish()
         except Exception as error:
-            raise StateError(f"cannot write {path}: {error}. {remedy_for(error) or ''}".rstrip()) from error
+            raise StateError(f"cannot write {path}: {text_of(error)}. {remedy_for(error) or ''}".rstrip()) from error
         self.paths.append(path)
 
 

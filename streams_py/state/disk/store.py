@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import rocksdict
 
 from streams_py.errors import StateError, StateStoreMigratedError
+from streams_py.printable import text_of
 from streams_py.state.bytes_store import overlaid
 from streams_py.state.disk.bundles import bundle_key, is_worth_it, packed
 from streams_py.state.disk.layer import SMALL_BYTES, Layer
@@ -368,7 +369,9 @@ class RocksBytes:
             if self._is_closed:  # rocksdict says in several ways that it is closing
                 raise StateStoreMigratedError(f"store {self.name!r} is closed") from error
             remedy = remedy_for(error) or "What was committed before is safe in the changelog topic"
-            raise StateError(f"store {self.name!r} in {self._database.path} failed: {error}. {remedy}") from error
+            raise StateError(
+                f"store {self.name!r} in {self._database.path} failed: {text_of(error)}. {remedy}"
+            ) from error
 
 
 class _Scan:

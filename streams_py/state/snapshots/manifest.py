@@ -16,7 +16,7 @@ from typing import Any, Final
 from streams_protocol.types import TopicPartition
 from streams_py.errors import SnapshotError
 from streams_py.foreign_json import loads as loads_foreign
-from streams_py.printable import printable
+from streams_py.printable import named, printable
 
 __all__ = ["Manifest", "SnapshotFile", "SnapshotOf"]
 
@@ -103,9 +103,7 @@ class Manifest:
                 frozenset(str(topic) for topic in content.get("in_transactions", ())),
             )
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
-            raise SnapshotError(
-                f"its manifest cannot be read: {printable(f'{type(error).__name__}: {error}', 200)}"
-            ) from error
+            raise SnapshotError(f"its manifest cannot be read: {printable(named(error), 200)}") from error
 
     def check(self, wanted: SnapshotOf) -> None:
         """SnapshotError that says in which way this is somebody else's state."""

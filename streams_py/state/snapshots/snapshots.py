@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailableError, LockError, SnapshotError
+from streams_py.printable import text_of
 from streams_py.private_files import make_folder
 from streams_py.state.checkpoint import DATABASE_DIRECTORY, force_to_disk, has_database
 from streams_py.state.snapshots.manifest import Manifest, SnapshotFile, SnapshotOf
@@ -236,7 +237,7 @@ class Snapshots:
             upload.is_made = True
         except Exception as error:
             if not upload.given_up:
-                _log.warning("task %s: no snapshot was made, trying again later: %s", task, error)
+                _log.warning("task %s: no snapshot was made, trying again later: %s", task, text_of(error))
         finally:
             shutil.rmtree(upload.folder, ignore_errors=True)
             upload.done.set()
@@ -291,7 +292,9 @@ class Snapshots:
                 break
         except Exception as error:
             if not fetch.given_up:
-                _log.warning("task %s: no snapshot can be fetched, its changelogs are replayed: %s", task, error)
+                _log.warning(
+                    "task %s: no snapshot can be fetched, its changelogs are replayed: %s", task, text_of(error)
+                )
         finally:
             if folder is None:  # before its task goes on
                 shutil.rmtree(fetch.folder, ignore_errors=True)

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from streams_py.config_keys import masked
 from streams_py.errors import ConfigError, SnapshotError
+from streams_py.printable import named
 from streams_py.private_files import FILE_MODE, FOLDER_MODE, check_shared_folder, make_folder
 from streams_py.redact import redact
 from streams_py.state.checkpoint import force_to_disk
@@ -40,9 +41,7 @@ def open_storage(url: str) -> tuple[Any, str]:
     try:
         files, root = fsspec.core.url_to_fs(url)
     except (ImportError, ValueError, OSError) as error:
-        raise ConfigError(
-            f"{key} = {masked(key, url)} cannot be used: {redact(f'{type(error).__name__}: {error}')}", key=key
-        ) from None
+        raise ConfigError(f"{key} = {masked(key, url)} cannot be used: {redact(named(error))}", key=key) from None
     root = root.rstrip("/")
     if _is_local(files) and os.path.lexists(root):
         try:

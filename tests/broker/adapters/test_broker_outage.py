@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streams_py.errors import BrokerUnavailableError
+from streams_py.outages import MemberContact
 from streams_py.ports import OffsetAndMetadata
 
 pytestmark = pytest.mark.broker
@@ -15,10 +16,10 @@ def test_membership_waits_with_a_warning_when_no_broker_answers(group, until, ca
     away["bootstrap_servers"] = ["127.0.0.1:1"]
     member, thread = group.join(start=False)
     member._settings = away
-    member._outage._what = "group g at 127.0.0.1:1"
+    member._contact = MemberContact(away["bootstrap_servers"], "away")
     member.start()
     member.subscribe(frozenset({group.topic}))
-    until(lambda: "no answer for" in caplog.text, "a warning")
+    until(lambda: "cluster 127.0.0.1:1 unreachable for" in caplog.text, "a warning")
     assert member.group_metadata() is None
     with pytest.raises(BrokerUnavailableError, match="no broker at"):
         member.commit({group.partitions[0]: OffsetAndMetadata(1)}, timeout_ms=100)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from streams_py.errors import CallTimeoutError, ProcessingError
+from streams_py.printable import text_of
 from streams_py.runtime.tasks.asynchronous.async_calls import named, send_on
 from streams_py.runtime.tasks.asynchronous.in_flight import Call, InFlight
 from streams_py.topology.nodes import BatchCalls, NodeContext, Process
@@ -212,7 +213,7 @@ class _Batch:
         try:
             taken = list(answers)
         except Exception as error:
-            what = f"returned {type(answers).__name__}, not one answer for each record: {error}"
+            what = f"returned {type(answers).__name__}, not one answer for each record: {text_of(error)}"
             self._end(error=self._error(what))
             return
         if len(taken) != len(self._calls):

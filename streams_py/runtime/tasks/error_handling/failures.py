@@ -25,6 +25,7 @@ from streams_py.errors import (
     TimeoutExceededError,
 )
 from streams_py.ports import RawRecord
+from streams_py.printable import named
 from streams_py.record_headers import headers_of
 from streams_py.runtime.tasks.error_handling.handlers import Answer, DeadLetter, ErrorContext, FailedRecord, ask
 from streams_py.runtime.tasks.record_queue import SourceReader
@@ -71,7 +72,7 @@ def _reported(message: str, *, task_id: TaskId) -> ProcessingError:
 def _raised(error: Exception) -> str:
     """Describe an error and the line that raised it: node names are numbers, and remote logs may not be available."""
     where = raised_line(error)
-    return f"{type(error).__name__}: {error}" + ("" if where is None else f" ({where})")
+    return named(error) + ("" if where is None else f" ({where})")
 
 
 class LetterWriter(Protocol):
@@ -155,7 +156,7 @@ class Failures:
         self._collector.write(response.dead_letters, context)
         if response.answer is not Answer.CONTINUE:
             raise _reported(f"{what} in {context}: {_raised(error)}", task_id=self._task_id) from error
-        self.dropped(context.node, f"{type(error).__name__}: {error}")
+        self.dropped(context.node, named(error))
 
     def was_unread(self, error: Exception) -> bool:
         """Whether this error kept a record from being decoded, so that the record has had no effect yet."""

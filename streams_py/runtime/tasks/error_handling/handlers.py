@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from streams_protocol.types import TaskId
 from streams_py.errors import ConfigError, HandlerError, ProductionError, RefusedRecord
 from streams_py.ports import Headers, RawRecord
+from streams_py.printable import text_of
 from streams_py.runtime.tasks.configured import imported
 from streams_py.serdes.reasons import reason_of
 
@@ -156,7 +157,7 @@ def log_and_continue(context: ErrorContext, record: object, error: Exception) ->
 
 def _reason(record: object, error: Exception) -> str:
     """Of a record that cannot be read or written without its contents; functions of the user choose their words."""
-    return str(error) if record is None or isinstance(record, FailedRecord) else reason_of(error)
+    return text_of(error) if record is None or isinstance(record, FailedRecord) else reason_of(error)
 
 
 def default_production_handler(context: ErrorContext, record: object, error: Exception) -> Answer:
@@ -187,9 +188,9 @@ class DeadLetterQueue:
         if isinstance(error, ProductionError) and error.record is not None:
             return Response(Answer.CONTINUE, (self._letter_of_refused(error.record, context, error),))
         if raw is None or context.topic is None:
-            _log.error("no input record for the dead letter topic %s in %s: %s", self.topic, context, error)
+            _log.error("no input record for the dead letter topic %s in %s: %s", self.topic, context, text_of(error))
             return Response(Answer.FAIL)
-        _log.warning("writing a record to %s after an error in %s: %s", self.topic, context, error)
+        _log.warning("writing a record to %s after an error in %s: %s", self.topic, context, text_of(error))
         headers = [*context.headers, *_error_headers(context, error)]
         letter = DeadLetter(self.topic, raw.key(), raw.value(), context.timestamp_ms, headers)
         return Response(Answer.CONTINUE, (letter,))
@@ -215,7 +216,7 @@ _HEADER_CHARS_MAX = 16_384
 def _error_headers(context: ErrorContext, error: Exception) -> list[tuple[str, bytes | None]]:
     facts = {
         "exception": f"{type(error).__module__}.{type(error).__qualname__}",
-        "message": str(error),
+        "message": text_of(error),
         "stacktrace": "".join(traceback.format_exception(error)),
         "topic": context.topic or "",
         "partition": str(context.partition),
@@ -250,7 +251,9 @@ def resolve_handler(given: object, key: str) -> Handler:
             given = given()
         except Exception as error:
             raise ConfigError(
-                f"{key}: {given!r} cannot be created without arguments ({error}); give an object of it instead", key=key
+                f"{key}: {given!r} cannot be created without arguments ({text_of(error)}); give an object of it "
+                "instead",
+                key=key,
             ) from error
     handle = getattr(given, "handle", given)
     if not callable(handle):

@@ -12,6 +12,7 @@ import logging
 
 from streams_protocol.types import TaskId
 from streams_py.errors import BrokerUnavailableError, RegistryUnavailableError, TaskCorruptedError, TimeoutExceededError
+from streams_py.outages import level_of_waiting
 from streams_py.ports import Clock
 from streams_py.runtime.tasks.task_settings import TaskSettings
 
@@ -96,7 +97,7 @@ class Retries:
             self._pause_until_ms = now_ms + min(_PAUSE_MS << min(tries - 1, 10), _PAUSE_MAX_MS)
             raise self._corrupted(error, doing) from error
         if tries & (tries - 1) == 0:  # log with growing intervals: there may be many attempts per second
-            _log.warning("task %s %s: %s; retrying", self._task, doing, error)
+            _log.log(self._level(error), "task %s %s: %s; retrying", self._task, doing, error)
 
     def record_start_failure(self, error: BrokerUnavailableError | TaskCorruptedError) -> None:
         """Note that processors failed to initialise. Raises as :meth:`record_failure`.
@@ -107,6 +108,10 @@ class Retries:
         if isinstance(error, TaskCorruptedError):
             raise TaskCorruptedError(str(error), {**error.tasks, self._task: ()}) from error
         self.record_failure(error, doing="could not initialise its processors")
+
+    def _level(self, error: BrokerUnavailableError) -> int:
+        # The outage of a cluster is reported for all tasks; the one of a registry is not.
+        return logging.WARNING if isinstance(error, RegistryUnavailableError) else level_of_waiting()
 
     def _corrupted(self, error: BrokerUnavailableError, doing: str) -> TaskCorruptedError:
         return TaskCorruptedError(f"task {self._task} {doing}: {error}", {self._task: ()})

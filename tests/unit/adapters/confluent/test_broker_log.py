@@ -1,4 +1,4 @@
-"""Connection trouble is told once, then with back-off."""
+"""librdkafka's reports: lost connections become one line per outage, the rest is limited."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError
 
 from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.errors import StreamsError
+from streams_py.outages import ClusterContact
 
 REFUSED = (
     "[thrd:b:1/bootstrap]: b:1/bootstrap: Connect to ipv4#127.0.0.1:1 failed: refused (after {}ms in state CONNECT)"
@@ -30,23 +31,77 @@ def time() -> Time:
 
 @pytest.fixture
 def log(time: Time) -> BrokerLog:
-    return BrokerLog("app-consumer", "b:1", now_s=time)
+    return BrokerLog("app-consumer", "b:1", now_s=time, contact=ClusterContact("b:1", now_s=time))
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-def test_repeated_report_is_warned_with_growing_intervals(
+def test_connection_that_is_refused_200_times_is_one_line(
     log: BrokerLog, time: Time, caplog: pytest.LogCaptureFixture
 ) -> None:
     for tick in range(200):  # 20 s of 10 reports a second, each worded a little differently
         time.now_s = tick / 10
         log.log(logging.ERROR, "%s [%s] %s", "FAIL", "rdkafka#consumer-1", REFUSED.format(tick))
+        log.on_error(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+    assert warnings(caplog) == ["cluster b:1 unreachable for 2 s (refused); retrying"]
+
+
+@pytest.mark.parametrize(
+    ("said", "broker", "reason"),
+    [
+        ("b:1/bootstrap: Connect to ipv4#127.0.0.1:1 failed: Connection refused (after 0ms in state CONNECT)",
+         "b:1", "Connection refused"),
+        ("GroupCoordinator: b:1: Connect to ipv6#[::1]:1 failed: timed out (after 3ms in state CONNECT, 2 identical)",
+         "b:1", "timed out"),
+        ("sasl_ssl://b:1/3: SSL handshake failed: certificate verify failed (after 9ms in state SSL_HANDSHAKE)",
+         "b:1", "SSL handshake failed: certificate verify failed"),
+        ("TxnCoordinator: Disconnected while requesting ApiVersion (after 9ms in state APIVERSION_QUERY)", "b:1,b:2",
+         "TxnCoordinator: Disconnected while requesting ApiVersion (after 9ms in state APIVERSION_QUERY)"),
+    ],
+)  # fmt: skip
+def test_failure_names_broker_and_reason(
+    said: str, broker: str, reason: str, time: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contact = ClusterContact("b:1,b:2", now_s=time)
+    noted: list[tuple[str, str]] = []
+    monkeypatch.setattr(contact, "failed", lambda *args: noted.append(args))
+    log = BrokerLog("app-consumer", "b:1,b:2", contact=contact)
+    log.log(logging.ERROR, "%s [%s] %s", "FAIL", "n", f"[thrd:x]: {said}")
+    assert noted == [(broker, reason)]
+
+
+def test_other_reports_are_debug_lines_while_the_cluster_is_away(
+    log: BrokerLog, time: Time, caplog: pytest.LogCaptureFixture
+) -> None:
+    log.on_error(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+    log.log(logging.WARNING, "%s [%s] %s", "REQTMOUT", "n", "[thrd:x]: b:1: Timed out 1 in-flight requests")
+    log.on_error(KafkaError(KafkaError._TIMED_OUT, "3 requests timed out"))
+    assert warnings(caplog) == []
+    time.now_s = 60.0
+    log.log(logging.WARNING, "%s [%s] %s", "REQTMOUT", "n", "[thrd:x]: b:1: Timed out 1 in-flight requests")
+    assert warnings(caplog) == ["app-consumer: b:1: Timed out 1 in-flight requests"]
+
+
+def test_producer_that_was_replaced_is_no_warning(log: BrokerLog, caplog: pytest.LogCaptureFixture) -> None:
+    """The next call of that producer raises it."""
+    said = "Failed to end transaction: Local: This instance has been fenced by a newer instance"
+    log.log(logging.ERROR, "%s [%s] %s", "TXNERR", "n", f"[thrd:main]: Fatal transaction error: {said} (_FENCED)")
+    log.on_error(KafkaError(KafkaError._FATAL, f"Fatal error: {said}"))
+    assert warnings(caplog) == []
+
+
+def test_repeated_warning_is_logged_at_growing_intervals(
+    log: BrokerLog, time: Time, caplog: pytest.LogCaptureFixture
+) -> None:
+    for tick in range(200):
+        time.now_s = tick / 10
+        log.warn(f"trouble for {tick}ms")
     seen = warnings(caplog)
     assert len(seen) == 5  # at 0, 1, 3, 7 and 15 s
-    assert seen[0] == "app-consumer: " + REFUSED.format(0).split("]: ")[1]
-    assert seen[1].endswith("(9 more like this)")
+    assert seen[0] == "app-consumer: trouble for 0ms"
+    assert seen[1].endswith("(repeated 9 times)")
 
 
 def test_report_is_new_again_after_a_long_silence(log: BrokerLog, time: Time, caplog: pytest.LogCaptureFixture) -> None:
@@ -65,12 +120,6 @@ def test_coordinator_that_still_loads_is_no_warning(log: BrokerLog, caplog: pyte
     said = "Failed to acquire idempotence PID from broker b:1/1: Broker: Coordinator load in progress: retrying"
     log.log(logging.WARNING, "%s [%s] %s", "GETPID", "n", f"[thrd:main]: {said}")
     assert warnings(caplog) == []
-
-
-def test_all_brokers_down_names_the_address(log: BrokerLog, caplog: pytest.LogCaptureFixture) -> None:
-    log.on_error(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
-    log.check()
-    assert warnings(caplog) == ["app-consumer: no broker of b:1 can be reached; trying again"]
 
 
 def test_refused_login_is_raised_by_check(log: BrokerLog) -> None:

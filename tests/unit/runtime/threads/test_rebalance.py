@@ -346,5 +346,11 @@ def test_log_says_what_each_rebalance_gave_and_took(seam: Seam, caplog: pytest.L
     round_with(IN1, standby_tasks={TaskId(0, 0): (IN0,)})
     assert lines() == ["thread-1: rebalance of 1.5 s: gained none; lost 0_0; kept 0_1; standbys 0_0"]
     seam.rebalance.on_lost((IN1,))
+    assert "dropped active tasks 0_1 without committing; joining again" in caplog.text
     round_with(IN1)
     assert lines() == ["thread-1: rebalance of 1.5 s: gained 0_1; lost none; kept none; standbys none"]
+    seam.rebalance.on_lost((IN1,))
+    round_with()
+    assert lines() == ["thread-1: rebalance of 1.5 s: gained none; lost 0_1; kept none; standbys none"]
+    round_with()
+    assert lines() == ["thread-1: rebalance of 1.5 s: gained none; lost none; kept none; standbys none"]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
@@ -21,6 +22,7 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.adapters.confluent.bulk.bulk_settings import bulk_admin_settings
 from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
 from streams_py.adapters.confluent.bulk.once_writer import OnceWriter, known_position
+from streams_py.adapters.confluent.bulk.sent_records import Sent
 from streams_py.errors import StreamsError
 from streams_py.spark.columns import with_headers_for_python
 from streams_py.spark.failures import sentence_of
@@ -204,6 +206,13 @@ def _by_source(batch: Any) -> Iterator[tuple[int, Any]]:
             yield int(sources[first]), batch.slice(first, end - first)
 
 
+def _records(rows: Any) -> Iterator[Sent]:
+    """The records of some rows, each time that they are wanted."""
+    *columns, headers = (rows.column(name).to_pylist() for name in _COLUMNS[1:])
+    named = [[(header["key"], header["value"]) for header in of] if of else None for of in headers]
+    return zip(*columns, named, strict=True)
+
+
 class _Sequence:
     """The outputs of one task on their way.
 
@@ -224,17 +233,17 @@ class _Sequence:
 
     def add(self, rows: Any) -> None:
         """Write rows, but for those that an earlier attempt has written."""
-        columns = [rows.column(name).to_pylist() for name in _COLUMNS[1:]]
         write, skipped = self._writer.write, self._skipped
-        for topic, partition, value, key, timestamp_ms, headers in zip(*columns, strict=True):
+        if self._seen + rows.num_rows > skipped:
+            self._writer.keep(partial(_records, rows.slice(max(0, skipped - self._seen))))
+        for topic, partition, value, key, timestamp_ms, headers in _records(rows):
             self._sum = crc32(key or b"", crc32(f"{topic} {partition} {timestamp_ms} ".encode(), self._sum))
             self._seen += 1
             if self._seen <= skipped:
                 if self._seen == skipped and self._sum_of_skipped not in ("", self._summed()):
                     raise self._is_another()
                 continue
-            given = [(header["key"], header["value"]) for header in headers] if headers else None
-            write(topic, partition, value, key, None if timestamp_ms < 0 else timestamp_ms, given)
+            write(topic, partition, value, key, timestamp_ms, headers)
             self._records += 1
             self._bytes += len(value or b"") + len(key or b"")
             if self._records >= self._records_max or self._bytes >= _TRANSACTION_BYTES:

@@ -16,6 +16,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -26,6 +27,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.bulk.bulk_settings import bulk_admin_settings, bulk_producer_settings
 from streams_py.adapters.confluent.bulk.bulk_writer import BulkWriter
 from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
+from streams_py.adapters.confluent.bulk.sent_records import Sent
 from streams_py.errors import ConfigError, StreamsError
 from streams_py.spark.kafka.options import WriterOptions
 from streams_py.spark.partitioning import murmur2_column
@@ -123,25 +125,29 @@ def _number_of_task() -> int:
 
 def _write_batch(writer: BulkWriter, batch: Any, places: _Places) -> None:
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    rows = batch.num_rows
-    nothing = [None] * rows
-    topics, partitions = places.of(columns, rows)
-    keys = columns["key"].to_pylist() if "key" in columns else nothing
-    timestamps = columns["timestamp_ms"].to_pylist() if "timestamp_ms" in columns else nothing
-    headers: Sequence[Any] = nothing
-    if "headers" in columns and columns["headers"].null_count < rows:
+    topics, partitions = places.of(columns, batch.num_rows)
+    if "headers" in columns:
         _check_headers(columns["headers"])
+    if "timestamp_ms" in columns:
+        _check_timestamps(columns["timestamp_ms"].to_pylist(), topics)
+    records = partial(_records, topics, partitions, columns)
+    writer.keep(records)
+    write = writer.write
+    for topic, partition, value, key, timestamp_ms, headers in records():
+        write(topic, partition, value, key, timestamp_ms, headers)
+    writer.check()
+
+
+def _records(topics: Sequence[str], partitions: Sequence[int], columns: Mapping[str, Any]) -> Iterator[Sent]:
+    """The records of a batch, each time that they are wanted."""
+    nothing = [None] * len(topics)
+    keys, timestamps = (columns[name].to_pylist() if name in columns else nothing for name in ("key", "timestamp_ms"))
+    headers: Sequence[Any] = nothing
+    if "headers" in columns and columns["headers"].null_count < len(topics):
         headers = [
             None if of is None else [(h["key"], h["value"]) for h in of] for of in columns["headers"].to_pylist()
         ]
-    if "timestamp_ms" in columns:
-        _check_timestamps(timestamps, topics)
-    write = writer.write
-    for topic, partition, value, key, timestamp_ms, of in zip(
-        topics, partitions, columns["value"].to_pylist(), keys, timestamps, headers, strict=True
-    ):
-        write(topic, partition, value, key, timestamp_ms, of)
-    writer.check()
+    return zip(topics, partitions, columns["value"].to_pylist(), keys, timestamps, headers, strict=True)
 
 
 class _Places:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from confluent_kafka import KafkaError, Message
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.bulk.bulk_settings import bulk_admin_settings
-from streams_py.adapters.confluent.bulk.sent_records import ALONE, SentRecords
+from streams_py.adapters.confluent.bulk.sent_records import ALONE, Sent, SentRecords
 from streams_py.adapters.confluent.failures import is_refusal, send_error
 from streams_py.adapters.confluent.producer import ConfluentProducer, EpochRecordSender
 from streams_py.adapters.confluent.settings import Settings
@@ -58,6 +58,10 @@ class BulkWriter:
         self._begun: set[tuple[str, int]] = set()
         self._failed: StreamsError | None = None
 
+    def keep(self, records: Callable[[], Iterable[Sent]]) -> None:
+        """Keep what makes the records that :meth:`write` gets next, in this order: it names a refused one."""
+        self._sent.keep(records)
+
     def write(
         self,
         topic: str,
@@ -69,9 +73,7 @@ class BulkWriter:
     ) -> None:
         """Queue a record. Raises what an earlier one failed with; StreamsError for a header that cannot be written."""
         stamp = _NOW if timestamp_ms is None else timestamp_ms
-        if self._sent.refused:
-            self._sent.check()
-        self._sent.kept.append((topic, partition, value, key, stamp, headers))
+        self._sent.number += 1
         if headers:
             try:
                 check_header_names(topic, headers)

@@ -13,13 +13,13 @@ then on there is a number, or it was forgotten.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NoReturn
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.bulk.bulk_settings import bulk_admin_settings, bulk_producer_settings
 from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
-from streams_py.adapters.confluent.bulk.sent_records import ALONE, SentRecords
+from streams_py.adapters.confluent.bulk.sent_records import ALONE, Sent, SentRecords
 from streams_py.adapters.confluent.producer import EpochRecordSender
 from streams_py.adapters.confluent.transactional_producer import ConfluentTransactionalProducer
 from streams_py.errors import ProductionError, StreamsError
@@ -29,6 +29,7 @@ from streams_py.record_headers import check_header_names
 __all__ = ["OnceWriter", "known_position"]
 
 _NO_GENERATION: Final = -1
+_NOW: Final = -1
 _PATIENCE_S: Final = 10.0
 """A coordinator that has just come back may answer before it has read all of its log (Kafka 4.3): with an older number,
 or with none."""
@@ -93,6 +94,12 @@ class OnceWriter:
         self._sent.begin_at(found.offset)
         return found.offset, found.metadata
 
+    def keep(self, records: Callable[[], Iterable[Sent]]) -> None:
+        """Keep what makes the records that :meth:`write` gets next, in this order: it names a refused one. StreamsError
+        when an earlier record was refused."""
+        self._sent.check()
+        self._sent.keep(records)
+
     def write(
         self,
         topic: str,
@@ -102,15 +109,13 @@ class OnceWriter:
         timestamp_ms: int | None,
         headers: Sequence[tuple[str, bytes | None]] | None,
     ) -> None:
-        """Queue a record of the present transaction; None is the time of writing. StreamsError for timestamp 0, or when
-        an earlier record was refused."""
-        stamp = -1 if timestamp_ms is None else timestamp_ms
-        sent = self._sent
-        if sent.refused:
-            sent.check()
-        sent.kept.append((topic, partition, value, key, stamp, headers))
-        if timestamp_ms == 0:
-            raise sent.of_last(
+        """Queue a record of the present transaction; None or a timestamp below 0 is the time of writing. StreamsError
+        for timestamp 0, or when an earlier record was refused."""
+        self._sent.number += 1
+        if timestamp_ms is None or timestamp_ms < 0:
+            timestamp_ms = _NOW
+        elif timestamp_ms == 0:
+            raise self._sent.of_last(
                 StreamsError(
                     f"a record for {TopicPartition(topic, partition)} has the timestamp 0, which cannot be written in "
                     "a transaction; write outputs to files, or give the source a timestamp_extractor that makes "
@@ -121,9 +126,9 @@ class OnceWriter:
             try:
                 check_header_names(topic, headers)
             except StreamsError as error:
-                raise sent.of_last(error) from None
+                raise self._sent.of_last(error) from None
         try:
-            self._producer.produce(topic, value, key, partition, None, stamp, headers)
+            self._producer.produce(topic, value, key, partition, None, timestamp_ms, headers)
         except StreamsError as error:
             self._explain(error)
 

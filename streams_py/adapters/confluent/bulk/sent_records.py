@@ -2,7 +2,8 @@
 
 A broker answers for a batch, so an answer may concern hundreds of records, of which one is at fault. Therefore the
 records that were refused together are sent once more, each alone, until one is refused again. That takes the last
-records as they were written: librdkafka keeps neither timestamp nor headers of a record that failed.
+records as they were written: librdkafka keeps neither timestamp nor headers of a record that failed. So the caller says
+beforehand how its next records can be made again, for many records at a time. For each record it only counts.
 
 The number of a record is its place in the sequence. Keys and values are not shown, because they may be secret.
 """
@@ -11,7 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
@@ -22,7 +24,7 @@ from streams_py.adapters.confluent.producer import ConfluentProducer
 from streams_py.adapters.confluent.settings import Settings
 from streams_py.errors import ProductionError, RefusedRecord, StreamsError
 
-__all__ = ["ALONE", "SentRecords"]
+__all__ = ["ALONE", "Sent", "SentRecords"]
 
 ALONE: Final[Settings] = {"batch.num.messages": 1, "linger.ms": 0}
 """Settings of a producer that sends each record in a batch of its own."""
@@ -31,8 +33,9 @@ _ALONE_MAX: Final = 10_000
 _KEPT_MIN: Final = 10_000
 _STEP_MS: Final = 100
 
-Sent: TypeAlias = "tuple[str, int, bytes | None, bytes | None, int, Sequence[tuple[str, bytes | None]] | None]"
-"""Topic, partition, value, key, timestamp (-1: the time of writing) and headers."""
+Sent: TypeAlias = "tuple[str, int, bytes | None, bytes | None, int | None, Sequence[tuple[str, bytes | None]] | None]"
+"""Topic, partition, value, key, timestamp (None or below 0: the time of writing) and headers."""
+_NOW: Final = -1
 
 
 class _Refused(NamedTuple):
@@ -61,52 +64,52 @@ class SentRecords:
         self._name = name
         self._alone = alone
         self._timeout_ms = timeout_ms
-        self.kept: list[Sent] = []
-        """The caller appends each record before it is sent."""
-        self._before = 0
-        self.refused: list[_Refused] = []
-        """Empty unless :meth:`check` raises."""
+        self.number = 0
+        """Number of the last record. The caller adds 1 before it sends a record."""
+        self._kept: deque[tuple[int, Callable[[], Iterable[Sent]]]] = deque()
+        """Number of the record before the first one, and what makes the records again, up to the next entry."""
+        self._acknowledged = 0
+        self._refused: list[_Refused] = []
         self._error: StreamsError | None = None
 
     def begin_at(self, before: int) -> None:
         """Say how many records of the sequence were written earlier."""
-        self._before = before
+        self.number = self._acknowledged = before
+
+    def keep(self, records: Callable[[], Iterable[Sent]]) -> None:
+        """Keep what makes the next records, which the caller is about to send in this order."""
+        self._kept.append((self.number, records))
 
     def forget(self, *, but: int = 0) -> None:
-        """Drop the records that are acknowledged: all, or all except about the last ``but``."""
-        if but == 0:
-            self._drop(len(self.kept))
-        elif len(self.kept) > (most := 2 * but + _KEPT_MIN):
-            self._drop(len(self.kept) - most)
-
-    def _drop(self, count: int) -> None:
-        del self.kept[:count]
-        self._before += count
+        """Drop records that are acknowledged: all records, or all except about the last ``but``."""
+        last = self.number if but == 0 else self.number - 2 * but - _KEPT_MIN
+        self._acknowledged = max(self._acknowledged, last)
+        while len(self._kept) > 1 and self._kept[1][0] <= self._acknowledged:
+            self._kept.popleft()
 
     def on_refusal(self, error: KafkaError, message: Message) -> None:
         """Take the report of a refused record."""
-        if len(self.refused) < _ALONE_MAX:
+        if len(self._refused) < _ALONE_MAX:
             topic, partition = message.topic() or "?", message.partition()
             place = (topic, -1 if partition is None else partition)
-            self.refused.append(_Refused(error, *place, message.key(), message.value()))
+            self._refused.append(_Refused(error, *place, message.key(), message.value()))
 
     def check(self) -> None:
         """Raise StreamsError when a record was refused. Takes a while then."""
-        if self.refused:
+        if self._refused:
             self._error = self._error or self._found()
             raise self._error
 
     def of_last(self, error: StreamsError) -> StreamsError:
         """An error of the last record, with its number."""
-        return self._numbered(error, self._before + len(self.kept))
+        return self._numbered(error, self.number)
 
     def named(self, error: ProductionError) -> StreamsError:
         """An error of the producer, with the number of the record if the producer knows which one it is."""
         if (record := error.record) is None:
             return error
         wanted = (record.topic, record.partition, record.value, record.key, record.timestamp_ms, record.headers)
-        numbered = enumerate(self.kept, self._before + 1)
-        number = next((number for number, sent in numbered if (*sent[:5], tuple(sent[5] or ())) == wanted), None)
+        number = next((number for number, sent in self._under_way() if _fields(sent) == wanted), None)
         return error if number is None else self._numbered(error, number)
 
     def _numbered(self, error: StreamsError, number: int) -> StreamsError:
@@ -116,7 +119,7 @@ class SentRecords:
 
     def _found(self) -> StreamsError:
         bad = self._refused_alone()
-        first = bad or self.refused[0]
+        first = bad or self._refused[0]
         record = RefusedRecord(first.topic, first.partition, first.key, None, -1, ())
         error = send_error(first.error, first.topic, first.partition, record)
         if bad is not None and bad.number:
@@ -124,7 +127,7 @@ class SentRecords:
             found = StreamsError(f"record {first.number:,} of {self._name} ({key}): {error}")
         else:
             found = StreamsError(
-                f"{self._name}: the broker refused {len(self.refused):,} records together, and none of them alone. If "
+                f"{self._name}: the broker refused {len(self._refused):,} records together, and none of them alone. If "
                 f"the batch was too large, lower batch.size of the producer: {error}"
             )
         found.__cause__ = error.__cause__
@@ -145,16 +148,32 @@ class SentRecords:
         with contextlib.suppress(StreamsError):  # a transaction ends with the refusal, whose report may follow
             for number, (topic, partition, value, key, timestamp_ms, headers) in self._as_written():
                 report = partial(reported, number)
-                producer.produce(topic, value, key, partition, report, timestamp_ms, headers)
+                producer.produce(topic, value, key, partition, report, _stamp(timestamp_ms), headers)
         while producer.flush(_STEP_MS) and not again and time.monotonic() < deadline_s:
             pass
         return min(again, key=lambda one: one.number, default=None)
 
     def _as_written(self) -> list[tuple[int, Sent]]:
         """The refused records with their numbers. Equal records are all taken, since reports do not tell them apart."""
-        refused = {(one.topic, one.partition, one.value, one.key) for one in self.refused}
-        numbered = enumerate(self.kept, self._before + 1)
-        return [(number, sent) for number, sent in numbered if _identity(sent) in refused]
+        refused = {(one.topic, one.partition, one.value, one.key) for one in self._refused}
+        return [(number, sent) for number, sent in self._under_way() if _identity(sent) in refused]
+
+    def _under_way(self) -> Iterator[tuple[int, Sent]]:
+        """Records that were sent and may not be acknowledged, with their numbers."""
+        for before, records in self._kept:
+            for number, sent in enumerate(records(), before + 1):
+                if self._acknowledged < number <= self.number:
+                    yield number, sent
+
+
+def _fields(sent: Sent) -> tuple[object, ...]:
+    """What the error of a producer has of a record."""
+    topic, partition, value, key, timestamp_ms, headers = sent
+    return topic, partition, value, key, _stamp(timestamp_ms), tuple(headers or ())
+
+
+def _stamp(timestamp_ms: int | None) -> int:
+    return _NOW if timestamp_ms is None or timestamp_ms < 0 else timestamp_ms
 
 
 def _identity(sent: Sent) -> tuple[str, int, bytes | None, bytes | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -53,9 +54,15 @@ def records(is_bad: Callable[[tuple[Any, ...]], bool]) -> tuple[SentRecords, Alo
     return SentRecords("all", lambda: producer, timeout_ms=1_000), producer  # type: ignore[arg-type, return-value]
 
 
-def write(sent: SentRecords, *numbers: int) -> None:
-    for number in numbers:
-        sent.kept.append(("t", 0, b"v%d" % number, b"k", 5, None))
+def write(sent: SentRecords, *numbers: int, at_once: int = 3) -> None:
+    """The caller keeps what makes some records, then sends these."""
+    for first in range(0, len(numbers), at_once):
+        keep(sent, *(("t", 0, b"v%d" % number, b"k", 5, None) for number in numbers[first : first + at_once]))
+
+
+def keep(sent: SentRecords, *records: Any) -> None:
+    sent.keep(lambda: records)
+    sent.number += len(records)
 
 
 def refuse(sent: SentRecords, *numbers: int) -> None:
@@ -85,18 +92,48 @@ def test_numbers_go_on_after_records_were_forgotten_and_those_of_an_earlier_atte
 
 
 def test_records_are_kept_as_long_as_they_may_be_under_way() -> None:
-    sent, _ = records(lambda record: record[2] == b"v49900")
-    write(sent, *range(50_000))
+    sent, producer = records(lambda record: record[2] == b"v49900")
+    write(sent, *range(50_000), at_once=700)
     sent.forget(but=5_000)
-    assert len(sent.kept) == 20_000
-    refuse(sent, 49_900, 49_901)
+    refuse(sent, 29_999, 30_000, 49_900, 49_901)
     with pytest.raises(StreamsError, match=r"^record 49,901 of all"):
         sent.check()
+    assert [record[2] for record in producer.sent] == [b"v30000", b"v49900", b"v49901"], "20,000 are kept"
+
+
+def test_what_makes_acknowledged_records_is_dropped() -> None:
+    sent, _ = records(lambda record: False)
+    made = []
+    for first in range(0, 40, 10):
+        sent.keep(partial(made.append, first))  # type: ignore[arg-type]  # never called
+        sent.number += 10
+    sent.forget()
+    sent.keep(lambda: [("t", 0, b"v", b"k", 5, None)])
+    sent.number += 1
+    sent.forget()
+    refuse(sent, 1)
+    with pytest.raises(StreamsError, match="refused 1 records together"):
+        sent.check()
+    assert made == []
+
+
+def test_records_of_a_batch_that_were_not_sent_yet_are_not_sent_alone() -> None:
+    """A transaction may end in the middle of a batch: records before its end are acknowledged."""
+    sent, producer = records(lambda record: record[4] == 4)
+    sent.begin_at(100)
+    sent.keep(lambda: [("t", 0, b"v1", b"k", stamp, None) for stamp in range(1, 7)])
+    sent.number += 2
+    sent.forget()
+    sent.number += 2
+    refuse(sent, 1)
+    with pytest.raises(StreamsError, match=r"^record 104 of all"):
+        sent.check()
+    assert [record[4] for record in producer.sent] == [3, 4]
 
 
 def test_equal_records_with_other_timestamps_are_told_apart_and_text_is_found() -> None:
     sent, _ = records(lambda record: record[4] == 99)
-    sent.kept += [("t", 0, "v", "k", stamp, None) for stamp in (1, 99, 3)]  # type: ignore[misc]  # as Arrow has text
+    keep(sent, *(("t", 0, "v", "k", stamp, None) for stamp in (1, 99, 3)))  # as Arrow has text
     sent.on_refusal(REFUSED, Message("t", 0, b"v", b"k"))  # type: ignore[arg-type]  # a message
     with pytest.raises(StreamsError, match=r"^record 2 of all"):
         sent.check()

@@ -22,7 +22,7 @@ _LINE_CHARS_MAX: Final = 100
 
 
 class Area:
-    """A page: the public names of some modules, ``first`` those that people begin with."""
+    """A page with the public names of some modules; ``first``: the names at its beginning."""
 
     def __init__(self, title: str, intro: str, *modules: str, first: tuple[str, ...] = ()) -> None:
         self.title, self.intro, self.modules, self.first = title, intro, modules, first
@@ -31,27 +31,27 @@ class Area:
 AREAS: Final = {
     "kafka-streams": Area(
         "KafkaStreams and configuration",
-        "Starting an application, watching it, and what its handlers get. All names are those of `streams_py`.",
+        "Start an application, watch it, and write its handlers. All names are in `streams_py`.",
         "*",
         first=("KafkaStreams", "StreamsConfig", "State"),
     ),
     "dsl": Area(
         "Streams, tables and windows",
-        "What a topology is made of, from `streams_py`.",
+        "The parts of a topology, from `streams_py`.",
         *("streams_py.topology.dsl", "streams_py.topology.windows", "streams_py.serdes.windowed"),
         "streams_py.topology.operators.in_context",
         first=("StreamsBuilder", "KStream", "KTable", "KGroupedStream", "TimeWindows"),
     ),
     "processors": Area(
         "Topology and processors",
-        "The Processor API, and what can be asked of a topology, from `streams_py`.",
+        "The Processor API, and methods of a topology, from `streams_py`.",
         *("streams_py.topology.processor", "streams_py.topology.nodes", "streams_py.topology.topology"),
         "streams_py.topology.upgrade",
         first=("Processor", "ProcessorContext", "Record", "Topology"),
     ),
     "stores": Area(
         "Stores and queries",
-        "State for processors, and reading it from outside, from `streams_py`.",
+        "State for processors, and queries from outside, from `streams_py`.",
         *("streams_py.topology.stores", "streams_py.topology.window_stores", "streams_py.topology.versioned_stores"),
         *("streams_py.topology.custom_stores", "streams_py.state"),
     ),
@@ -68,18 +68,18 @@ AREAS: Final = {
         *("=streams_py.testing", "=streams_py.testing.broker", "=streams_py.testing.store_contract"),
     ),
     "simulator": Area(
-        "Groups in virtual time", "From `streams_py.testing.simulator`; `streams-py simulate` is made of it.",
+        "Groups in virtual time", "From `streams_py.testing.simulator`; `streams-py simulate` uses it.",
         "=streams_py.testing.simulator",
     ),
     "spark": Area(
         "History on Spark",
-        "From `streams_py.spark` (extra `spark`). `preview`, which is made of classes of PySpark, is told of in "
-        "[the guide](../../spark-history.md).",
+        "From `streams_py.spark` (extra `spark`). [The guide](../../spark-history.md) describes `preview`, which "
+        "consists of classes of PySpark.",
         *("=streams_py.spark:run", "=streams_py.spark:Results"),
     ),
     "backtest": Area(
         "Backtest",
-        "From the modules of `streams_py.backtest`: what [a backtest from Python](../../backtest.md) is made of.",
+        "From the modules of `streams_py.backtest`: the parts of [a backtest from Python](../../backtest.md).",
         "=streams_py.backtest.sources:situations_in", "=streams_py.backtest.sources:Skipped",
         "=streams_py.backtest.candidates:Candidate", "=streams_py.backtest.candidates:parse_candidate",
         "=streams_py.backtest.kernel:Orders", "=streams_py.backtest.run:evaluate_locally",
@@ -90,12 +90,15 @@ AREAS: Final = {
     "metrics": Area("Metrics", "From `streams_py.metrics` (extra `metrics`).", "=streams_py.metrics"),
     "connectors": Area("Connectors", "From `streams_py.connect.api`.", "=streams_py.connect.api"),
 }  # fmt: skip
-"""Page -> what is on it. ``=module`` means everything the module lists in ``__all__``, ``=module:name`` one of
-it, other modules stand for the names of ``streams_py`` that live there, ``*`` for those that are on no other page."""
+"""Page -> its contents.
+
+``=module`` means all names in the module's ``__all__``, ``=module:name`` one of them. Other modules mean the names of
+``streams_py`` that they define. ``*`` means the names that are on no other page.
+"""
 
 
 def homes() -> dict[str, str]:
-    """Public names of ``streams_py`` and the module each lives in."""
+    """Return the public names of ``streams_py`` and the module that defines each."""
     stub = files("streams_py").joinpath("__init__.pyi").read_text(encoding="utf-8")
     return {name: module for module, name in re.findall(r"^from (\S+) import (\w+) as \w+$", stub, re.MULTILINE)}
 
@@ -153,7 +156,7 @@ def _entry(name: str, value: Any, module: str) -> Iterator[str]:
 def _class(name: str, value: type) -> Iterator[str]:
     if not issubclass(value, enum.Enum | BaseException) and not inspect.isabstract(value) and "Protocol" not in {
         base.__name__ for base in value.__bases__
-    } and "place" not in inspect.signature(value).parameters:  # fmt: skip  # what calls of the DSL return, nobody makes
+    } and "place" not in inspect.signature(value).parameters:  # fmt: skip  # the DSL creates those with a place
         yield _signature(name, value)
     yield markdown(inspect.getdoc(value) or "")
     if issubclass(value, enum.Enum):
@@ -162,14 +165,14 @@ def _class(name: str, value: type) -> Iterator[str]:
     for member, found in members_of(value):
         kind = found.fget if isinstance(found, property) else getattr(value, member)
         text = inspect.getdoc(found) or inspect.getdoc(kind) or ""
-        if text or value is RawRecord:  # whose accessors are told of at the top
+        if text or value is RawRecord:  # its docstring describes the accessors
             yield f"### `{name}.{member}`\n"
             yield f"```text\n{member}\n```\n" if isinstance(found, property) else _signature(member, kind)
             yield markdown(text)
 
 
 def members_of(value: type) -> Iterator[tuple[str, Any]]:
-    """Public methods and properties, those of bases of ours included."""
+    """Yield public methods and properties, including inherited ones from our own base classes."""
     seen: set[str] = set()
     for base in value.__mro__:
         if not base.__module__.startswith(("streams_py", "streams_protocol")):

@@ -1,7 +1,7 @@
-"""Hooks of MkDocs: the navigation follows the pages that are there, links that leave ``docs/`` stay inside the site.
+"""Hooks of MkDocs: the navigation follows the existing pages, and links that leave ``docs/`` stay inside the site.
 
-Pages of the repository that lie elsewhere (``ARCHITECTURE.md``) become pages below ``project/``, and every other file
-that a page links to (an example) is served as it is below ``source/``.
+Pages of the repository outside of ``docs/`` (``ARCHITECTURE.md``) become pages below ``project/``. Every other file
+that a page links to (an example) is served unchanged below ``source/``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?(\))")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Leave out what is not there, add what nobody listed."""
+    """Leave out pages that do not exist, and add pages that are not listed."""
     there = {path.relative_to(config.docs_dir).as_posix() for path in Path(config.docs_dir).rglob("*.md")}
     there |= set(GENERATED) | {f"project/{page}" for page in PROJECT_PAGES if (ROOT / page).exists()}
     listed: set[str] = set()
@@ -76,7 +76,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links to files outside of ``docs/`` lead to their copies in the site; what pages tell their test is left out."""
+    """Point links to files outside of ``docs/`` to their copies in the site, and remove comments for the test."""
 
     def rewritten(match: re.Match[str]) -> str:
         target = _in_repository(page.file.src_uri, match[2])
@@ -92,7 +92,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def _in_repository(src_uri: str, target: str) -> str | None:
-    """Where a link of a page leads in the repository; None if it leads to a page of ``docs/`` as it stands."""
+    """Return the target of a link in the repository; None if it is a page of ``docs/``."""
     if "://" in target or target.startswith(("mailto:", "/")):
         return None
     outside = src_uri.startswith("project/")

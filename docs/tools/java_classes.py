@@ -1,4 +1,4 @@
-"""The page of all classes and methods of Kafka Streams, and what stands here for each."""
+"""The page of all classes and methods of Kafka Streams, with their counterparts here."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ JAVA: Final[dict[str, list[str]]] = json.loads(Path(__file__).with_name("java_ap
 
 _INTRO: Final = """# Every class of Kafka Streams
 
-All public classes of Kafka Streams 4.3.1 and of its test kit, with all their methods that are not deprecated, and what
-stands here for each; for programs, [Coming from Java](../coming-from-java.md) is the shorter way. Names are those of
-`streams_py`, or of its modules `testing`, `assignment`, `errors` and `serdes`. Where Java has getters, here are
-attributes.
+On this page you can look up the counterpart of every public class of Kafka Streams 4.3.1 and of its test kit, with all
+methods that are not deprecated. To translate a program, [Coming from Java](../coming-from-java.md) is shorter.
+
+Names are in `streams_py`, or in its modules `testing`, `assignment`, `errors` and `serdes`. Java's getters are
+attributes here.
 """
 
 
@@ -29,7 +30,7 @@ def page() -> str:
     parts = [_INTRO]
     for package, classes in groupby(sorted(JAVA, key=lambda name: (_package(name), name)), key=_package):
         whole = ".".join(filter(None, ("org.apache.kafka.streams", package)))
-        parts.append(f"\n## `{whole}`\n\n| Java | here | its methods |\n|---|---|---|\n")
+        parts.append(f"\n## `{whole}`\n\n| Java | here | methods |\n|---|---|---|\n")
         parts += [
             f"| `{name.removeprefix(f'{package}.')}` | {CLASSES[name][0]} | {_methods(name)} |\n" for name in classes
         ]
@@ -37,13 +38,13 @@ def page() -> str:
 
 
 def home(name: str) -> str:
-    """The class of ours on which the methods of a Java class are looked for; empty if there is none."""
+    """Return our class that has the methods of a Java class, or an empty text."""
     found = re.search(r"`([\w.]+)`", CLASSES[name][0])
     return found[1] if found else ""
 
 
 def here(name: str, method: str) -> str:
-    """What a method of a Java class is here, as Markdown."""
+    """Return the counterpart of a Java method, as Markdown."""
     said = CLASSES[name][1]
     snake_case = re.sub(r"([A-Z])", lambda letter: f"_{letter[1].lower()}", method)
     return said.get(method) or said.get("*") or f"`{home(name)}.{snake_case}`"
@@ -54,7 +55,7 @@ def _package(name: str) -> str:
 
 
 def _methods(name: str) -> str:
-    """All methods, those of one answer together."""
+    """Return all methods, grouped by their counterpart."""
     together: dict[str, list[str]] = {}
     for method in JAVA[name]:
         together.setdefault(here(name, method), []).append(f"`{method}`")

@@ -1,9 +1,8 @@
-"""What stands here for each public class of Kafka Streams 4.3.1, as data for the page of all classes.
+"""The counterpart of each public class of Kafka Streams 4.3.1, as data for the page of all classes.
 
-A method of which nothing is said has its own name in ``snake_case`` here, on the first name of its class's text; ``*``
-speaks for all methods that are left. Texts are Markdown. What stands in backticks is a name of ``streams_py``, which a
-test looks up, unless it has another sign than letters, ``_`` and dots in it (``grace=``), or is a key of the
-configuration.
+A method that is not listed has the same name in ``snake_case`` here, on the first name in the text of its class. ``*``
+applies to all methods that are not listed. Texts are Markdown. A test looks up each name in backticks in
+``streams_py``, unless it has a character other than letters, ``_`` and dots (``grace=``), or is a configuration key.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ __all__ = ["CLASSES"]
 Methods = dict[str, str]
 
 _FUNCTION = "a function"
-_KEYWORDS = "keywords of the call that Java gives it to"
+_KEYWORDS = "keywords of the call that takes it in Java"
 _HANDLER = "`log_and_continue` or `log_and_fail`"
-_SUPPLIER = "the store's own declaration says it"
-_MOCK = "not here: `testing.TopologyTestDriver` runs a processor in a topology of its own"
-_WITH_HEADERS = "not here: a store keeps headers where the operator needs them, nobody chooses"
+_SUPPLIER = "part of the store's declaration"
+_MOCK = "not here: use `testing.TopologyTestDriver` with a topology that contains the processor"
+_WITH_HEADERS = "not here: a store keeps headers where the operator needs them, you cannot choose"
 _DEPRECATED = "deprecated in Java"
 
 
@@ -70,7 +69,7 @@ CLASSES: Final[dict[str, tuple[str, Methods]]] = {
             "cleanUp": "`KafkaStreams.clean_up`",
             "clientInstanceIds": "not here: no metrics are pushed to brokers (KIP-714)",
             "hasStartedOrFinishedShuttingDown": "`KafkaStreams.state`, see `State`",
-            "isPaused": "not here: whoever calls `KafkaStreams.pause` knows",
+            "isPaused": "not here: the caller of `KafkaStreams.pause` knows",
             "isRunningOrRebalancing": "`KafkaStreams.is_ready`, `State.is_running_or_rebalancing`",
             "metadataForAllStreamsClients": "`KafkaStreams.all_metadata`",
             "processStreamThread": "`KafkaStreams.metadata_for_local_threads`",
@@ -210,7 +209,7 @@ CLASSES: Final[dict[str, tuple[str, Methods]]] = {
         "`StreamsBuilder.build` takes what a topology needs of the configuration",
         {
             "getTaskConfig": "not here: internal to Java",
-            "isNamedTopology": "not here: there are no named topologies",
+            "isNamedTopology": "not here: named topologies do not exist",
             "resolveDslStoreSuppliers": "`StreamsConfig.dsl_store_suppliers_class`",
         },
     ),
@@ -308,7 +307,7 @@ CLASSES: Final[dict[str, tuple[str, Methods]]] = {
     "errors.TaskMigratedException": ("`errors.TaskMigratedError`", {}),
     "errors.TopologyException": ("`TopologyError`", {}),
     "errors.UnknownStateStoreException": ("`UnknownStateStoreError`", {}),
-    "errors.UnknownTopologyException": ("not here: there are no named topologies", {}),
+    "errors.UnknownTopologyException": ("not here: named topologies do not exist", {}),
     # kstream
     **{
         f"kstream.{name}": (_FUNCTION, _all(_FUNCTION))
@@ -562,7 +561,7 @@ CLASSES: Final[dict[str, tuple[str, Methods]]] = {
     "processor.StateRestoreCallback": ("`CustomStateStore.restore`", _all("`CustomStateStore.restore`")),
     "processor.StateRestoreListener": ("`RestoreListener`", {}),
     "processor.StateStore": (
-        "`StateStore`; of your own: `CustomStateStore`",
+        "`StateStore`; custom stores: `CustomStateStore`",
         {
             "close": "`CustomStateStore.close`",
             "commit": "`CustomStateStore.commit`",
@@ -806,7 +805,7 @@ CLASSES: Final[dict[str, tuple[str, Methods]]] = {
     "state.KeyValueBytesStoreSupplier": ("`KeyValueBytesStore`; `supplier=` of `key_value_store`", {}),
     "state.KeyValueIterator": (
         "an iterator of pairs",
-        {"close": "`close()`; it also ends by itself", "peekNextKey": "not here"},
+        {"close": "`close()`; it also closes at its end", "peekNextKey": "not here"},
     ),
     "state.KeyValueStore": ("`KeyValueStore`", {}),
     "state.QueryableStoreType": ("`QueryableStoreType`", _all("chosen by `kind=`")),
@@ -908,11 +907,11 @@ CLASSES: Final[dict[str, tuple[str, Methods]]] = {
         },
     ),
     "state.ValueTimestampHeaders": (_WITH_HEADERS, _all("not here")),
-    "state.VersionedBytesStore": ("not here: versioned stores over bytes of your own do not exist", _all("not here")),
+    "state.VersionedBytesStore": ("not here: versioned stores over custom byte stores do not exist", _all("not here")),
     "state.VersionedBytesStoreSupplier": ("`versioned_key_value_store`", _all(_SUPPLIER)),
     "state.VersionedKeyValueStore": ("`VersionedKeyValueStore`", {}),
     "state.VersionedRecord": ("`VersionedRecord`", {}),
-    "state.VersionedRecordIterator": ("an iterator of `VersionedRecord`", _all("ends by itself")),
+    "state.VersionedRecordIterator": ("an iterator of `VersionedRecord`", _all("closes at its end")),
     "state.WindowBytesStoreSupplier": ("`window_store`", _all(_SUPPLIER)),
     "state.WindowStore": (
         "`WindowStore`",
@@ -922,7 +921,7 @@ CLASSES: Final[dict[str, tuple[str, Methods]]] = {
             "fetch": "`WindowStore.fetch`, `WindowStore.fetch_between`, `WindowStore.fetch_keys`",
         },
     ),
-    "state.WindowStoreIterator": ("an iterator of pairs of start and value", _all("ends by itself")),
+    "state.WindowStoreIterator": ("an iterator of pairs of start and value", _all("closes at its end")),
     # test
     "test.TestRecord": (
         "`Record`",

@@ -1,5 +1,8 @@
-"""Pictures of the dashboard: ``python -m docs.tools.page_pictures host:port`` runs a group there, kills a member, and
-takes the page in a real Chromium, light and dark, when it shows tasks that nobody runs."""
+"""Take the pictures of the dashboard: ``python -m docs.tools.page_pictures host:port``.
+
+Runs a group on that broker and kills a member. Takes the page in a real Chromium, light and dark, when it shows tasks
+that no member runs.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +28,15 @@ __all__ = ["take"]
 _DOCS: Final = Path(__file__).resolve().parents[1]
 _SIZE: Final = (1280, 1100)
 _GRID: Final = "return document.querySelectorAll('#grid button.active').length === 8"
-_NOBODY: Final = "return document.querySelectorAll('#grid .nobody').length > 0"
+_WITHOUT_MEMBER: Final = "return document.querySelectorAll('#grid .nobody').length > 0"
 _ALL_AGAIN: Final = (
-    f"{_NOBODY.replace('> 0', '=== 0')} && document.querySelectorAll('#grid button.active').length === 8"
+    f"{_WITHOUT_MEMBER.replace('> 0', '=== 0')} && document.querySelectorAll('#grid button.active').length === 8"
 )
 _ATTEMPTS: Final = 5
 
 
 def take(bootstrap: str, folder: Path) -> None:
-    """Both pictures, of the same seconds, into ``folder``. On an empty cluster."""
+    """Write both pictures, of the same seconds, into ``folder``. Needs an empty cluster."""
     settings: dict[str, Any] = {
         "application.id": "word-count",
         "bootstrap.servers": bootstrap,
@@ -60,11 +63,11 @@ def take(bootstrap: str, folder: Path) -> None:
             start(f"C{attempt}")
             chromium.until(_GRID, "every task runs")
             group.pop(f"C{attempt}").end(kill=True)
-            chromium.until(_NOBODY, "tasks that nobody runs")
+            chromium.until(_WITHOUT_MEMBER, "tasks that no member runs")
             for name in ("light", "dark"):
                 chromium.prefer(dark=name == "dark")
                 chromium.picture(folder / f"dashboard-{name}.png")
-            if chromium.run(_NOBODY):
+            if chromium.run(_WITHOUT_MEMBER):
                 return
             chromium.until(_ALL_AGAIN, "every task runs again")
     raise TimeoutError(f"the group was too fast for two pictures, {_ATTEMPTS} times")

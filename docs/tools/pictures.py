@@ -1,8 +1,7 @@
-"""Pictures of a real run: ``python -m docs.tools.pictures host:port`` runs a group there and draws it; without an
-address, what was recorded is drawn again.
+"""Draw the picture of a real run: ``python -m docs.tools.pictures host:port`` runs a group there and draws it.
 
-Three processes of the word count; one joins, one is killed, one comes, one leaves. What each said of its tasks, and
-when, is ``docs/assignment/run.json``.
+Without an address, the recorded run is drawn again. The group has three processes of the word count. One joins, one is
+killed, one comes, one leaves. ``docs/assignment/run.json`` contains the reported tasks of each process, with times.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ class Worker:
 
 
 def record(bootstrap: str) -> dict[str, Any]:
-    """Run the group on an empty cluster; what it said, and what was done to it."""
+    """Run the group on an empty cluster. Returns the reports of its processes and the actions of the run."""
     said: list[dict[str, Any]] = []
     done: list[dict[str, Any]] = []
     settings = {"application.id": "picture", "bootstrap.servers": bootstrap}

@@ -96,5 +96,5 @@ class ClientReports(ClientQueries):
         for thread in self._current_threads():
             if thread.loop is not None and thread.state is not ThreadState.DEAD:
                 progress += thread.loop.parts.updater.progress()
-        filled = self._instance.global_thread
-        return progress if filled is None else progress + filled.filling.progress()
+        global_thread = self._instance.global_thread
+        return progress if global_thread is None else progress + global_thread.restoring.progress()

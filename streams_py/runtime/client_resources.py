@@ -31,7 +31,7 @@ from streams_py.runtime.group_processes import GroupProcesses
 from streams_py.runtime.missing_topics import create_missing_topics, name_missing_sources, warn_of_missing_sinks
 from streams_py.runtime.open_transactions import OpenTransactions
 from streams_py.runtime.queries.hosts import StoreHosts
-from streams_py.runtime.restore.filling import Filling
+from streams_py.runtime.restore.filling import GlobalRestore
 from streams_py.runtime.restore.listener import RestoreListener, StandbyUpdateListener
 from streams_py.runtime.restore.restore_events import RestoreEventsListener
 from streams_py.runtime.restore.sharing import Sharing
@@ -276,7 +276,7 @@ class ClientResources:
             name,
             nodes,
             stores,
-            filling=Filling(name, topics, self.restore_listener),
+            restoring=GlobalRestore(name, topics, self.restore_listener),
             settings=replace(
                 self._task_settings, max_task_idle_ms=-1, exactly_once=False
             ),  # this thread has no transactions
@@ -298,7 +298,7 @@ class ClientResources:
             True  # first: a thread that is being created now either sees it or is cancelled
         )
         if self.global_thread is not None:
-            self.global_thread.give_up()
+            self.global_thread.cancel_restore()
 
     # -- threads ---------------------------------------------------------------------------------------------
 

@@ -1,5 +1,7 @@
-"""How far the filling of global stores is before anything runs, and who hears of it (as Kafka Streams' restore listener
-does). One client may need minutes for them, and its start waits for that."""
+"""Progress of the restoration of global stores, and its reports to the restore listener, as in Kafka Streams.
+
+A client may need minutes for it, and its start waits until it is complete.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,20 @@ from streams_py.ports import RawRecord
 from streams_py.runtime.restore.listener import RestoreListener
 from streams_py.runtime.restore.progress import RestoreMeter, RestoreProgress
 
-__all__ = ["GLOBAL_TASK", "Filling"]
+__all__ = ["GLOBAL_TASK", "GlobalRestore"]
 
 GLOBAL_TASK = TaskId(-1, -1)
-"""Kafka Streams' id of what is no task of a group."""
+"""The task id that Kafka Streams uses for global stores, which belong to no task of a group."""
 
 
-class Filling:
-    """Noted on the thread that fills the stores, which calls ``listener``; :meth:`progress` is for any thread.
-    ``stores``: the store of each topic."""
+class GlobalRestore:
+    """Progress of restoring the global stores.
+
+    The thread that restores the stores updates it and calls ``listener``. :meth:`progress` is thread-safe.
+
+    Args:
+        stores: The store of each topic.
+    """
 
     def __init__(self, name: str, stores: Mapping[str, str], listener: RestoreListener) -> None:
         self._stores = stores
@@ -28,11 +35,11 @@ class Filling:
         self._meter = RestoreMeter(name, lambda: {GLOBAL_TASK: sum(self._left.values())})
 
     def progress(self) -> RestoreProgress:
-        """As of the last batch."""
+        """Return the progress as of the last batch."""
         return self._meter.progress()
 
     def expect(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """All that is to be read: offsets from the first up to, not including, the second."""
+        """Set the offsets to read: from the first up to, not including, the second."""
         self._left = {partition: max(0, end - start) for partition, (start, end) in spans.items()}
 
     def started(self, partition: TopicPartition, start: int, end: int) -> None:
@@ -40,7 +47,7 @@ class Filling:
         self._listener.on_restore_start(partition, self._stores[partition.topic], start, end)
 
     def applied(self, partition: TopicPartition, records: Sequence[RawRecord], end: int, now_ms: int) -> None:
-        """These records are in the store; offsets up to, not including, ``end`` are wanted."""
+        """Note that these records are in the store. Offsets up to, not including, ``end`` will be restored."""
         last = records[-1].offset()
         self._left = {**self._left, partition: max(0, end - last - 1)}
         self._totals[partition] += len(records)
@@ -48,11 +55,11 @@ class Filling:
         self._listener.on_batch_restored(partition, self._stores[partition.topic], last, len(records))
 
     def ended(self, partition: TopicPartition) -> None:
-        """What follows is read when everything runs."""
+        """Note that a partition is complete. Later records are read while the client runs."""
         self._left = {**self._left, partition: 0}
         self._listener.on_restore_end(partition, self._stores[partition.topic], self._totals[partition])
 
     def finished(self, now_ms: int) -> None:
-        """All of them are filled, or nobody waits for that any more."""
+        """Note that all stores are restored, or that the restoration was cancelled."""
         self._left = {}
         self._meter.ended(now_ms)

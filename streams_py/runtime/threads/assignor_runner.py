@@ -1,13 +1,12 @@
-"""Runs the application's own task assignor: under a time limit, with a net under every line of it.
+"""Runs the application's own task assignor under a time limit, and turns all of its failures into errors.
 
-Importing the class, its constructor, ``configure``, ``assign``, reading what that returned, and
-``on_assignment_computed`` are all user code: each may raise anything (``sys.exit`` included) and each may never return.
-So they run on a thread of their own, and nothing but an AssignorError, or the assignor's own TaskAssignmentError, comes
-out of it.
+Importing the class, its constructor, ``configure``, ``assign``, reading the result, and ``on_assignment_computed`` are
+user code. Each of them may raise anything (``sys.exit`` included), and each may never return. So they run on a separate
+thread. Only an AssignorError, or the assignor's own TaskAssignmentError, reaches the caller.
 
-A thread cannot be stopped from outside. One that overruns is left behind (it is a daemon), its result is ignored, and
-as long as it is there no second one is started: they would pile up. What hears the result is told apart from what
-decides: a callback that hangs keeps nobody from assigning.
+A thread cannot be stopped from outside. A call that overruns is abandoned (its thread is a daemon) and its result is
+ignored. No second call is started while the first one still runs, because threads would pile up. Decisions and
+notifications have separate threads, so a hanging callback does not block assignments.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from streams_py.leader.effects import NotifyAssignor
 __all__ = ["AssignorRunner"]
 
 _NOTIFY_TIMEOUT_MS: Final = 5_000
-"""How long a group waits, at most, for a callback whose result nobody needs."""
+"""Maximum time that a group waits for a callback whose result is not needed, in ms."""
 
 T = TypeVar("T")
 
 
 class AssignorRunner:
-    """One leader's way to its assignor. ``timeout_ms`` is for everything up to the answer together."""
+    """Runs the assignor of one leader. ``timeout_ms`` covers everything up to the answer."""
 
     def __init__(self, *, timeout_ms: int, notify_timeout_ms: int = _NOTIFY_TIMEOUT_MS) -> None:
         self._timeout_ms = timeout_ms
@@ -45,17 +44,19 @@ class AssignorRunner:
         self._deciding = _Worker()
         self._notifying = _Worker()
         self.assignor: TaskAssignor | None = None
-        """The instance of the last :meth:`ask`; None when it could not be made."""
+        """The instance of the last :meth:`ask`; None if it could not be created."""
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the assignor has not returned from an earlier :meth:`ask`."""
+        """Whether a call of an earlier :meth:`ask` still runs."""
         return self._deciding.is_stuck
 
     def ask(self, chosen: object, configs: Mapping[str, object], state: ApplicationState) -> TaskAssignment:
-        """Make a new instance, configure it, run it; a copy of its answer.
+        """Create a new instance, configure it and run it. Return a copy of its answer.
 
-        AssignorError, or TaskAssignmentError when the assignor refuses on purpose; both name it.
+        Raises:
+            AssignorError: The assignor failed. The error names it.
+            TaskAssignmentError: The assignor refused on purpose. The error names it.
         """
         self.assignor = None
         name = assignor_name(chosen)
@@ -65,7 +66,7 @@ class AssignorRunner:
         def steps() -> TaskAssignment:
             assignor_class = choose_assignor(chosen).task_assignor
             if assignor_class is None:
-                raise AssignorError(f"{TASK_ASSIGNOR_CLASS}: {name} is no assignor of the application")
+                raise AssignorError(f"{TASK_ASSIGNOR_CLASS}: {name} is not a task assignor class")
             doing.append("its constructor or configure")
             made.append(new_task_assignor(assignor_class, configs))
             doing.append("assign")
@@ -73,22 +74,22 @@ class AssignorRunner:
 
         try:
             return self._deciding.run(steps, self._timeout_ms)
-        except TaskAssignmentError as error:  # raised by the assignor itself: its words, and whose they are
-            raise TaskAssignmentError(f"task assignor {name} refused: {_words(error)}") from error
+        except TaskAssignmentError as error:  # raised by the assignor itself: add its name
+            raise TaskAssignmentError(f"task assignor {name} refused: {_message(error)}") from error
         except AssignorError:
             raise
         except _OverrunError as error:
             raise AssignorError(
-                f"task assignor {name} did not return in time from {doing[-1]} ({error}); look for an endless loop, or "
-                "for a call that waits"
+                f"task assignor {name} did not return in time from {doing[-1]} ({error}); look for an endless loop or "
+                "a blocking call"
             ) from None
-        except BaseException as error:  # from another thread: not the Ctrl-C of this one
+        except BaseException as error:  # it was raised on the other thread, so it is not a Ctrl-C
             raise AssignorError(f"task assignor {name} failed in {doing[-1]} ({described(error)})") from error
         finally:
             self.assignor = made[0] if made else None
 
     def notify(self, notice: NotifyAssignor) -> None:
-        """Call ``on_assignment_computed`` of the last instance. AssignorError when it fails, or does not return."""
+        """Call ``on_assignment_computed`` of the last instance. AssignorError if it fails or does not return."""
         assignor = self.assignor
         if assignor is None:
             return
@@ -101,41 +102,41 @@ class AssignorRunner:
         except _OverrunError as error:
             raise AssignorError(
                 f"task assignor {name} did not return in time from on_assignment_computed ({error}); its assignment "
-                "counts all the same"
+                "remains valid"
             ) from None
         except BaseException as error:
             raise AssignorError(
-                f"task assignor {name} failed in on_assignment_computed ({described(error)}); its assignment counts "
-                "all the same"
+                f"task assignor {name} failed in on_assignment_computed ({described(error)}); its assignment "
+                "remains valid"
             ) from error
 
 
-def _words(error: TaskAssignmentError) -> str:
+def _message(error: TaskAssignmentError) -> str:
     try:
         return str(error)
     except Exception:
         return described(error)
 
 
-class _OverrunError(Exception):  # never leaves this module: becomes an AssignorError
-    """A call that has not returned; the text says how long it was waited for."""
+class _OverrunError(Exception):  # internal to this module, which turns it into an AssignorError
+    """A call that has not returned. The text has the waiting time."""
 
 
 class _Worker:
-    """Runs one call at a time on a thread of its own, and leaves behind what overruns."""
+    """Runs one call at a time on a separate thread, and abandons calls that overrun."""
 
     def __init__(self) -> None:
         self._stuck: threading.Thread | None = None
 
     @property
     def is_stuck(self) -> bool:
-        """Whether a call was left behind and still runs."""
+        """Whether an abandoned call still runs."""
         return self._stuck is not None and self._stuck.is_alive()
 
     def run(self, action: Callable[[], T], timeout_ms: int) -> T:
-        """What ``action`` returns or raises, SystemExit and its like included; _OverrunError when it takes too long."""
+        """Return or raise the result of ``action``, SystemExit included. _OverrunError if it takes too long."""
         if self.is_stuck:
-            raise _OverrunError("an earlier call has not returned yet; restart this process to end it")
+            raise _OverrunError("an earlier call has not returned yet; restart this process to stop it")
         self._stuck = None
         call = _Call(action)
         thread = threading.Thread(target=call.run, name="task-assignor", daemon=True)
@@ -148,7 +149,7 @@ class _Worker:
 
 
 class _Call(Generic[T]):
-    """Something to run on another thread, and what came of it."""
+    """A call on another thread, and its result."""
 
     def __init__(self, action: Callable[[], T]) -> None:
         self._action = action
@@ -162,7 +163,7 @@ class _Call(Generic[T]):
             self._raised = error
 
     def result(self) -> T:
-        """What it returned, or what it raised, raised here."""
+        """Return the result of the call, or raise its error."""
         if self._raised is not None:
             raise self._raised
         return self._returned[0]

@@ -1,18 +1,18 @@
-"""Committing: caches, then the producer, then offsets, then checkpoints - in this order, for a set of tasks at once.
+"""Committing a set of tasks, always in this order: caches, the producer, offsets, checkpoints.
 
-At-least-once means that an input offset is committed only after everything made from it has been acknowledged. One
-flush of the thread's producer and one commit request serve all tasks. Under exactly-once the offsets go into the
-transaction of the thread's producer, and its commit is that of all tasks.
+At-least-once means that an input offset is committed only after all records made from it are acknowledged. One flush of
+the thread's producer and one commit request serve all tasks. Under exactly-once the offsets are part of the transaction
+of the thread's producer, whose commit covers all tasks.
 
-*In a rebalance.* A broker takes offsets in a transaction from a member of the generation that the group is in, also
-while it forms the next one (KIP-447); that one begins when the last member has joined. A commit that is on its way at
-this very moment is refused. So a short rebalance is waited for; but the broker aborts a transaction after
-``transaction.timeout.ms``, and a member that is slow to join holds the group up for ``max.poll.interval.ms``. In one
-that takes long transactions are committed now and then. Offsets alone always wait; what stores hold in memory until
-then is brought to the disk when it becomes too much.
+*During a rebalance.* A broker accepts offsets in a transaction from a member of the group's current generation, even
+while the group forms the next one (KIP-447). The next generation starts once the last member has joined; a commit that
+is in progress at that moment is rejected. So commits wait for the end of a short rebalance. But the broker aborts a
+transaction after ``transaction.timeout.ms``, and a member that is slow to join delays the group by up to
+``max.poll.interval.ms``. So transactions are committed from time to time during a long rebalance. Offsets without a
+transaction always wait. If the stores' memory grows too large until then, it is written to disk.
 
-A transaction holds all effects of a record, or none. So none may be under way in an asynchronous call when it is
-committed: tasks with such calls drain first, and the thread goes on with the others meanwhile.
+A transaction contains all effects of a record or none. So no record may be in an asynchronous call when the transaction
+is committed. Tasks with such calls drain first, and the thread's other tasks continue meanwhile.
 """
 
 from __future__ import annotations
@@ -36,41 +36,41 @@ from streams_py.ports import Clock, Membership, OffsetAndMetadata, RecordProduce
 from streams_py.runtime.blocked_time import BlockedTime
 from streams_py.runtime.tasks.known_commits import KnownCommits
 
-__all__ = ["IN_DOUBT", "WAITS", "Committable", "Committer"]
+__all__ = ["UNCONFIRMED", "WAITS", "Committable", "Committer"]
 
 _log = logging.getLogger(__name__)
 
-IN_DOUBT = (
-    "the group may have dropped this member (no heartbeat was answered for session.timeout.ms, or the thread was busy "
-    "for max.poll.interval.ms), and others may own its tasks: nothing is written"
+UNCONFIRMED = (
+    "the group may have removed this member (no heartbeat was answered for session.timeout.ms, or the thread was busy "
+    "for max.poll.interval.ms), and other members may own its tasks: nothing is written"
 )
-"""Why a member that may be none any more writes nothing."""
+"""Reason why a member with an unconfirmed membership writes nothing."""
 
 WAITS = -2
-"""Instead of a number of committed tasks: asynchronous calls are still under way. Try again when some have ended."""
+"""Result of a commit that asynchronous calls delay. Try again when some of them have ended."""
 
 _FLUSH_STEP_MS = 1_000
 _SETTLE_MS = 10_000
-_WORRY_AFTER_MS = 5_000
+_WARN_AFTER_MS = 5_000
 _COMMIT_TIMEOUT_MS = 10_000
-"""How long one attempt to commit may take before it is tried again later."""
+"""Time limit for one attempt to commit, in ms. A later attempt follows."""
 
 
-class Fences(Protocol):
-    """What a commit needs of the positions of a task that has taken no record."""
+class FencePosition(Protocol):
+    """The positions of a task, for a transaction without processed records."""
 
     def fence(self) -> Mapping[TopicPartition, OffsetAndMetadata]: ...
 
 
 class Committable(Protocol):
-    """What a commit needs of an active task."""
+    """The part of an active task that a commit uses."""
 
     @property
     def id(self) -> TaskId: ...
     @property
     def topic_ids(self) -> Mapping[str, str]: ...
     @property
-    def positions(self) -> Fences: ...
+    def positions(self) -> FencePosition: ...
     @property
     def commit_needed(self) -> bool: ...
     @property
@@ -89,11 +89,15 @@ class Committable(Protocol):
 class Committer:
     """Commits the tasks of one stream thread.
 
-    ``gives_up`` says that a shutdown's time is over; ``check_sends`` raises what became of refused records, after
-    asking the production exception handler; True when that had records written instead. This member does not join again
-    within ``before_rebalance``, which raises BrokerUnavailableError when a rebalance has begun, unless it is told that
-    one may have. A transaction waits for asynchronous calls for ``calls_max_ms``. What is committed goes to
-    ``known_commits``, and how long it waits for Kafka to ``blocked``.
+    Args:
+        gives_up: Whether the time limit of a shutdown has elapsed.
+        check_sends: Raises the errors of rejected records, after calling the production exception handler. True if the
+            handler had other records written instead.
+        before_rebalance: Context manager in which this member does not join again. It raises BrokerUnavailableError if
+            a rebalance has begun, unless its argument is True.
+        calls_max_ms: How long a transaction waits for asynchronous calls.
+        known_commits: Receives the committed offsets.
+        blocked: Receives the time spent waiting for Kafka.
     """
 
     def __init__(
@@ -123,14 +127,19 @@ class Committer:
         self._calls_max_ms = calls_max_ms
         self._known_commits = known_commits or KnownCommits()
         self._blocked = blocked or BlockedTime(clock)
-        self._waiting_since_ms = 0  # for asynchronous calls, if at all
+        self._waiting_since_ms = 0  # start of the wait for asynchronous calls, if there is one
 
     def prepare(self, tasks: Collection[Committable], *, calls_ms: int = 0) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Flush what the tasks hold back and wait for all acknowledgements; the offsets to commit. ``tasks``: those
-        that need it, and, for a transaction, all that are running; that one waits for asynchronous calls, ``calls_ms``.
+        """Flush the tasks, wait for all acknowledgements, and return the offsets to commit.
 
-        Raises the first send error (ProductionError), or BrokerUnavailableError when nothing may be written because
-        other members may own the tasks by now, or when the producer's queue stays full or could not be flushed in time.
+        Args:
+            tasks: The tasks that need a commit. For a transaction: all running tasks.
+            calls_ms: How long a transaction waits for asynchronous calls.
+
+        Raises:
+            ProductionError: The first error of a send. BrokerUnavailableError: Other members may own the tasks by now,
+            or the producer's queue stays full or was not
+                flushed in time.
         """
         needing = [task for task in tasks if task.commit_needed]
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -138,7 +147,7 @@ class Committer:
             if self._transactions is not None:
                 self._await_calls(needing, within_ms=calls_ms)
                 if waiting := [task for task in needing if task.has_calls]:
-                    raise BrokerUnavailableError(_under_way(waiting))
+                    raise BrokerUnavailableError(_still_running(waiting))
             for task in needing:
                 self._check_member()
                 task.flush_caches()
@@ -150,25 +159,35 @@ class Committer:
         return offsets
 
     def _fence(self, tasks: Collection[Committable]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What processors wrote when they began, or punctuators, without a record. Kafka Streams sends no offsets with
-        it; but then the broker does not ask whether this is still a member, and takes it from a zombie, too."""
+        """Return one offset, so that the broker checks the membership of a transaction without processed records.
+
+        Processors may write such records during initialisation, or punctuators. Kafka Streams sends no offsets with
+        them. But without offsets the broker does not check the membership, so it would accept them from a zombie.
+        """
         for task in tasks:
             if found := task.positions.fence():
                 return dict(found)
         if tasks:
-            raise BrokerUnavailableError("it is not known yet from where partitions are read, so nothing can be fenced")
-        raise TaskCorruptedError("something was written, but not by a running task; it is not committed", {})
+            raise BrokerUnavailableError(
+                "the consumer's positions are not known yet, so the transaction cannot be fenced"
+            )
+        raise TaskCorruptedError("records were written, but no task is running; they are not committed", {})
 
     def _await_calls(self, tasks: Collection[Committable], *, within_ms: int) -> None:
-        """Also those that begin only when caches are flushed."""
+        """Wait for asynchronous calls, including calls that only start when caches are flushed."""
         deadline_ms = self._clock.monotonic_ms() + within_ms
         for task in tasks:
             self._check_member()
             task.await_answers(max(0, deadline_ms - self._clock.monotonic_ms()))
 
     def commit_prepared(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, timeout_ms: int) -> None:
-        """Commit what :meth:`prepare` gave: offsets alone, or the transaction with them. Raises TaskMigratedError when
-        this is no member, BrokerUnavailableError when there is no answer; a transaction has TaskCorruptedError then."""
+        """Commit the result of :meth:`prepare`: the offsets, or the transaction with them.
+
+        Raises:
+            TaskMigratedError: This process is no longer a member.
+            BrokerUnavailableError: There is no answer.
+            TaskCorruptedError: There is no answer for a transaction.
+        """
         if self._transactions is None:
             if offsets:
                 with self._blocked:
@@ -178,40 +197,51 @@ class Committer:
             return
         member = self._membership.forming()
         if member is None or self._membership.group_metadata() is None:
-            # A broker would take what it is sent without a generation.
-            raise TaskMigratedError("a transaction cannot be committed: this is no member of the group any more")
+            # A broker accepts a request without a generation without any check.
+            raise TaskMigratedError("cannot commit a transaction: this member is no longer in the group")
         with self._blocked:
             self._transactions.commit_transaction(offsets, member, timeout_ms)
 
     @property
     def is_transactional(self) -> bool:
-        """True when all tasks of the thread are committed together, or none."""
+        """Whether the tasks of the thread can only be committed together."""
         return self._transactions is not None
 
     def end_calls(self, tasks: Collection[Committable], *, within_ms: int) -> None:
-        """Before tasks are taken away: let their asynchronous calls end, for so long at most, and cancel the others.
-        What was cancelled is processed again by the next owner: no commit passes it. Raises as :meth:`prepare`."""
+        """Before tasks are revoked, wait for their asynchronous calls, then cancel the remaining calls.
+
+        The next owner processes the records of cancelled calls again, because no commit passes them. Raises as
+        :meth:`prepare`.
+        """
         self._await_calls(tasks, within_ms=within_ms)
         for task in tasks:
             task.cancel_calls()
 
     def _check_member(self) -> None:
         if not self._membership.is_member():
-            raise BrokerUnavailableError(IN_DOUBT)
+            raise BrokerUnavailableError(UNCONFIRMED)
 
     def flush(self) -> None:
-        """Wait until every record sent so far is acknowledged, dead letters for refused ones included."""
+        """Wait until all records sent so far are acknowledged, including dead letters for rejected records."""
         self._wait_for_acknowledgements()
         while self._check_sends():
             self._wait_for_acknowledgements()
 
     def settle(self) -> None:
-        """Before tasks start over: let what they have sent arrive, or fail, for some seconds at most. A changelog
-        record that arrives after their restoration has learnt the end would be missing in the store for ever."""
-        with contextlib.suppress(StreamsError):  # what was refused does not arrive either
+        """Before tasks start over, wait some seconds until their sent records have arrived or failed.
+
+        A changelog record that arrives after the restoration has determined the end offset would be missing in the
+        store forever.
+        """
+        with contextlib.suppress(StreamsError):  # a rejected record does not arrive later
             left = self._flush_producer(_SETTLE_MS)
             if left:
-                _log.log(level_of_waiting(), "%d records are still on their way after %d s", left, _SETTLE_MS // 1000)
+                _log.log(
+                    level_of_waiting(),
+                    "%d records are still not acknowledged after %d s; restoring anyway",
+                    left,
+                    _SETTLE_MS // 1000,
+                )
 
     def _flush_producer(self, timeout_ms: int) -> int:
         with self._blocked:
@@ -223,24 +253,28 @@ class Committer:
             waited += _FLUSH_STEP_MS
             self._check_sends()
             if self._gives_up():
-                raise BrokerUnavailableError(
-                    f"{left} records were not acknowledged before the shutdown's time was over"
-                )
+                raise BrokerUnavailableError(f"{left} records were not acknowledged within the shutdown's time limit")
             if waited % 10_000 == 0:
                 _log.log(
                     level_of_waiting(),
-                    "%d records still wait for the broker's acknowledgement after %d s",
+                    "%d records are still not acknowledged after %d s; waiting",
                     left,
                     waited // 1000,
                 )
 
     def commit(self, tasks: Collection[Committable], *, in_rebalance: bool = False) -> int:
-        """Commit those of ``tasks`` (for a transaction: all that are running) that need it; how many they were.
-        ``in_rebalance``: a transaction, although the group rebalances.
+        """Commit the tasks that need it and return their number.
 
-        A broker that does not answer, or takes no more records, is not an error until that has lasted for
-        ``task.timeout.ms``: -1 then, and the next call tries again; as it does with :data:`WAITS`. Raises
-        TaskMigratedError when this is no member.
+        A broker that does not answer, or accepts no more records, is not an error until that has lasted for
+        ``task.timeout.ms``. Until then the result is -1, and the next call tries again. The same holds for
+        :data:`WAITS`.
+
+        Args:
+            tasks: Candidates. For a transaction: all running tasks.
+            in_rebalance: Whether to commit a transaction although the group rebalances.
+
+        Raises:
+            TaskMigratedError: This process is no longer a member.
         """
         needing = [task for task in tasks if task.commit_needed]
         try:
@@ -255,14 +289,16 @@ class Committer:
         self._failing_since_ms = None
         self.finish(needing, enforce_checkpoint=False)
         if self._transactions is not None:
-            for task in tasks:  # also those that drained although they had nothing to commit
+            for task in tasks:  # also tasks that drained without anything to commit
                 task.drain(drains=False)
         return len(needing)
 
     def _drains(self, tasks: Collection[Committable], needing: Collection[Committable]) -> bool:
-        """Whether asynchronous calls are under way; the tasks take no more records then. When that has lasted so long
-        that the broker may abort the transaction, they start over, and take fewer at a time: many records of one key
-        wait for one another."""
+        """Whether asynchronous calls are running. The tasks process no more records then.
+
+        When that has lasted so long that the broker may abort the transaction, the tasks start over with fewer records
+        at a time. The reason may be many records of one key, which wait for each other.
+        """
         self._await_calls(needing, within_ms=0)
         waiting = [task for task in needing if task.has_calls]
         if not waiting:
@@ -274,12 +310,12 @@ class Committer:
         waited_ms = now_ms - self._waiting_since_ms
         if waited_ms < self._calls_max_ms or self._transactions is None or not self._transactions.in_transaction:
             return True
-        text = f"{_under_way(waiting)} after {waited_ms} ms, and a transaction may last for transaction.timeout.ms"
+        text = f"{_still_running(waiting)} after {waited_ms} ms, and a transaction may last for transaction.timeout.ms"
         since_ms = max(task.take_fewer() for task in waiting)
         if since_ms > self._task_timeout_ms:
             raise TimeoutExceededError(
-                f"{text}; so it has been for {since_ms} ms (task.timeout.ms is {self._task_timeout_ms}). Let the calls "
-                "end sooner (timeout=), or raise producer.transaction.timeout.ms",
+                f"{text}; this has lasted for {since_ms} ms (task.timeout.ms is {self._task_timeout_ms}). Let the "
+                "calls end sooner (timeout=), or raise producer.transaction.timeout.ms",
                 task_id=waiting[0].id,
             )
         raise TaskCorruptedError(
@@ -287,16 +323,18 @@ class Committer:
         )
 
     def finish(self, tasks: Collection[Committable], *, enforce_checkpoint: bool) -> None:
-        """Their offsets are committed: write checkpoints, forget that they needed it."""
+        """Complete a commit: write checkpoints and reset the tasks' commit state."""
         acked = self._producer.acked_offsets()
         for task in tasks:
             task.post_commit(enforce_checkpoint=enforce_checkpoint, acked=acked)
             self._known_commits.note(task.committed_positions(), task.topic_ids)
 
     def make_room(self, tasks: Collection[Committable]) -> bool:
-        """Bring to the disk what stores hold in memory until a commit that does not come, without committing anything;
-        not for transactions. The changelogs have it already, so whoever restores these tasks meets it, too: Kafka
-        Streams' stores write it at once. False when that has to be tried again; raises as :meth:`commit`."""
+        """Write to disk what the stores hold in memory for a commit that is delayed. Not for transactions.
+
+        The changelogs already have these writes, so a member that restores the tasks gets them, too. (Kafka Streams'
+        stores write them immediately.) Returns False if it must be tried again. Raises as :meth:`commit`.
+        """
         needing = [task for task in tasks if task.commit_needed]
         try:
             self.prepare(needing)
@@ -319,10 +357,10 @@ class Committer:
                 f"offsets could not be committed for {silent_ms} ms "
                 f"(task.timeout.ms is {self._task_timeout_ms}): {error}"
             ) from error
-        # Short silences are everyday life: a rebalance that has just begun refuses commits.
-        level = logging.WARNING if silent_ms >= _WORRY_AFTER_MS else logging.DEBUG
-        _log.log(level, "offsets not committed for %d ms: %s; trying again", silent_ms, error)
+        # Short failures are normal: a rebalance that has just begun rejects commits.
+        level = logging.WARNING if silent_ms >= _WARN_AFTER_MS else logging.DEBUG
+        _log.log(level, "offsets not committed for %d ms: %s; retrying", silent_ms, error)
 
 
-def _under_way(tasks: Sequence[Committable]) -> str:
-    return f"asynchronous calls of task {tasks[0].id} are still under way"
+def _still_running(tasks: Sequence[Committable]) -> str:
+    return f"asynchronous calls of task {tasks[0].id} are still running"

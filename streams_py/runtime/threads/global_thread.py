@@ -1,11 +1,11 @@
 """The thread that keeps the global stores of a client up to date (Kafka Streams' ``GlobalStreamThread``).
 
-One per client, if its topology has global stores. It reads all partitions of their topics, without a group. Starting
-the client waits until every store has reached the end its topics had at that moment. Records of global tables are
-replayed into their stores (:mod:`streams_py.runtime.restore.source_replay`), others go through the user's processor.
-Until then no other thread reads the stores. After that the thread follows the topics, also partitions that they are
-given later. When it fails the client ends in ERROR; nobody replaces it. Its
-stores stay open until the client has ended its stream threads: what their tasks do last may join with them.
+One per client, if its topology has global stores. It reads all partitions of their topics, without a group. The
+client's start waits until every store has reached the end offsets that its topics had at that moment. Records of global
+tables are replayed into their stores (:mod:`streams_py.runtime.restore.source_replay`); records of other global stores
+go through the user's processor. No other thread reads the stores before that. Afterwards the thread follows the topics
+and partitions that are added later. If it fails, the client ends in ERROR, and the thread is not replaced. Its stores
+stay open until the client has stopped its stream threads, because their last records may join with them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from streams_py.printable import named
 from streams_py.rights import TOPIC, missing_right
 from streams_py.runtime.batches import by_partition
 from streams_py.runtime.closing import place_of
-from streams_py.runtime.restore.filling import GLOBAL_TASK, Filling
+from streams_py.runtime.restore.filling import GLOBAL_TASK, GlobalRestore
 from streams_py.runtime.restore.source_replay import SourceReplay, source_replays
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.binding import Node
@@ -59,30 +59,30 @@ _log = logging.getLogger("streams_py")
 _RECORDS_MAX = 1_000
 _FLUSH_STEP_MS = 1_000
 _DISK_PAUSE_MS = 2
-"""Pause for a disk that has to catch up with what is restored in bulk."""
+"""Pause until the disk has caught up with a bulk restoration, in ms."""
 _STOP_MS = 5_000
-"""How long a close waits for the thread to end."""
+"""How long a close waits for the thread, in ms."""
 _IDENTITY_MS = 300_000
 """Interval between checks for new partitions, in ms."""
 _OPEN_TRANSACTION_MS = 5_000
-"""A partition that can be read no further than this long before its end has an open transaction; a replica that is
-behind its leader looks the same for a moment."""
+"""A partition whose last readable offset stays before its end for this long has an open transaction, in ms. A replica
+that is behind its leader looks the same for a moment."""
 
 
 @dataclass(frozen=True, slots=True)
 class GlobalNodes:
-    """Everything that fills global stores."""
+    """The nodes and stores that feed the global stores."""
 
     nodes: Sequence[Node]
     stores: Sequence[StoreBuilder]
     tables: Mapping[str, StoreBuilder]
-    """Topic -> store of each global table: its records are replayed while the store is filled."""
+    """Topic -> store of each global table. Its records are replayed while the store is restored."""
     topics: frozenset[str]
     is_global: bool = True
 
 
 class ProducerOnDemand:
-    """A producer that is made when it is first asked for anything: only dead letters need one here."""
+    """A producer that is created at its first use: only dead letters need it here."""
 
     def __init__(self, make: Callable[[], RecordProducer]) -> None:
         self._make = make
@@ -95,17 +95,17 @@ class ProducerOnDemand:
 
     @property
     def made(self) -> RecordProducer | None:
-        """The producer, if it was ever asked for anything."""
+        """The producer, if it was created."""
         return self._made
 
     def close(self) -> None:
-        """Close it, if it was ever made."""
+        """Close the producer, if it was created."""
         if self._made is not None:
             self._made.close()
 
 
 class GlobalThread:
-    """See above. ``producer`` writes what exception handlers ask for (dead letters)."""
+    """The global thread of a client. ``producer`` writes the records of exception handlers (dead letters)."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class GlobalThread:
         nodes: GlobalNodes,
         stores: GlobalStores,
         *,
-        filling: Filling,
+        restoring: GlobalRestore,
         settings: TaskSettings,
         consumer: Callable[[], RecordConsumer],
         producer: ProducerOnDemand,
@@ -128,7 +128,7 @@ class GlobalThread:
         self.name = name
         self._topic_ids = topic_ids
         self.stores = stores
-        self.filling = filling
+        self.restoring = restoring
         self.started_ms = clock.now_ms()
         self._nodes = nodes
         self._settings = settings
@@ -142,15 +142,18 @@ class GlobalThread:
         self._on_error = on_error
         self._stopping = threading.Event()
         self._ready = threading.Event()
-        self._is_filled = False
+        self._is_restored = False
         self._wipes = False
         self._closing = threading.Lock()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> bool:
-        """Start, and wait until the stores are filled; False when :meth:`give_up` came before that. Raises what went
-        wrong."""
+        """Start the thread and wait until the stores are restored. False if :meth:`cancel_restore` came first.
+
+        Raises:
+            Exception: The error that stopped the restoration.
+        """
         self._thread.start()
         self._ready.wait()
         if self._error is not None:
@@ -159,31 +162,35 @@ class GlobalThread:
 
     @property
     def is_restored(self) -> bool:
-        """True while the stores have all that was in their topics at the start. Thread-safe."""
-        return self._is_filled
+        """Whether the stores have everything that was in their topics at the start. Thread-safe."""
+        return self._is_restored
 
     @property
     def is_current(self) -> bool:
-        """True when the caller runs on this thread, in a processor say."""
+        """Whether the caller runs on this thread, for example in a processor."""
         return threading.current_thread() is self._thread
 
-    def give_up(self) -> None:
-        """End the filling; a thread that has filled its stores goes on, since tasks read them to their very end. Does
-        not wait, and may be called by a signal's handler."""
+    def cancel_restore(self) -> None:
+        """Cancel the restoration. Does not wait, and may be called by a signal handler.
+
+        A thread that has finished the restoration continues, because tasks read its stores until the end.
+        """
         if not self._ready.is_set():
             self._stopping.set()
 
     def stop(self) -> None:
-        """End the thread, which is left behind when it hangs in the user's code, and close the stores; a second call
-        does nothing."""
+        """Stop the thread and close the stores. A second call does nothing.
+
+        A thread that hangs in user code is abandoned.
+        """
         self._stopping.set()
-        if self.is_current:  # it has ended the client, which lets go of the directory next
+        if self.is_current:  # this thread closes the client, which releases the directory next
             self._close_stores()
         elif self._thread.is_alive():
             self._thread.join(_STOP_MS / 1000)
             if self._thread.is_alive():
                 _log.warning(
-                    "%s did not stop within %d ms and is left behind: it is %s",
+                    "%s did not stop within %d ms and is abandoned: it is %s",
                     self.name,
                     _STOP_MS,
                     place_of(self._thread.ident),
@@ -194,25 +201,25 @@ class GlobalThread:
     def _run(self) -> None:
         try:
             self._work()
-        except BaseException as error:  # also sys.exit() in a processor: the client waits for this thread
+        except BaseException as error:  # includes sys.exit() in a processor: the client waits for this thread
             if self._stopping.is_set():
-                _log.debug("%s ended with %r after it was told to", self.name, error)
+                _log.debug("%s ended with %r while it was being stopped", self.name, error)
                 return
             cause = error if isinstance(error, Exception) else StreamsError(named(error))
             self._error = cause
             was_ready = self._ready.is_set()
             self._ready.set()
             if was_ready:
-                _log.exception("%s failed; the client cannot go on without its global stores", self.name)
+                _log.exception("%s failed; the client cannot continue without its global stores", self.name)
                 self._on_error(cause)
-                self._stopping.wait()  # its tasks read them meanwhile
+                self._stopping.wait()  # the client's tasks read the stores meanwhile
         finally:
             self._ready.set()
             self._close_stores()
 
     def _close_stores(self) -> None:
-        with self._closing, contextlib.suppress(Exception):  # which the log has
-            self._is_filled = False
+        with self._closing, contextlib.suppress(Exception):  # close() logs its errors
+            self._is_restored = False
             wipes, self._wipes = self._wipes, False
             self.stores.close(wipe=wipes)
 
@@ -227,10 +234,10 @@ class GlobalThread:
             self.stores.use_topics(_ids(described))
             ends = self._retried(lambda: self._ends(partitions))
             try:
-                self._fill(consumer, task, ends, self._replays(collector))
+                self._restore_all(consumer, task, ends, self._replays(collector))
             finally:
-                self.filling.finished(self._clock.monotonic_ms())
-            self._is_filled = not self._stopping.is_set()
+                self.restoring.finished(self._clock.monotonic_ms())
+            self._is_restored = not self._stopping.is_set()
             self._ready.set()
             self._follow(consumer, task, partitions)
             self.stores.checkpoint(enforce=True)
@@ -238,14 +245,14 @@ class GlobalThread:
             self._wipes = True
             names = ", ".join(map(str, sorted(error.partitions)))
             raise StreamsError(
-                f"{self.name}: {names} does not reach back to where its global store ends; the store is deleted, and "
-                "filled from the beginning at the next start"
+                f"{self.name}: {names} no longer has the records that follow those in its global store; the store "
+                "is deleted, and restored from the beginning at the next start"
             ) from error
         finally:
             consumer.close()
 
     def _replays(self, collector: RecordCollector) -> Mapping[str, SourceReplay]:
-        """How the records of each global table's topic become rows. Dead letters are written with ``collector``."""
+        """Return how to replay the records of each global table's topic. ``collector`` writes dead letters."""
         nodes = self._nodes
         return source_replays(GLOBAL_TASK, nodes.nodes, nodes.tables, self._settings, collector)
 
@@ -264,7 +271,7 @@ class GlobalThread:
         )
 
     def _retried(self, step: Callable[[], Any]) -> Any:
-        """Ask a cluster that does not answer again, for as long as a task may wait for one."""
+        """Retry a request to the cluster for as long as a task may wait for an answer (``task.timeout.ms``)."""
         deadline_ms = self._clock.monotonic_ms() + self._settings.task_timeout_ms
         while True:
             try:
@@ -274,33 +281,39 @@ class GlobalThread:
                     raise
                 if self._clock.monotonic_ms() >= deadline_ms:
                     raise TimeoutExceededError(
-                        f"{self.name} could not fill the global stores for {self._settings.task_timeout_ms} ms "
+                        f"{self.name} could not restore the global stores for {self._settings.task_timeout_ms} ms "
                         f"(task.timeout.ms): {error}"
                     ) from error
-                _log.log(level_of_waiting(), "%s: %s; trying again", self.name, error)
+                _log.log(level_of_waiting(), "%s: %s; retrying", self.name, error)
                 self._clock.sleep_ms(self._retry_backoff_ms)
 
     def _described(self) -> list[tuple[str, tuple[PartitionInfo, ...]]]:
-        """The topics. BrokerUnavailableError when one of them cannot be described now, StreamsError when this user may
-        not know it; absence takes two answers: a broker that has just started may not know a topic yet."""
-        described = self._look_at(self._nodes.topics)
+        """Return the topics and their partitions.
+
+        A topic counts as missing after two answers: a broker that has just started may not know it yet.
+
+        Raises:
+            BrokerUnavailableError: A topic cannot be described now.
+            StreamsError: The user may not describe a topic, or a topic does not exist.
+        """
+        described = self._existing(self._nodes.topics)
         if described.keys() < self._nodes.topics:
             self._clock.sleep_ms(self._retry_backoff_ms)
-            described |= self._look_at(self._nodes.topics - described.keys())
+            described |= self._existing(self._nodes.topics - described.keys())
         if missing := sorted(self._nodes.topics - described.keys()):
             raise MissingSourceTopicError(
                 f"topic {', '.join(missing)} of a global store does not exist; create it before starting"
             )
         return sorted(described.items())
 
-    def _look_at(self, topics: Collection[str]) -> dict[str, tuple[PartitionInfo, ...]]:
-        """Those that exist, as far as the broker that is asked knows."""
+    def _existing(self, topics: Collection[str]) -> dict[str, tuple[PartitionInfo, ...]]:
+        """Return the topics that exist according to one answer."""
         described: dict[str, tuple[PartitionInfo, ...]] = {}
         for topic, found in self._admin.describe_topics(topics).items():
             if not isinstance(found, AdminError):
                 described[topic] = found
             elif found.kind is AdminErrorKind.NOT_ALLOWED:
-                raise StreamsError(f"a global store cannot be filled: {missing_right('READ', TOPIC, [topic])}")
+                raise StreamsError(f"a global store cannot be restored: {missing_right('READ', TOPIC, [topic])}")
             elif found.kind is not AdminErrorKind.UNKNOWN_TOPIC:
                 raise BrokerUnavailableError(f"topic {topic} cannot be described now: {found.message}")
         return described
@@ -313,16 +326,16 @@ class GlobalThread:
             raise BrokerUnavailableError(f"end offset of {unknown[0]} is not available")
         return known
 
-    # -- filling and following ---------------------------------------------------------------------------------
+    # -- restoring and following ---------------------------------------------------------------------------------
 
-    def _fill(
+    def _restore_all(
         self,
         consumer: RecordConsumer,
         task: ActiveTask,
         ends: Mapping[TopicPartition, int],
         replays: Mapping[str, SourceReplay],
     ) -> None:
-        self.filling.expect({p: (max(0, self.stores.restore_position(p)), end) for p, end in ends.items()})
+        self.restoring.expect({p: (max(0, self.stores.restore_position(p)), end) for p, end in ends.items()})
         tables = {p: end for p, end in ends.items() if p.topic in self._nodes.tables}
 
         def restore(partition: TopicPartition, records: Sequence[RawRecord]) -> None:
@@ -337,7 +350,7 @@ class GlobalThread:
         def process(partition: TopicPartition, records: Sequence[RawRecord]) -> None:
             task.add_records(partition, records)
             _process_all(task)
-            while task.buffered_records and not self._stopping.is_set():  # something that it needs is away
+            while task.buffered_records and not self._stopping.is_set():  # a service that the task needs is unavailable
                 self._clock.sleep_ms(self._retry_backoff_ms)
                 _process_all(task)
 
@@ -356,18 +369,20 @@ class GlobalThread:
         apply: Callable[[TopicPartition, Sequence[RawRecord]], None],
         task: ActiveTask,
     ) -> None:
-        """Read partitions from where the stores are up to ``ends``, or to a transaction that stays open: nobody knows
-        for how long, and what comes after its beginning is read when it has ended."""
+        """Read partitions from the stores' positions up to ``ends``, or to a transaction that stays open.
+
+        The duration of such a transaction is unknown. Records after its first record are read once it has ended.
+        """
         starts = {partition: self.stores.restore_position(partition) for partition in ends}
         for partition, end in ends.items():
-            self.filling.started(partition, max(0, starts[partition]), end)
+            self.restoring.started(partition, max(0, starts[partition]), end)
         open_ends = {p: end for p, end in ends.items() if end > 0 and max(starts[p], 0) < end}
         complete = ends.keys() - open_ends.keys()
         self.stores.note_positions({p: max(starts[p], 0) for p in complete})
         for partition in sorted(complete):
-            self.filling.ended(partition)
+            self.restoring.ended(partition)
         consumer.assign({partition: starts[partition] for partition in open_ends})
-        held_up_ms: dict[TopicPartition, int] = {}
+        behind_since_ms: dict[TopicPartition, int] = {}
         reached: dict[TopicPartition, int] = {}
         read: set[TopicPartition] = set()
         while open_ends and not self._stopping.is_set():
@@ -375,21 +390,21 @@ class GlobalThread:
                 read.add(partition)
                 apply(partition, records)
                 if self._stopping.is_set() or not self._is_acknowledged(task):
-                    return  # perhaps not all of them were applied: they are read again
+                    return  # perhaps not all were applied; they are read again
                 self.stores.note_positions({partition: records[-1].offset() + 1})
-                self.filling.applied(partition, records, ends[partition], self._clock.monotonic_ms())
+                self.restoring.applied(partition, records, ends[partition], self._clock.monotonic_ms())
             now_ms = self._clock.monotonic_ms()
             for partition, end in list(open_ends.items()):
                 position = consumer.position(partition)
                 if position is None or (position < end and consumer.lag(partition) != 0):
-                    held_up_ms.pop(partition, None)
+                    behind_since_ms.pop(partition, None)
                     continue
                 if position < end:
-                    if now_ms - held_up_ms.setdefault(partition, now_ms) < _OPEN_TRANSACTION_MS:
+                    if now_ms - behind_since_ms.setdefault(partition, now_ms) < _OPEN_TRANSACTION_MS:
                         continue
                     _log.warning(
-                        "%s: %s goes on in a transaction that is not committed: its global store has what comes before "
-                        "offset %d now, and the rest up to %d when the transaction has ended",
+                        "%s: %s has an open transaction: its global store has the records before "
+                        "offset %d now, and gets the records up to %d when the transaction has ended",
                         self.name,
                         partition,
                         position,
@@ -397,13 +412,16 @@ class GlobalThread:
                     )
                 del open_ends[partition]
                 reached[partition] = position
-                self.filling.ended(partition)
-        self.stores.note_positions(reached)  # once: what was restored in bulk is brought to the disk for it
+                self.restoring.ended(partition)
+        self.stores.note_positions(reached)  # only once: it flushes bulk-restored records to disk
         consumer.assign({})
 
     def _poll(self, consumer: RecordConsumer, read: Collection[TopicPartition]) -> Sequence[RawRecord]:
-        """The next records. Where retention has overtaken a partition that was ``read`` from, continue at the beginning
-        of its log: filling that starts over each time may never end."""
+        """Return the next records.
+
+        If retention has deleted records of a partition that was already read, continue at the beginning of its log. If
+        the restoration started over each time, it might never end.
+        """
         try:
             return consumer.poll(_RECORDS_MAX, self._poll_ms)
         except OffsetOutOfRangeError as error:
@@ -411,7 +429,7 @@ class GlobalThread:
                 raise
             for partition in sorted(error.partitions):
                 _log.warning(
-                    "%s: records of %s were deleted while its global store was filled with them: continuing at the "
+                    "%s: records of %s were deleted while its global store was being restored: continuing at the "
                     "beginning of the log",
                     self.name,
                     partition,
@@ -420,8 +438,10 @@ class GlobalThread:
             return []
 
     def _is_acknowledged(self, task: ActiveTask) -> bool:
-        """True when the dead letters of all records so far are written, which are in no store; False when the thread is
-        told to end before that. Raises what became of them otherwise, after asking the production exception handler."""
+        """Whether the dead letters of all records so far are written. False if the thread is stopped first.
+
+        Dead letters are in no store. Raises other errors of sends, after calling the production exception handler.
+        """
         producer = self.producer.made
         if producer is None:
             return True
@@ -435,7 +455,7 @@ class GlobalThread:
         starts = {partition: self.stores.restore_position(partition) for partition in partitions}
         consumer.assign({p: 0 if start == BEGINNING else start for p, start in starts.items()})
         next_checkpoint_ms = self._clock.monotonic_ms() + self._commit_interval_ms
-        next_look_ms = self._clock.monotonic_ms() + _IDENTITY_MS
+        next_check_ms = self._clock.monotonic_ms() + _IDENTITY_MS
         read: dict[TopicPartition, int] = {}
         topic_ids = self._topic_ids
         seen: Mapping[str, str] = {}
@@ -445,7 +465,7 @@ class GlobalThread:
             if topic_ids is not None and topic_ids.now is not seen:
                 seen = topic_ids.now
                 self._check_same(seen)
-            if task.buffered_records:  # they wait for something that is away, are in no store yet, and may be many
+            if task.buffered_records:  # they wait for an unavailable service, and are not in a store yet
                 self._clock.sleep_ms(self._retry_backoff_ms)
             else:
                 for partition, records in by_partition(consumer.poll(_RECORDS_MAX, self._poll_ms)).items():
@@ -459,8 +479,8 @@ class GlobalThread:
             if now_ms >= next_checkpoint_ms:
                 next_checkpoint_ms = now_ms + self._commit_interval_ms
                 self.stores.checkpoint(enforce=False)
-            if now_ms >= next_look_ms:
-                next_look_ms = now_ms + _IDENTITY_MS
+            if now_ms >= next_check_ms:
+                next_check_ms = now_ms + _IDENTITY_MS
                 added = self._new_partitions(partitions)
                 if added:
                     partitions = [*partitions, *added]
@@ -468,20 +488,20 @@ class GlobalThread:
                     consumer.assign(dict.fromkeys(partitions) | dict.fromkeys(added, 0))
 
     def _check_same(self, ids: Mapping[str, str]) -> None:
-        """StreamsError when a topic was deleted and created again. Tasks read the store, so it is not emptied here."""
+        """Raise StreamsError if a topic was recreated. Tasks read the store, so it is not cleared here."""
         others = self.stores.created_anew(ids)
         if others:
             raise StreamsError(
-                f"{self.name}: topic {', '.join(sorted(others))} was deleted and created anew since its global store "
-                "was filled from it; the store is emptied, and filled from what the topic has then, at the next start"
+                f"{self.name}: topic {', '.join(sorted(others))} was deleted and created again since its global store "
+                "was restored from it; at the next start the store is cleared and restored from the new topic"
             )
 
     def _new_partitions(self, known: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Partitions that topics have been given."""
+        """Return partitions that were added to the topics."""
         try:
             described = self._described()
         except StreamsError as error:
-            _log.debug("%s: it is not known whether its topics are still the same: %s", self.name, error)
+            _log.debug("%s: cannot check its topics for new partitions: %s", self.name, error)
             return []
         added = sorted(
             {TopicPartition(topic, info.partition) for topic, infos in described for info in infos} - {*known}
@@ -498,5 +518,5 @@ def _ids(described: Sequence[tuple[str, Sequence[PartitionInfo]]]) -> dict[str, 
 def _process_all(task: ActiveTask) -> None:
     while task.process(_RECORDS_MAX):
         pass
-    task.partitions_to_pause()  # everything is taken at once: there is nothing to pause
+    task.partitions_to_pause()  # nothing to pause: all records were processed
     task.punctuate()

@@ -1,8 +1,8 @@
 """Requests to a stream thread from other threads.
 
-Tasks belong to their stream thread; nobody else may touch them. The membership thread therefore hands its callbacks
-over: it posts an action and waits until the stream thread, between two batches of records, has carried it out. When
-the stream thread ends, waiting callers are released instead of being left to wait for ever.
+Tasks belong to their stream thread; no other thread may use them. So the membership thread posts its callbacks as
+actions and waits until the stream thread has run them between two batches of records. When the stream thread stops, it
+releases the waiting callers.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ Owner = TypeVar("Owner")
 
 
 class InboxClosedError(IllegalStateError):
-    """The stream thread has ended; the action was not carried out."""
+    """The stream thread has stopped; the action was not run."""
 
 
 class _Request(Generic[Owner, T]):
-    __slots__ = ("_taken", "action", "done", "error", "result")
+    __slots__ = ("_claimed", "action", "done", "error", "result")
 
     def __init__(self, action: Callable[[Owner], T]) -> None:
         self.action = action
         self.done = threading.Event()
         self.result: T | None = None
         self.error: BaseException | None = None
-        self._taken = threading.Lock()
+        self._claimed = threading.Lock()
 
-    def take(self) -> bool:
-        """True for the first who asks: the owner, to carry it out, or the caller, to withdraw it."""
-        return self._taken.acquire(blocking=False)
+    def claim(self) -> bool:
+        """Claim the request: True for the first caller. The owner claims it to run it, the caller to withdraw it."""
+        return self._claimed.acquire(blocking=False)
 
-    def carry_out(self, owner: Owner) -> None:
-        if not self.take():
+    def run(self, owner: Owner) -> None:
+        if not self.claim():
             return
         try:
             self.result = self.action(owner)
-        except BaseException as error:  # handed to the caller, whoever that is
+        except BaseException as error:  # raised at the caller
             self.error = error
         self.done.set()
 
 
 class Inbox(Generic[Owner]):
-    """Actions for one thread, carried out in the order posted, on what that thread serves them with."""
+    """Actions for one thread, run in the order of posting on the ``owner`` that the thread passes."""
 
     def __init__(self) -> None:
         self._requests: queue.SimpleQueue[_Request[Owner, Any]] = queue.SimpleQueue()
@@ -57,37 +57,39 @@ class Inbox(Generic[Owner]):
         self._lock = threading.Lock()
 
     def call(self, action: Callable[[Owner], T], *, timeout_ms: int) -> T:
-        """Have the owner carry ``action`` out; its result, or its error raised here.
+        """Have the owner run ``action``. Return its result, or raise its error here.
 
-        Raises InboxClosedError when the owner has ended, TimeoutExceededError when it did not get to it in time; what
-        it had not begun by then is withdrawn, so that it cannot happen later, when nobody expects it.
+        Raises:
+            InboxClosedError: The owner has stopped.
+            TimeoutExceededError: The owner did not start the action in time. The action is withdrawn, so that it cannot
+                run later.
         """
         request: _Request[Owner, T] = _Request(action)
         with self._lock:
             if self._closed:
-                raise InboxClosedError("the stream thread has ended")
+                raise InboxClosedError("the stream thread has stopped")
             self._requests.put(request)
-        if not request.done.wait(timeout_ms / 1000) and (request.take() or not request.done.is_set()):
+        if not request.done.wait(timeout_ms / 1000) and (request.claim() or not request.done.is_set()):
             raise TimeoutExceededError(
                 f"the stream thread did not answer within {timeout_ms} ms; is user code blocking it?"
             )
         if request.error is not None:
             raise request.error
-        return request.result  # type: ignore[return-value]  # set by carry_out, may be None if T allows it
+        return request.result  # type: ignore[return-value]  # set by run, may be None if T allows it
 
     def serve(self, owner: Owner) -> int:
-        """Carry out everything that waits, on ``owner``; how many there were. Called by the owning thread only."""
+        """Run all waiting actions on ``owner`` and return their number. Called by the owning thread only."""
         served = 0
         while not self._requests.empty():
-            self._requests.get().carry_out(owner)
+            self._requests.get().run(owner)
             served += 1
         return served
 
     def close(self) -> None:
-        """Refuse everything from now on and release those who wait."""
+        """Reject new actions and release the waiting callers."""
         with self._lock:
             self._closed = True
         while not self._requests.empty():
             request = self._requests.get()
-            request.error = InboxClosedError("the stream thread has ended")
+            request.error = InboxClosedError("the stream thread has stopped")
             request.done.set()

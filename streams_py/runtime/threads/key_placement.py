@@ -1,11 +1,11 @@
-"""Whether the keys of input topics are in the partitions that Kafka's default partitioner chooses.
+"""Checks whether the keys of input topics are in the partitions that Kafka's default partitioner chooses.
 
-A stream that was repartitioned here, and a query by key, look for a key in its murmur2 partition. If a producer wrote
-an input topic with another rule (librdkafka's default is CRC32), they miss most records, and no error says so.
-Therefore a sample of the keys is compared, from the first records on and while the application runs.
+Repartitioned streams, and queries by key, look for a key in its murmur2 partition. If a producer wrote an input topic
+with another partitioner (librdkafka's default is CRC32), they miss most records without any error. So a sample of the
+keys is checked, from the first records on and while the application runs.
 
-Only topics that meet state are compared: a topic that is only mapped or filtered may be placed in any way. Repartition
-topics are written by this library, and windowed keys follow another rule.
+Only topics that are read by stateful sub-topologies are checked: a topic that is only mapped or filtered may use any
+partitioner. Repartition topics are written by this library, and windowed keys follow another rule.
 """
 
 from __future__ import annotations
@@ -29,17 +29,18 @@ __all__ = ["KeyPlacement"]
 _log = logging.getLogger("streams_py")
 
 _SAMPLES_MIN: Final = 30
-"""Fewer keys say nothing: by chance some are where they should be."""
+"""Minimum number of sampled keys for a verdict: some keys are in the right partition by chance."""
 _SAMPLES_MAX: Final = 256
-"""After so many keys the count starts again, with one key of each batch."""
+"""Number of sampled keys after which counting restarts, with one key of each batch."""
 _FIRST_PER_BATCH: Final = 64
 _SHARE_MIN: Final = 0.1
-"""Of keys elsewhere. Two of CRC32's partitions agree with murmur2 in half of the keys, more partitions in fewer."""
+"""Minimum share of misplaced keys for a warning. With two partitions CRC32 and murmur2 agree on half of the keys, with
+more partitions on fewer."""
 _NON_NEGATIVE: Final = 0x7FFFFFFF
 
 
 class KeyPlacement:
-    """The samples of one client. Any thread; a count that two threads add to at once may miss a key."""
+    """The samples of one client. Thread-safe, except that concurrent additions to a count may lose a key."""
 
     def __init__(
         self, subtopologies: Iterable[Subtopology], metadata: TopologyMetadata, default_key_serde: Serde[object] | None
@@ -65,13 +66,13 @@ class KeyPlacement:
         records: Sequence[RawRecord],
         partitions_of: Callable[[str], int],
     ) -> None:
-        """Take samples of a batch of one partition, and warn once of each topic with keys elsewhere.
+        """Sample a batch of one partition, and log one warning for each topic with misplaced keys.
 
         Args:
-            subtopology: Of the task that gets the records.
-            partition: Where the records come from.
-            records: At least one.
-            partitions_of: The number of partitions of a topic; called only for a verdict.
+            subtopology: Sub-topology of the task that gets the records.
+            partition: The partition of the records.
+            records: At least one record.
+            partitions_of: Returns the number of partitions of a topic; only called for a verdict.
         """
         topic = partition.topic
         if topic in self._ignored or subtopology not in self._stateful:
@@ -82,7 +83,7 @@ class KeyPlacement:
             key = record.key()
             if key is not None:
                 samples.append((murmur2(key) & _NON_NEGATIVE, partition.partition))
-        # A topic that was right at first is judged once per full sample, so that small batches cost no more than a key.
+        # A topic that passed its first check is checked once per full sample, so a small batch costs one key at most.
         if len(samples) >= (_SAMPLES_MAX if topic in self._per_batch else _SAMPLES_MIN):
             self._judge(topic, samples, partitions_of)
 
@@ -90,7 +91,7 @@ class KeyPlacement:
         try:
             count = partitions_of(topic)
         except StreamsError:
-            return  # the cluster does not answer now
+            return  # the cluster is not reachable now
         elsewhere = sum(hashed % count != number for hashed, number in samples)
         if elsewhere < _SHARE_MIN * len(samples):
             if len(samples) >= _SAMPLES_MAX:

@@ -1,9 +1,9 @@
-"""Partitions that are read from their end because the group has committed no offset of them.
+"""Partitions that are read from their end because the group has no committed offset of them.
 
 With ``auto.offset.reset=latest``, records that were written to a partition before the group read it are not processed,
-as in Kafka Streams. At the first start of a group, the setting requests this. In a group that has committed offsets of
-other partitions, the partition was added to the topic or never had a record, and the gap may be unexpected. So the log
-has the offset at which reading starts, as a warning in the second case. Kafka Streams always logs it as an info.
+as in Kafka Streams. At the first start of a group, that is what the setting requests. In a group with committed offsets
+of other partitions, the partition was added to the topic or never had a record, and the gap may be unexpected. So the
+offset at which reading starts is logged, as a warning in the second case. Kafka Streams always logs it at INFO.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ _REMEDY: Final = ". If partitions are added while the application runs, use auto
 
 @dataclass(slots=True)
 class _Reset:
-    """A partition that is read from its end; ``offset`` is None until the consumer has found the end."""
+    """A partition that is read from its end. ``offset`` is None until the consumer has found the end."""
 
-    question: _Question
+    request: _Request
     offset: int | None = None
 
 
-class _Question:
-    """Whether the group has committed offsets of these topics, requested on a daemon thread."""
+class _Request:
+    """A request, on a daemon thread, whether the group has committed offsets of these topics."""
 
     def __init__(self, admin: Admin, group: str, topics: Collection[str]) -> None:
         self._admin, self._group, self._topics = admin, group, frozenset(topics)
         self.answer: bool | None = None
-        """None until it is known. True also when the cluster does not say."""
+        """None until the answer is known. True also if the cluster does not answer."""
         self.thread = threading.Thread(target=self._ask, name="latest-resets", daemon=True)
         self.thread.start()
 
@@ -59,13 +59,13 @@ class _Question:
             ]
             answer = any(at is not None for at in self._admin.committed_offsets(self._group, partitions).values())
         except StreamsError as error:
-            _log.debug("it is not known whether group %s has committed offsets: %s", self._group, error)
+            _log.debug("cannot determine whether group %s has committed offsets: %s", self._group, error)
         finally:
             self.answer = answer
 
 
 class LatestResets:
-    """The partitions of one stream thread that start at their end, until the log has said so. On that thread only."""
+    """Partitions of one stream thread that start at their end and are not logged yet. For that thread only."""
 
     def __init__(self, thread_name: str, group: str, admin: Admin) -> None:
         self._name = thread_name
@@ -75,18 +75,18 @@ class LatestResets:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether :meth:`look` has something to do."""
+        """Whether :meth:`log_known` has work to do."""
         return bool(self._resets)
 
     def started(self, at_end: Collection[TopicPartition], read: Collection[TopicPartition]) -> None:
-        """The consumer reads these partitions now, some of them from their end; the others are given up."""
+        """Note the partitions that the consumer now reads, some of them from their end. Forget all others."""
         self._resets = {at: reset for at, reset in self._resets.items() if at in read and at not in at_end}
         if at_end:
-            question = _Question(self._admin, self._group, {partition.topic for partition in read})
-            self._resets |= {partition: _Reset(question) for partition in sorted(at_end)}
+            request = _Request(self._admin, self._group, {partition.topic for partition in read})
+            self._resets |= {partition: _Reset(request) for partition in sorted(at_end)}
 
-    def look(self, records: Iterable[RawRecord], position_of: Callable[[TopicPartition], int | None]) -> None:
-        """Log the partitions whose start is known. ``records``: what the consumer has just returned."""
+    def log_known(self, records: Iterable[RawRecord], position_of: Callable[[TopicPartition], int | None]) -> None:
+        """Log the partitions whose start is known. ``records``: the records that the consumer has just returned."""
         unknown = {at for at, reset in self._resets.items() if reset.offset is None}
         if unknown:
             for record in records:
@@ -97,7 +97,7 @@ class LatestResets:
             for at in unknown:
                 self._resets[at].offset = position_of(at)
         for at, reset in list(self._resets.items()):
-            has_commits = reset.question.answer
+            has_commits = reset.request.answer
             if reset.offset is not None and has_commits is not None:
                 del self._resets[at]
                 level, more = (logging.WARNING, _REMEDY) if has_commits else (logging.INFO, "")

@@ -1,6 +1,6 @@
-"""The leader's part of a stream thread: carries out what the sans-IO leader asks for, inside the client's assign call.
+"""The leader's part of a stream thread: runs the requests of the sans-IO leader inside the client's assign call.
 
-The leader decides; this module only talks to the cluster and runs the application's own assignor, under a time limit.
+The leader decides. This module only talks to the cluster and runs a custom task assignor, under a time limit.
 """
 
 from __future__ import annotations
@@ -48,9 +48,11 @@ _STEP_NAMES: Final = {AssignStep.END_OFFSETS: "lags"}
 
 
 class _TimedAdmin:
-    """An admin client that answers in time, or with BrokerUnavailableError: the broker gives up on a leader that has
-    not assigned within max.poll.interval.ms, and the next one would be as slow. A request that takes too long is left
-    behind on its thread; whatever it waits for has a time-out of its own."""
+    """An admin client that answers in time or raises BrokerUnavailableError.
+
+    The broker drops a leader that has not assigned within max.poll.interval.ms, and the next leader would be as slow. A
+    request that takes too long is abandoned on its thread; the client library has its own time-outs.
+    """
 
     def __init__(self, admin: Admin, timeout_ms: int) -> None:
         self.admin = admin
@@ -94,7 +96,7 @@ class _TimedAdmin:
 
 
 class LeaderExecutor(Executor):
-    """Runs the assign step of one stream thread whenever it is the group's leader."""
+    """Runs the assign step of one stream thread whenever its member is the group leader."""
 
     def __init__(
         self,
@@ -126,13 +128,13 @@ class LeaderExecutor(Executor):
         self._assigned = TopologyMetadata({})
         self._times = times or Timekeeper("", ())
         self.failure: StreamsError | None = None
-        """Why the group could not be assigned in this rebalance, if this thread leads it. The protocol tells the
-        members only a code."""
+        """Why the assignment failed in this rebalance, if this thread leads the group. The protocol only sends a code
+        to the members."""
         self.leads_alone = False
-        """True when this thread leads the group, and no other process that stays is in it."""
+        """Whether this thread leads the group and the group has no other process that stays."""
 
     def assign(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberAssignment]:
-        """An assignment for every member. Raises what left the assign step; BrokerUnavailableError means: try again."""
+        """Return the assignment of each member, or raise the assign step's error (BrokerUnavailableError: retry)."""
         self._watch.began(members)
         self._times.leads()
         try:
@@ -149,7 +151,7 @@ class LeaderExecutor(Executor):
         if outcome.error is None:
             self._cleanup.begin(self._assigned)
         else:
-            _log.error("the group cannot be assigned, every member is told so: %s", outcome.error)
+            _log.error("assignment failed; sending the error to all members: %s", outcome.error)
         return outcome.assignments
 
     def _run(self, members: Mapping[str, MemberSubscription]) -> PublishAssignments | FailAssign:
@@ -166,11 +168,15 @@ class LeaderExecutor(Executor):
         )
 
     def _existing(self, names: Collection[str]) -> Mapping[str, tuple[PartitionInfo, ...]]:
-        """The topics that exist. BrokerUnavailableError when that is not known of one of them: absent topics end
-        groups. StreamsError when it may not be known."""
+        """Return the topics that exist.
+
+        Raises:
+            BrokerUnavailableError: A topic cannot be described now. A missing topic would stop the group.
+            StreamsError: The user may not describe a topic.
+        """
         topics: dict[str, tuple[PartitionInfo, ...]] = {}
         hidden: list[str] = []
-        for _ in range(2):  # a broker that has just started may not know a topic yet: absence takes two answers
+        for _ in range(2):  # two answers: a broker that has just started may not know a topic yet
             absent = sorted(set(names) - topics.keys())
             if not absent:
                 break
@@ -182,23 +188,23 @@ class LeaderExecutor(Executor):
                     raise BrokerUnavailableError(f"topic {name} cannot be described now: {found.message}")
                 elif found.kind is AdminErrorKind.NOT_ALLOWED:
                     hidden.append(name)
-            if hidden:  # it may be there: nobody who leads this group can say
+            if hidden:  # it may exist; no leader of this group can tell
                 raise StreamsError(f"source topics cannot be read: {missing_right('READ', TOPIC, hidden)}")
         return {name: topics[name] for name in sorted(topics)}
 
-    # -- what the leader says ------------------------------------------------------------------------------------
+    # -- callbacks of the leader -------------------------------------------------------------------------------
 
     def log(self, level: int, text: str) -> None:
-        """Write a line to the log."""
+        """Write a log line."""
         _log.log(level, "%s", text)
 
     def report(self, error: StreamsError) -> None:
-        """Log it, and put it where the application finds it."""
+        """Log an error and pass it to the application."""
         _log.error("%s", error, exc_info=error.__cause__)
         self._on_error(error)
 
     def observe(self, fact: Fact) -> None:
-        """Tell whoever records assignment events, or takes the time of a rebalance."""
+        """Pass a fact to the recorders of assignment events and rebalance times."""
         if isinstance(fact, Gathered):
             clients = fact.problem.clients
             own = self._leader.process_id

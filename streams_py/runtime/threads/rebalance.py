@@ -1,10 +1,9 @@
-"""What happens on a member during a rebalance: the seam between membership, protocol and tasks.
+"""A member's side of a rebalance: connects membership, protocol and tasks.
 
 The membership calls back on its own polling thread. This listener lets the sans-IO ``Member`` build and read the
-protocol's user data, leads the group when elected, and hands everything that concerns tasks to the
-stream thread through its inbox, waiting where the protocol needs the result: revoked partitions must be flushed and
-committed before this member rejoins, and tasks must be those of the last assignment before the next subscription
-reports them.
+protocol's user data, and leads the group when elected. It passes everything that concerns tasks to the stream thread
+through its inbox. It waits where the protocol needs the result: revoked partitions must be flushed and committed before
+this member rejoins, and the tasks of the last assignment must be in place before the next subscription reports them.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ from streams_py.member.events import (
 )
 from streams_py.member.member import Member
 from streams_py.ports import Clock, MemberAssignment, Membership, MemberSubscription, OffsetAndMetadata
-from streams_py.runtime.threads.committing import IN_DOUBT
+from streams_py.runtime.threads.committing import UNCONFIRMED
 from streams_py.runtime.threads.inbox import Inbox, InboxClosedError
 from streams_py.runtime.threads.leader_executor import LeaderExecutor
 from streams_py.runtime.threads.rebalance_log import RebalanceLog
@@ -62,24 +61,24 @@ T = TypeVar("T")
 
 
 class TaskSide(Protocol):
-    """The stream thread's part: runs there, through its inbox, and keeps errors for its loop."""
+    """The stream thread's part of a rebalance. Runs on that thread through its inbox, and defers errors to its loop."""
 
     def begin_suspension(self, tasks: Collection[TaskId]) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Stop and flush these tasks; the offsets to commit."""
+        """Stop and flush these tasks. Return the offsets to commit."""
 
     def finish_suspension(self, error: Exception | None) -> None:
-        """Those are committed, or could not be."""
+        """Complete the suspension after the commit; ``error`` if the offsets were not committed."""
 
     def close_lost(self, tasks: Collection[TaskId]) -> None:
-        """Close these without committing."""
+        """Close these tasks without committing."""
 
     def complete_rebalance(self, tasks: Tasks | None, failure: Exception | None) -> None:
-        """Make ``tasks`` the tasks of this thread (None: keep them); then fail with ``failure``, if there is one."""
+        """Make ``tasks`` the tasks of this thread (None: keep the current ones). Then raise ``failure``, if given."""
 
 
 @dataclass(slots=True)
-class _Carried:
-    """What carrying out the member's answer to one event has brought."""
+class _Results:
+    """Results of the effects that the member returned for one event."""
 
     user_data: bytes = b""
     offsets: Mapping[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
@@ -91,8 +90,13 @@ class _Carried:
 
 
 class Rebalance:
-    """Listener of one membership (port MembershipListener). ``offset_sums`` is thread-safe: what this thread reports of
-    its tasks and of the task directories it could lock. ``standbys``: the last measurement of the state updater."""
+    """Listener of one membership (port MembershipListener).
+
+    Args:
+        offset_sums: Returns the offset sums of this thread's tasks and of the task directories that it could lock.
+            Thread-safe.
+        standbys: Returns the last measurement of the state updater.
+    """
 
     def __init__(
         self,
@@ -126,7 +130,7 @@ class Rebalance:
         self._on_hosts = on_hosts
         self._explain = explain
         self._lock = threading.Lock()
-        self._received = _Carried()
+        self._received = _Results()
         self._in_progress = False
         self._joining = threading.Lock()
         self._rebalance_log = RebalanceLog(name)
@@ -137,20 +141,25 @@ class Rebalance:
 
     @property
     def in_progress(self) -> bool:
-        """True from building a subscription until the tasks of the answer are in place."""
+        """Whether a rebalance is running: from the subscription until the assigned tasks are in place."""
         return self._in_progress
 
     @contextlib.contextmanager
-    def held_up(self, may_have_begun: bool) -> Iterator[None]:
-        """Within this member does not join again: a commit that is under way then is one of an old generation when it
-        arrives, and would be refused. BrokerUnavailableError when a rebalance has begun, unless it may have."""
+    def no_rejoin(self, may_have_begun: bool) -> Iterator[None]:
+        """Prevent this member from joining again inside the context.
+
+        A commit that is in progress would then arrive with an old generation and be rejected.
+
+        Raises:
+            BrokerUnavailableError: A rebalance has begun and ``may_have_begun`` is False.
+        """
         with self._joining:
             if self._in_progress and not may_have_begun:
                 raise BrokerUnavailableError("the group is rebalancing")
             yield
 
     def rejoin_if_due(self, membership: Membership) -> None:
-        """Ask for the follow-up rebalance when its time has come, or when warm-ups have caught up."""
+        """Request the follow-up rebalance when it is due, or when warm-up tasks have caught up."""
         now_ms = self._clock.now_ms()
         reasons = self._handle(LoopTurned(now_ms)).rejoins
         measured = self._standbys()
@@ -162,32 +171,35 @@ class Rebalance:
 
     @property
     def explanations(self) -> Explanations:
-        """What this member remembers of the assignments it made as leader. Thread-safe."""
+        """Explanations of the assignments that this member computed as leader. Thread-safe."""
         return self._leader_executor.explanations
 
     def request_application_shutdown(self) -> None:
-        """Tell every member of the group, with the next subscription, to shut down. Thread-safe."""
+        """Request all members of the group to shut down, with the next subscription. Thread-safe."""
         self._handle(ShutdownRequested())
 
     def request_drain(self) -> None:
-        """Have the group take this client's tasks over. Thread-safe."""
+        """Request the group to take over this client's tasks. Thread-safe."""
         self._handle(DrainRequested())
 
     @property
     def is_drained(self) -> bool:
-        """True when the group has been asked, and this member has no active task any more. Thread-safe."""
+        """Whether the drain was requested and this member has no active task. Thread-safe."""
         return self._member.is_drained
 
     @property
     def leads_alone(self) -> bool:
-        """True when this member has led the last rebalance, and no other process that stays took part. Thread-safe."""
+        """Whether this member led the last rebalance without any other process that stays. Thread-safe."""
         return self._leader_executor.leads_alone
 
     @contextlib.contextmanager
     def ending(self) -> Iterator[None]:
-        """The stream thread is ending: callbacks return at once from now on. Within, while it commits for the last
-        time, this member does not join again: others would be given what it has not given up, and a broker that is
-        asked to commit looks who does it, not for what."""
+        """Make callbacks return immediately from now on, because the stream thread is stopping.
+
+        Inside the context the thread commits for the last time, and this member does not join again. Otherwise other
+        members would get its tasks before it has given them up. A broker checks who commits, but not for which
+        partitions.
+        """
         with self._joining:
             self._closed = True
             yield
@@ -195,59 +207,59 @@ class Rebalance:
     # -- MembershipListener: called by the membership's polling thread -----------------------------------------
 
     def subscription_user_data(self, topics: frozenset[str]) -> bytes:
-        """User data for a JoinGroup request."""
-        held = self._joining.acquire(timeout=self._wait_ms / 1000)
+        """Return the user data of a JoinGroup request."""
+        is_locked = self._joining.acquire(timeout=self._wait_ms / 1000)
         try:
             self._in_progress = True
-            if self._closed and not held:
-                raise BrokerUnavailableError("the stream thread is ending, and its last commit is still under way")
+            if self._closed and not is_locked:
+                raise BrokerUnavailableError("the stream thread is stopping, and its last commit is still in progress")
             self._rebalance_log.begins(self._clock.monotonic_ms())
             self._times.begins()
             self._leader_executor.failure, self._leader_executor.leads_alone = None, False
-            # A thread that ends does so before or after this: it would not let go of what is locked here any more.
+            # A thread stops before or after this block: once stopped, it would not release directories locked here.
             sums = {} if self._closed else self._offset_sums()
         finally:
-            if held:
+            if is_locked:
                 self._joining.release()
         return self._handle(SubscriptionRequested(sums)).user_data
 
     def assign(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberAssignment]:
-        """Who gets what, by member, decided by this member as the group's leader."""
+        """Return the assignment of each member, computed by this member as group leader."""
         return self._leader_executor.assign(members)
 
     def on_assignment(self, partitions: tuple[TopicPartition, ...], user_data: bytes, generation: int) -> None:
-        """Read an assignment; it is carried out at the end of the round."""
+        """Read an assignment. It is applied at the end of the rebalance."""
         self._received = self._handle(AssignmentReceived(partitions, user_data))
 
     def on_revoked(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Stop and flush the tasks that end; the offsets to commit."""
+        """Stop and flush the revoked tasks. Return the offsets to commit."""
         self._times.enters("revoke")
         return self._handle(PartitionsRevoked(partitions)).offsets
 
     def on_revoked_committed(self, error: Exception | None) -> None:
-        """Have the stream thread suspend the revoked tasks; ``error`` says why their offsets were not committed."""
+        """Suspend the revoked tasks on the stream thread; ``error`` tells why their offsets were not committed."""
         self._ask(lambda tasks: tasks.finish_suspension(error), None)
         self._times.leaves()
 
     def on_stuck(self) -> None:
-        """Let the record that keeps the stream thread busy write nothing any more."""
+        """Prevent the record that keeps the stream thread busy from writing anything."""
         self._halt(
             f"the stream thread was busy for more than max.poll.interval.ms ({self._wait_ms} ms) and left the group: "
-            "others may own its tasks, so nothing is written"
+            "other members may own its tasks, so nothing is written"
         )
 
     def on_doubt(self, in_doubt: bool) -> None:
-        """Let the record in process write nothing while nobody knows whether its task is still this member's."""
-        self._hold(IN_DOUBT if in_doubt else None)
+        """Hold the writes of the record in process while the membership is unconfirmed."""
+        self._hold(UNCONFIRMED if in_doubt else None)
 
     def on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Drop every active task without committing."""
+        """Close all active tasks without committing."""
         self._rebalance_log.lost_all()
         self._handle(PartitionsLost(partitions))
 
     def on_assigned(self, added: tuple[TopicPartition, ...]) -> None:
-        """The end of a rebalance: carry the assignment out."""
-        received, self._received = self._received, _Carried()
+        """Apply the assignment at the end of a rebalance."""
+        received, self._received = self._received, _Results()
         ended = self._handle(PartitionsAssigned(added))
         failure = received.failure or ended.failure
         problem = None if failure is None else self._explain(failure)
@@ -257,50 +269,52 @@ class Rebalance:
         self._rebalance_log.ends(received.tasks, self._clock.monotonic_ms())
         tasks = self._member.tasks
         self._times.ends(active_tasks=len(tasks.active), standby_tasks=len(tasks.standby), error=problem)
-        if ended.stops:  # on the stream thread, like everything that may call the application's listeners
+        if ended.stops:  # on the stream thread, because it may call the application's listeners
             self._ask(lambda _: self._on_stop_application(), None)
 
     # -- inside ----------------------------------------------------------------------------------------------
 
-    def _handle(self, event: Event) -> _Carried:
-        """Let the member decide, and carry out what it decides; what is left to do at the end of the round, or to be
-        told to the membership, is in the result."""
+    def _handle(self, event: Event) -> _Results:
+        """Let the member handle an event, and carry out its effects.
+
+        The result has the effects that remain for the end of the rebalance or for the membership.
+        """
         with self._lock:
             effects = self._member.handle(event)
-        carried = _Carried()
+        results = _Results()
         for effect in effects:
-            self._carry_out(effect, carried)
-        return carried
+            self._carry_out(effect, results)
+        return results
 
-    def _carry_out(self, effect: Effect, carried: _Carried) -> None:
+    def _carry_out(self, effect: Effect, results: _Results) -> None:
         match effect:
             case SendUserData(user_data):
-                carried.user_data = user_data
+                results.user_data = user_data
             case ShowHosts(hosts):
                 self._on_hosts(hosts)
             case ApplyTasks(tasks):
-                carried.tasks = tasks
+                results.tasks = tasks
             case SuspendTasks(ids):
-                carried.offsets = self._ask(lambda side: side.begin_suspension(ids), {})
+                results.offsets = self._ask(lambda side: side.begin_suspension(ids), {})
             case CloseLostTasks(ids):
                 self._ask(lambda side: side.close_lost(ids), None)
             case CompleteRebalance():
-                carried.completes = True
+                results.completes = True
             case RequestRejoin(reason):
-                carried.rejoins.append(reason)
+                results.rejoins.append(reason)
             case FailThread(error):
-                carried.failure = error
+                results.failure = error
             case StopApplication():
-                carried.stops = True
+                results.stops = True
             case Log(level, text):
                 _log.log(level, "%s", text)
             case _:
                 assert_never(effect)
 
     def _ask(self, action: Callable[[TaskSide], T], otherwise: T) -> T:
-        """Have the stream thread do something; ``otherwise`` when it is ending and will not.
+        """Run an action on the stream thread. Return ``otherwise`` if the thread is stopping.
 
-        One that is busy for longer than ``max.poll.interval.ms`` gives its tasks up, as with any consumer.
+        If the thread is busy for longer than ``max.poll.interval.ms``, it gives up its tasks, as any consumer does.
         """
         if self._closed:
             return otherwise

@@ -1,7 +1,7 @@
-"""What took how long in a rebalance, for tracing.
+"""Durations of the steps of a rebalance, for tracing.
 
-Written by one stream thread's polling thread, and told when the rebalance is over. The leader's steps are those of its
-assign step; ``hand-over`` is what follows the assignment: tasks are closed, kept and created.
+The polling thread of one stream thread records them and reports them at the end of the rebalance. The leader's steps
+are those of its assign step. ``hand-over`` follows the assignment: tasks are closed, kept and created.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Phase", "RebalanceListener", "RebalanceTimeline", "Timekeeper"]
 
 _log = logging.getLogger(__name__)
 _PHASES_MAX: Final = 200
-"""A rebalance that starts again and again must not fill the memory; further phases are left out."""
+"""Maximum number of recorded phases: a rebalance that restarts again and again must not fill the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Phase:
 
 @dataclass(slots=True)
 class RebalanceTimeline:
-    """A rebalance of one member. ``phases`` follow each other, with pauses in which the broker waits for others."""
+    """A rebalance of one member. Between two ``phases`` the broker may wait for other members."""
 
     thread: str
     began_ns: int
@@ -48,7 +48,7 @@ RebalanceListener: TypeAlias = Callable[[RebalanceTimeline], object]
 
 
 class Timekeeper:
-    """Notes the phases of one stream thread's rebalances. Polling thread only."""
+    """Records the phases of one stream thread's rebalances. Polling thread only."""
 
     def __init__(self, thread: str, listeners: Sequence[RebalanceListener]) -> None:
         self._thread = thread
@@ -57,28 +57,28 @@ class Timekeeper:
         self._step: tuple[str, int] | None = None
 
     def begins(self) -> None:
-        """A subscription is built; further ones of the same rebalance do not start it again."""
+        """Start a timeline when a subscription is built. Later subscriptions of the same rebalance don't restart it."""
         if self._timeline is None:
             self._timeline = RebalanceTimeline(self._thread, time.time_ns())
 
     def leads(self) -> None:
-        """This member is the leader."""
+        """Note that this member is the leader."""
         if self._timeline is not None:
             self._timeline.was_leader = True
 
     def enters(self, name: str) -> None:
-        """A phase begins, and with it the one before ends."""
+        """Start a phase and end the previous one."""
         self.leaves()
         self._step = (name, time.time_ns())
 
     def leaves(self) -> None:
-        """The phase under way ends, if there is one."""
+        """End the current phase, if there is one."""
         timeline, step, self._step = self._timeline, self._step, None
         if timeline is not None and step is not None and len(timeline.phases) < _PHASES_MAX:
             timeline.phases.append(Phase(step[0], step[1], time.time_ns()))
 
     def ends(self, *, active_tasks: int, standby_tasks: int, error: Exception | None) -> None:
-        """The rebalance is over: tell it."""
+        """End the rebalance and call the listeners."""
         self.leaves()
         timeline, self._timeline = self._timeline, None
         if timeline is None:
@@ -90,4 +90,4 @@ class Timekeeper:
             try:
                 listener(timeline)
             except Exception:
-                _log.exception("a listener of rebalances failed")
+                _log.exception("a rebalance listener failed")

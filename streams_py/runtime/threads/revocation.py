@@ -1,7 +1,7 @@
-"""Giving tasks up in two halves: before their offsets are committed, and after.
+"""Revoking tasks in two steps: before their offsets are committed, and after.
 
-The membership commits between the halves, because a commit needs the connection that it holds. Tasks that are not
-touched go on in the meantime; if there is anything to commit at all, their progress goes along in the same request.
+The membership commits between the two steps, because it holds the connection. Other tasks continue meanwhile. If there
+is anything to commit, the same request also commits their progress.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ _log = logging.getLogger(__name__)
 
 _TRANSACTION_MS = 10_000
 _CALLS_MS = 500
-"""How long a revocation waits for asynchronous calls to end before it cancels them. The rebalance waits meanwhile, and
-so do the thread's other tasks."""
+"""How long a revocation waits for asynchronous calls before it cancels them, in ms. The rebalance and the thread's
+other
+tasks wait meanwhile."""
 _TRANSACTION_CALLS_MS = 5_000
-"""The same in a transaction, where all tasks of the thread go back to the last commit otherwise."""
+"""The same for a transaction, in ms. There all tasks of the thread would go back to the last commit."""
 
 
 class Revocation:
-    """The revocations of one stream thread, one at a time; on that thread only. Errors are deferred."""
+    """The revocations of one stream thread, one at a time; for that thread only. Errors are deferred."""
 
     def __init__(
         self, name: str, table: TaskTable, committer: Committer, events: TaskObserver, deferred: DeferredErrors
@@ -46,7 +47,7 @@ class Revocation:
         self._failed = False
 
     def prepare(self, tasks: Collection[TaskId]) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Stop these tasks, flush what they made; the offsets to commit."""
+        """Stop these tasks, flush their records, and return the offsets to commit."""
         revoked = self._table.revoked(tasks)
         for task in revoked:
             self._events.changed("revoked", task.id, is_active=True)
@@ -61,9 +62,9 @@ class Revocation:
                 offsets = self._committer.prepare(revoked)
                 if offsets:
                     others = self._take_along(revoked, offsets)
-        except (Exception, SystemExit) as raised:  # caches are flushed into the application's code
+        except (Exception, SystemExit) as raised:  # flushing caches runs the application's code
             problem = _problem(raised)
-            offsets, self._failed = {}, True  # not flushed: nothing of them counts as committed
+            offsets, self._failed = {}, True  # not flushed, so nothing may be committed
             if self._committer.is_transactional and isinstance(problem, BrokerUnavailableError):
                 self._deferred.add(TaskCorruptedError(f"revoked tasks not committed: {problem}", {}))
             elif isinstance(problem, BrokerUnavailableError):
@@ -76,13 +77,15 @@ class Revocation:
     def _take_along(
         self, revoked: Sequence[ActiveTask], offsets: dict[TopicPartition, OffsetAndMetadata]
     ) -> list[ActiveTask]:
-        """One commit request serves the thread: add the offsets of the others. What fails of theirs is no matter to
-        those that are revoked, of which everything is acknowledged: what they did is committed all the same."""
+        """Add the offsets of the other tasks, because one commit request serves the thread.
+
+        Their errors don't affect the revoked tasks, whose records are all acknowledged and are committed anyway.
+        """
         others = [task for task in self._table.running() if task not in revoked and task.commit_needed]
         try:
             offsets.update(self._committer.prepare(others))
         except BrokerUnavailableError as error:
-            _log.warning("%s: tasks that stay are not flushed, so not committed yet: %s", self._name, error)
+            _log.warning("%s: remaining tasks not flushed, so not committed yet: %s", self._name, error)
         except (Exception, SystemExit) as raised:
             self._deferred.add(_problem(raised))
         else:
@@ -90,12 +93,14 @@ class Revocation:
         return []
 
     def _commit_all(self, revoked: Sequence[ActiveTask]) -> list[ActiveTask]:
-        """Commit the thread's transaction before tasks are given up; the others that were in it."""
+        """Commit the thread's transaction before tasks are revoked. Return the other tasks that were part of it."""
         if not revoked:
             return []
         if self._deferred:
-            # What went wrong before may have left something in the transaction whose task is gone, with its offsets.
-            raise TaskCorruptedError("something failed in this rebalance, and nothing is committed after it", {})
+            # An earlier error may have left records in the transaction whose task is gone, together with its offsets.
+            raise TaskCorruptedError(
+                "an earlier step of this rebalance failed, so the transaction is not committed", {}
+            )
         running = self._table.running()
         needing = [task for task in running if task.commit_needed]
         offsets = self._committer.prepare(running, calls_ms=_TRANSACTION_CALLS_MS)
@@ -103,7 +108,7 @@ class Revocation:
         return [task for task in needing if task not in revoked]
 
     def finish(self, error: Exception | None) -> None:
-        """The offsets are committed (or not): checkpoint and suspend."""
+        """Complete the revocation after the commit: write checkpoints and suspend the tasks."""
         revoked, others = self._revoked, self._others
         self._revoked = self._others = ()
         if error is not None:
@@ -121,5 +126,5 @@ class Revocation:
 
 
 def _problem(raised: Exception | SystemExit) -> Exception:
-    """What the loop is to raise: an exit would end the membership's thread, on which a rebalance waits for this."""
+    """Return the error for the loop to raise. A SystemExit would stop the membership thread in mid-rebalance."""
     return raised if isinstance(raised, Exception) else StreamsError(f"sys.exit({raised.code!r}) was called")

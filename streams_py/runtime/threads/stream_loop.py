@@ -1,11 +1,11 @@
-"""The loop of a stream thread: poll, process, punctuate, commit, and give way to rebalances (Kafka's StreamThread).
+"""The loop of a stream thread: poll, process, punctuate, commit, and handle rebalances (Kafka's StreamThread).
 
-It owns its tasks, a record consumer, a producer and a membership of the group. Three more threads work for it: the
-membership's polling thread, the state updater, and what the clients run inside. They never touch its running tasks;
-they post to its inbox or hand finished tasks over.
+It owns its tasks, a record consumer, a producer and a membership of the group. Three more kinds of threads work for it:
+the membership's polling thread, the state updater, and threads inside the clients. They never use its running tasks.
+They post to its inbox or hand over finished tasks.
 
-Running tasks keep running while others restore and while the group rebalances. Nothing is committed during a rebalance,
-except what is being revoked, and transactions that the broker would abort before its end.
+Running tasks continue while others restore and while the group rebalances. During a rebalance only revoked tasks are
+committed, and transactions that the broker would abort before its end.
 """
 
 from __future__ import annotations
@@ -35,29 +35,32 @@ __all__ = ["StreamLoop"]
 _log = logging.getLogger(__name__)
 
 _BUSY_POLL_MS = 10
-"""How long to wait for records while something else is expected to happen any moment."""
-_LAST_MOMENT_MS = 200
-"""The group counts the session from when a heartbeat arrives, this process from when it was sent."""
+"""Timeout of a poll while other work is expected soon, in ms."""
+_SESSION_MARGIN_MS = 200
+"""Difference between the group's session time-out, which starts when a heartbeat arrives, and this process's view,
+which
+starts when the heartbeat is sent, in ms."""
 _TURN_MAX_MS = 100
-"""How long records may take before it is looked whether a commit is due. What is quick may have become slow: as many
-records as before could outlast a transaction, again and again."""
+"""Maximum duration of a turn's processing before the check whether a commit is due, in ms. Processing may become slow:
+the
+same number of records could outlast a transaction, again and again."""
 _REBALANCE_GRACE_MS = 10_000
-"""How long a shutdown waits for a rebalance to end: offsets cannot be committed meanwhile; transactions can, if they
-have to be."""
+"""How long a shutdown waits for a rebalance to end, in ms. Offsets cannot be committed meanwhile; transactions can, if
+necessary."""
 _LAST_COMMIT_TIMEOUT_MS = 10_000
 _LAST_CALLS_MS = 2_000
-"""How long a shutdown waits for asynchronous calls to end before it cancels them."""
+"""How long a shutdown waits for asynchronous calls before it cancels them, in ms."""
 _UPDATER_CLOSE_MS = 5_000
 _SAMPLE_MS = 100
-"""How often it is looked how old the records are that tasks take."""
+"""Sampling interval for end-to-end latency, in ms."""
 _LAGS_MS = 1_000
 """Sampling interval for the lag of input partitions, in ms."""
 _COMMIT_BACKOFF_MS = 100
-"""Pause after a commit that was not taken: each try flushes the caches and the producer."""
+"""Pause after a failed commit, in ms. Each attempt flushes the caches and the producer."""
 
 
 class _Turn(NamedTuple):
-    """What tasks did: how many records and punctuations, how long the records took, and whether there may be more."""
+    """Results of a turn: records and punctuations, processing time, and whether tasks may have more records."""
 
     processed: int
     punctuated: int
@@ -69,7 +72,7 @@ _NOTHING_DONE = _Turn(0, 0, 0, False)
 
 
 class StreamLoop:
-    """A stream thread at work: made, run and closed on that thread. Owns ``parts``."""
+    """The main loop of a stream thread. Created, run and closed on that thread only. Owns ``parts``."""
 
     def __init__(
         self, name: str, parts: ThreadParts, *, inbox: Inbox[TaskSide], control: ThreadControl, settings: LoopSettings
@@ -87,7 +90,7 @@ class StreamLoop:
             task_timeout_ms=settings.task_timeout_ms,
             gives_up=control.out_of_time,
             check_sends=self._check_sends,
-            before_rebalance=parts.rebalance.held_up,
+            before_rebalance=parts.rebalance.no_rejoin,
             transactions=parts.transactions,
             calls_max_ms=settings.calls_max_ms,
             known_commits=parts.known_commits,
@@ -100,25 +103,25 @@ class StreamLoop:
         self._last_commit_ms = self._last_purge_ms = clock.monotonic_ms()
         self._next_commit_try_ms = 0
         self._turned_ms = clock.monotonic_ms()
-        self._idle = True  # nothing was processed in the last turn
-        self._first_to_work = 0  # when tasks take turns
+        self._idle = True  # whether the last turn processed no records
+        self._first_to_work = 0  # index of the first task when tasks take turns
         self._next_sample_ms = self._next_lags_ms = 0
 
     def run(self) -> None:
-        """Join the group, and work until a shutdown is asked for or something fails."""
+        """Join the group and work until a shutdown is requested or an error occurs."""
         self.parts.membership.start()
         while not self._control.is_shutting_down:
             self.iterate()
 
     def iterate(self) -> None:
-        """One turn; corruption and migration are dealt with here, other errors end the thread."""
+        """Run one iteration. Handles task corruption and migration; other errors propagate and stop the thread."""
         try:
             try:
                 self._run_once()
             except TaskCorruptedError as error:
                 self.moves.revive(error)
         except TaskMigratedError as error:
-            _log.warning("%s: tasks migrated to another member: %s; joining again", self._name, error)
+            _log.warning("%s: tasks migrated to another member: %s; rejoining the group", self._name, error)
             self.moves.lose_everything()
             self.parts.membership.rejoin_as_new_member()
 
@@ -128,15 +131,15 @@ class StreamLoop:
         self._inbox.serve(self.moves)
         self.moves.deferred.raise_worst()
         parts.membership.check()
-        self._give_up_in_doubt()
+        self._check_membership()
         parts.rebalance.rejoin_if_due(parts.membership)
         self.moves.check_topics()
         began_ms = self._clock.monotonic_ms()
         records = self._poll()
         control.poll_latency.add(self._clock.monotonic_ms() - began_ms)
-        parts.producer.poll()  # reports that nobody fetches fill the producer's queue
+        parts.producer.poll()  # delivery reports would otherwise fill the producer's queue
         if parts.latest_resets.is_waiting:
-            parts.latest_resets.look(records, parts.consumer.position)
+            parts.latest_resets.log_known(records, parts.consumer.position)
         if records:
             control.poll_records.add(len(records))
             self._distribute(records)
@@ -157,26 +160,28 @@ class StreamLoop:
             since_poll_ms = now_ms - polled_ms
             self._summary.add(processed=turn.processed, punctuated=turn.punctuated, committed=committed)
             self._summary.log_if_due(now_ms)
-            if not self._pace.goes_on(more=turn.more, took_ms=turn.took_ms, since_poll_ms=since_poll_ms):
+            if not self._pace.should_continue(more=turn.more, took_ms=turn.took_ms, since_poll_ms=since_poll_ms):
                 break
             if self._inbox.serve(self.moves) or control.is_shutting_down:
                 break
 
-    def _give_up_in_doubt(self) -> None:
-        """What was not written while the group was sure of this member must not be written later: others may have the
-        tasks by then, and nothing refuses it."""
+    def _check_membership(self) -> None:
+        """Start over if records are not written yet although the membership is no longer confirmed.
+
+        They must not be written later: other members may own the tasks by then, and nothing would reject the records.
+        """
         parts = self.parts
         if parts.membership.is_member() or not (tasks := parts.table.running()):
             return
-        if left := parts.producer.overdue(_LAST_MOMENT_MS):
+        if left := parts.producer.overdue(_SESSION_MARGIN_MS):
             raise TaskCorruptedError(
-                f"{left} records were not written before the group may have dropped this member; processing again from "
+                f"{left} records were not written before the group may have removed this member; processing again from "
                 "the last commit",
                 dict.fromkeys((task.id for task in tasks), ()),
             )
 
     def is_stuck(self) -> bool:
-        """True when the last turn has taken longer than ``max.poll.interval.ms`` so far. Thread-safe."""
+        """Whether the current iteration has taken longer than ``max.poll.interval.ms``. Thread-safe."""
         return self._clock.monotonic_ms() - self._turned_ms > self._settings.max_poll_interval_ms
 
     # -- records ---------------------------------------------------------------------------------------------
@@ -184,7 +189,7 @@ class StreamLoop:
     def _poll(self) -> list[RawRecord]:
         parts = self.parts
         if any(task.has_calls for task in parts.table.running()):
-            if self._idle:  # until an answer comes, which is more urgent than new records
+            if self._idle:  # wait for an answer, which is more urgent than new records
                 parts.background.wait(min(_BUSY_POLL_MS, self._settings.poll_ms))
             timeout_ms = 0
         elif self._control.is_shutting_down:
@@ -201,13 +206,13 @@ class StreamLoop:
             return []
 
     def _distribute(self, records: Sequence[RawRecord]) -> None:
-        """Give each task its records; a run of records of one partition is handed over at once."""
+        """Pass each task its records. Consecutive records of one partition are passed together."""
         owners = {partition: task for task in self.parts.table.running() for partition in task.input_partitions}
         full: list[TopicPartition] = []
         for partition, run in runs_of(records, self.moves.only_topic):
             task = owners.get(partition)
             if task is None:
-                continue  # revoked between the fetch and now: its next owner reads it again
+                continue  # revoked after the fetch: its next owner reads it again
             batch = list(run)
             self.parts.key_placement.note(task.id.subtopology, partition, batch, self.parts.producer.partitions_for)
             task.add_records(partition, batch)
@@ -216,8 +221,10 @@ class StreamLoop:
             self.parts.consumer.pause(full)
 
     def _work(self) -> _Turn:
-        """Process up to n records of each task, punctuate. Nothing while others may own the tasks: what this thread
-        made of them could overwrite what the new owners make."""
+        """Process up to n records of each task, then punctuate.
+
+        Does nothing while other members may own the tasks: this thread's records could overwrite those of the owners.
+        """
         processed = punctuated = took_ms = 0
         more = False
         parts = self.parts
@@ -244,7 +251,7 @@ class StreamLoop:
                     task.punctuate_latency.add(after_ms - before_ms, fired)
                     punctuated, before_ms = punctuated + fired, after_ms
             control.punctuate_latency.add(before_ms - processed_ms, punctuated)
-        finally:  # also when a task fails: its neighbours' partitions stay paused otherwise
+        finally:  # also if a task fails: the partitions of other tasks would stay paused
             resumed = [partition for task in tasks for partition in task.partitions_to_resume()]
             if resumed:
                 parts.consumer.resume(resumed)
@@ -264,7 +271,7 @@ class StreamLoop:
         return {partition: lag for partition in partitions if (lag := lag_of(partition)) is not None}
 
     def _process(self, task: ActiveTask, records_max: int, until_ms: int) -> tuple[int, bool]:
-        """How many records were taken, and whether time was over before there were no more."""
+        """Process records of a task. Return their number, and whether the time limit stopped the task."""
         membership, events, clock, slice_ = self.parts.membership, self.parts.events, self._clock, self._slice
         processed, is_cut = 0, False
         while processed < records_max and not is_cut and membership.is_member():
@@ -272,7 +279,7 @@ class StreamLoop:
             began_ms, taken = clock.monotonic_ms(), 0
             try:
                 taken = events.process(task, wanted)
-            finally:  # one that fails because it took too long is shorter the next time
+            finally:  # also if the slice failed because it took too long
                 ended_ms = clock.monotonic_ms()
                 took_ms = ended_ms - began_ms
                 slice_.adapt(taken=taken, took_ms=took_ms)
@@ -287,7 +294,7 @@ class StreamLoop:
     # -- commits ---------------------------------------------------------------------------------------------
 
     def _commit_if_due(self) -> int:
-        """Commit by interval or on request; how many tasks, -1 while a rebalance forbids it."""
+        """Commit at the interval or on request. Return the number of tasks; -1 while a rebalance prevents it."""
         in_rebalance = self.parts.rebalance.in_progress
         if in_rebalance and not self.parts.membership.is_member():
             return -1
@@ -326,19 +333,21 @@ class StreamLoop:
         return sum(task.uncommitted_bytes for task in self.parts.table.running())
 
     def _is_full(self) -> bool:
-        """True when the commit that makes room does not come: processing waits for it."""
+        """Whether processing must wait for a commit, because the stores hold too many uncommitted bytes."""
         return self._uncommitted_bytes() > 2 * self._settings.uncommitted_max_bytes
 
     def _flush_room(self) -> int:
-        """How many records more may leave something in the caches, so that the commit that flushes them does not take
-        too long; 0 when that is due first."""
+        """Return how many more records may add entries to the caches, so that flushing them does not take too long.
+
+        0 means that a commit must flush the caches first.
+        """
         return self.parts.cache.room(self._settings.flush_max_ms)
 
     def _shares(self, tasks: Sequence[ActiveTask]) -> tuple[Sequence[ActiveTask], int]:
-        """Which tasks may take how many records now. They take turns when there is not room for one of each."""
+        """Return which tasks may process how many records now. They take turns if not every task may process one."""
         n, room, count = self._pace.n, self._flush_room(), len(tasks)
         if not room and not any(task.commit_needed for task in tasks):
-            room = 1  # what processors put when they began is flushed with the first record after it
+            room = 1  # entries from the initialisation are flushed with the first record
         if room >= n * count:
             return tasks, n
         if room >= count:
@@ -348,11 +357,13 @@ class StreamLoop:
         return [*tasks[first:], *tasks[:first]][:room], 1
 
     def _check_sends(self) -> bool:
-        """Ask the production handler about refused records, through any task: they share the producer. Each is asked,
-        because one may have caught what would have sent all of them back. True when there are records written instead.
+        """Call the production exception handler for rejected records. Return True if it had other records written.
+
+        All tasks share the producer, so any task can do it. Every task is called, because a processor of one task may
+        have caught the error that takes all of them back.
         """
         table = self.parts.table
-        # Most are running, and asking for those waits for nobody.
+        # Usually the running tasks are enough, and listing them takes no lock.
         if tasks := table.running() or table.actives():
             return True in [task.check_sends() for task in tasks]
         self.parts.producer.check()
@@ -372,10 +383,10 @@ class StreamLoop:
         if offsets:
             self.parts.admin.delete_records(offsets)
 
-    # -- the end ---------------------------------------------------------------------------------------------
+    # -- shutdown --------------------------------------------------------------------------------------------
 
     def await_rebalance(self) -> None:
-        """Let a rebalance in progress end, so that offsets can be committed; raises what went wrong in it."""
+        """Wait until a rebalance in progress ends, so that offsets can be committed. Raise its errors."""
         rebalance = self.parts.rebalance
         grace_ms = _REBALANCE_GRACE_MS
         if self._committer.is_transactional:
@@ -387,7 +398,7 @@ class StreamLoop:
         self.moves.deferred.raise_worst()
 
     def close(self, *, clean: bool) -> None:
-        """Close everything; ``clean``: commit first."""
+        """Close everything. ``clean``: commit first."""
         parts = self.parts
         with parts.rebalance.ending():
             self._inbox.close()
@@ -414,7 +425,7 @@ class StreamLoop:
             offsets = self._committer.prepare(running)
             self._committer.commit_prepared(offsets, timeout_ms=self._time_left_ms())
             self._committer.finish(running, enforce_checkpoint=True)
-        except (Exception, SystemExit) as error:  # caches are flushed into the application's code
+        except (Exception, SystemExit) as error:  # flushing caches runs the application's code
             reason = error if isinstance(error, Exception) else f"sys.exit({error.code!r}) was called"
             _log.warning("%s: last commit failed (%s); its records will be processed again", self._name, reason)
             return False

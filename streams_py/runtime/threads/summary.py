@@ -1,6 +1,6 @@
-"""One line in the log now and then, so that whoever reads it at night sees that a stream thread lives and works.
+"""A periodic log line that shows that a stream thread is alive and what it does.
 
-As Kafka Streams': ``log.summary.interval.ms``, 0 or less for none.
+As in Kafka Streams: ``log.summary.interval.ms``; 0 or less turns it off.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 
 
 class Summary:
-    """Counts what one stream thread did since it last said so."""
+    """Counts the work of one stream thread since its last log line."""
 
     def __init__(self, name: str, *, interval_ms: int, now_ms: int) -> None:
         self._name = name
@@ -22,13 +22,13 @@ class Summary:
         self._processed = self._punctuated = self._committed = 0
 
     def add(self, *, processed: int, punctuated: int, committed: int) -> None:
-        """Records processed, punctuators run, tasks committed (less than 0: nothing was)."""
+        """Add processed records, called punctuators and committed tasks (negative: no commit)."""
         self._processed += processed
         self._punctuated += punctuated
         self._committed += max(committed, 0)
 
     def log_if_due(self, now_ms: int) -> None:
-        """Write the line when the interval is over."""
+        """Write the line if the interval has elapsed."""
         if self._interval_ms <= 0 or now_ms - self._last_ms <= self._interval_ms:
             return
         _log.info(

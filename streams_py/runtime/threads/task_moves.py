@@ -1,7 +1,7 @@
-"""How tasks come to run on a stream thread, and how they leave it: with rebalances, and when something is wrong.
+"""Starts and stops the tasks of a stream thread: in rebalances, and after errors.
 
-All of it happens on the stream thread. What a rebalance asks for comes through the thread's inbox, and keeps its errors
-for the loop: the membership must not see them.
+All of it runs on the stream thread. Rebalances call it through the thread's inbox. Errors are deferred to the loop,
+because they must not reach the membership.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ __all__ = ["TaskMoves"]
 _log = logging.getLogger(__name__)
 
 _INITIALIZE_MS = 1_000
-"""For one try of a transactional producer to take its place; the thread does nothing else meanwhile."""
+"""Time limit for one attempt to initialise a transactional producer, in ms. The thread does nothing else meanwhile."""
 _WARNING_MS = 10_000
-"""So often it is said that it cannot, while that lasts."""
+"""Interval between two warnings about failed attempts, in ms."""
 
 
 class TaskMoves:
-    """The moves of one stream thread's tasks (``TaskSide`` of its rebalances)."""
+    """Moves the tasks of one stream thread (``TaskSide`` of its rebalances)."""
 
     def __init__(
         self, name: str, parts: ThreadParts, committer: Committer, control: ThreadControl, *, task_timeout_ms: int
@@ -56,18 +56,18 @@ class TaskMoves:
             exactly_once=parts.transactions is not None,
         )
         self.deferred = DeferredErrors()
-        """What went wrong in a rebalance; the loop raises it."""
+        """Errors of a rebalance; the loop raises them."""
         self._revocation = Revocation(name, parts.table, committer, parts.events, self.deferred)
         self._task_timeout_ms = task_timeout_ms
-        self._waits_since_ms: int | None = None  # to write in transactions
+        self._waits_since_ms: int | None = None  # start of the wait for the transactional producer
         self._next_warning_ms = 0
         self.only_topic: str | None = None
-        """The topic that is read, if it is only one."""
+        """The only topic that is read; None with several topics."""
 
-    # -- on their way to running -----------------------------------------------------------------------------
+    # -- from created to running -----------------------------------------------------------------------------
 
     def advance(self) -> None:
-        """Bring tasks nearer to running; raises what went wrong in the state updater."""
+        """Bring tasks closer to running. Raises errors of the state updater."""
         table = self._table
         table.end_closing()
         if table.all_ready():
@@ -84,8 +84,10 @@ class TaskMoves:
             self._read()
 
     def _can_write(self) -> bool:
-        """False while a transactional producer has not taken its place yet: before that, what its predecessor left open
-        hides what is to be restored."""
+        """Whether the transactional producer is initialised; tries to initialise it.
+
+        Before that, open transactions of its predecessor hide changelog records from the restoration.
+        """
         transactions = self._parts.transactions
         if transactions is None or transactions.is_ready:
             return True
@@ -96,7 +98,7 @@ class TaskMoves:
         except BrokerUnavailableError as error:
             self._note_wait(error)
             return False
-        except TaskCorruptedError as error:  # the client library does not even say that nobody answers
+        except TaskCorruptedError as error:  # the client library reports a missing answer this way
             self._note_wait(error)
             raise
         self._waits_since_ms = None
@@ -109,15 +111,15 @@ class TaskMoves:
         waited_ms = now_ms - self._waits_since_ms
         if waited_ms > self._task_timeout_ms:
             raise TimeoutExceededError(
-                f"tasks do not start: nothing could be written in transactions for {waited_ms} ms (task.timeout.ms is "
+                f"tasks did not start: transactions could not be initialised for {waited_ms} ms (task.timeout.ms is "
                 f"{self._task_timeout_ms}): {error}"
             ) from error
         if now_ms >= self._next_warning_ms:
             self._next_warning_ms = now_ms + _WARNING_MS
-            _log.log(level_of_waiting(), "%s: %s; trying again", self._name, error)
+            _log.log(level_of_waiting(), "%s: %s; retrying", self._name, error)
 
     def _read(self) -> None:
-        """Let the consumer read exactly the partitions of running tasks, new ones from where they begin."""
+        """Make the consumer read exactly the partitions of running tasks; new ones from their start positions."""
         new = self._starter.take_positions()
         read = {partition: new.get(partition) for task in self._table.running() for partition in task.input_partitions}
         self._parts.consumer.assign(read)
@@ -126,16 +128,23 @@ class TaskMoves:
         self.only_topic = only_topic_of(read)
 
     def check_topics(self) -> None:
-        """Act on topics that were deleted and created again, and on positions that their logs do not have. Raises
-        StreamsError or TaskCorruptedError."""
+        """Handle recreated topics and positions that are not in their logs.
+
+        Raises:
+            StreamsError: The thread must not continue.
+            TaskCorruptedError: Tables start over.
+        """
         parts, tasks = self._parts, self._table.running()
         parts.topic_changes.check(tasks, parts.consumer, parts.producer)
         for partition in parts.topic_changes.take_lost():
             self._reset(partition)
 
     def reset_positions(self, error: OffsetOutOfRangeError) -> None:
-        """Positions do not exist in their logs: continue as the reset policy says, at once where records were deleted
-        before the position was reached. Where the log ends before the position, the topic may be another one."""
+        """Handle positions that are not in their logs.
+
+        If records were deleted before the position was reached, continue immediately at the reset policy. If the log
+        ends before the position, the topic may have been recreated.
+        """
         self._parts.topic_changes.note_lost(error.partitions - error.deleted)
         for partition in sorted(error.deleted):
             self._reset(partition)
@@ -146,7 +155,7 @@ class TaskMoves:
             return
         position = self._parts.start_positions.after_reset(partition)
         where = "the beginning" if position == BEGINNING else "the end"
-        _log.warning("offset of %s is gone from the broker; starting at %s", partition, where)
+        _log.warning("offset out of range for %s (deleted by retention?); resuming at %s", partition, where)
         for task in owners:
             task.start_again_at(partition)
         self._parts.consumer.seek(partition, position)
@@ -154,22 +163,22 @@ class TaskMoves:
     # -- rebalance: called through the inbox -----------------------------------------------------------------
 
     def begin_suspension(self, tasks: Collection[TaskId]) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Stop these tasks, flush what they made; the offsets to commit."""
+        """Stop and flush these tasks. Return the offsets to commit."""
         self._starter.forget()
         self._control.go(ThreadState.PARTITIONS_REVOKED)
         return self._revocation.prepare(tasks)
 
     def finish_suspension(self, error: Exception | None) -> None:
-        """The offsets are committed (or not): checkpoint, suspend, stop reading."""
+        """Complete the suspension after the commit: write checkpoints, suspend, stop reading."""
         self._revocation.finish(error)
         self.deferred.attempt(self._read)
 
     def close_lost(self, tasks: Collection[TaskId]) -> None:
-        """Drop these actives without committing."""
+        """Close these active tasks without committing."""
         self._drop(self._table.actives(tasks))
 
     def complete_rebalance(self, tasks: Tasks | None, failure: Exception | None) -> None:
-        """End of a rebalance: make ``tasks`` the tasks of this thread (None: keep them), or fail."""
+        """Make ``tasks`` the tasks of this thread at the end of a rebalance (None: keep the current ones), or fail."""
         if tasks is not None:
             self.deferred.attempt(lambda: self._table.assign(tasks.active, tasks.standby))
         if failure is not None:
@@ -178,10 +187,10 @@ class TaskMoves:
         self.deferred.attempt(self._read)
         self._control.go(ThreadState.PARTITIONS_ASSIGNED)
 
-    # -- trouble ---------------------------------------------------------------------------------------------
+    # -- errors ----------------------------------------------------------------------------------------------
 
     def lose_everything(self) -> None:
-        """Other members own the tasks, whatever the group has told this one: drop every active without committing."""
+        """Close all active tasks without committing: other members own them, whatever the group has reported."""
         self._drop(self._table.actives())
 
     def _drop(self, tasks: Collection[ActiveTask]) -> None:
@@ -192,7 +201,7 @@ class TaskMoves:
         self._read()
 
     def revive(self, error: TaskCorruptedError) -> None:
-        """Start corrupted tasks over; commit the healthy ones first."""
+        """Start corrupted tasks over. Commit the other tasks first."""
         _log.warning("%s: %s; restoring", self._name, error)
         corrupted = dict(error.tasks)
         self._starter.forget()
@@ -205,11 +214,11 @@ class TaskMoves:
                 self._committer.commit(healthy)
         except TaskCorruptedError as more:
             corrupted.update(more.tasks)
-        finally:  # also when this is no member any more: corrupted standbys stay, and nobody else would start them over
+        finally:  # even without membership: corrupted standbys stay here and must start over
             if self._parts.membership.is_member():
                 self._committer.settle()
             if all(task.id in corrupted for task in self._table.running()):
-                # What is still on its way would arrive after their restoration has learnt the end of the changelogs.
+                # Records in flight would arrive after the restoration has determined the end of the changelogs.
                 with self._control.blocked:
                     self._parts.producer.reset()
             self._start_over(corrupted)
@@ -217,7 +226,7 @@ class TaskMoves:
     def _revive_in_transaction(
         self, transactions: TransactionalProducer, corrupted: dict[TaskId, frozenset[TopicPartition]]
     ) -> None:
-        """What a running task has begun is in the transaction of all of them: then all go back to the last commit."""
+        """Take all running tasks back to the last commit if one of them has used their common transaction."""
         running = [task.id for task in self._table.running()]
         if transactions.in_transaction or not corrupted or any(task_id in corrupted for task_id in running):
             corrupted = dict.fromkeys(running, frozenset()) | corrupted

@@ -1,16 +1,16 @@
-"""All tasks of one stream thread, wherever they are, and the moves between those places (Kafka's ``TaskManager``).
+"""All tasks of one stream thread, and their moves between the stages below (Kafka's ``TaskManager``).
 
     created -> pending -> state updater -> restored -> running -> leaving -> closed
-                          (standbys stay in the updater for good)
+                          (standbys stay in the updater)
 
-* *pending*: exists, but has no open stores yet, perhaps because another thread still holds its directory;
-* *updater*: a restoring active or a standby; touched by the updater's thread only (see restore.py);
-* *restored*: an active that only waits to learn from where it is to read its input;
-* *running*: an active processed by this thread; a *suspended* active waits here for the next assignment;
-* *leaving*: taken away while others go on, who need not wait until its files are closed. It is none of this thread's
-  tasks any more, but its directory is locked, and it comes back as a new task that waits for it.
+* *pending*: created, but without open stores, for example because another thread still locks the directory;
+* *updater*: a restoring active task or a standby task; only the updater's thread uses it (see restore/updater.py);
+* *restored*: an active task that only waits for its committed offsets;
+* *running*: an active task that this thread processes; a *suspended* active task waits here for the next assignment;
+* *leaving*: removed, while its files are being closed in the background. It no longer counts as a task of this thread,
+  but its directory is locked. If it is assigned again, the new task waits for the directory.
 
-Everything here runs on the stream thread, except for what is marked thread-safe.
+All methods run on the stream thread, unless they are documented as thread-safe.
 """
 
 from __future__ import annotations
@@ -39,26 +39,27 @@ __all__ = ["Partitions", "StreamTask", "TaskFactory", "TaskTable"]
 _log = logging.getLogger(__name__)
 
 _LOCK_BACKOFF_MS, _LOCK_BACKOFF_MAX_MS = 50, 1_000
-"""Pauses of a task that waits for its directory: mostly another thread is about to let go of it, or there is no
-snapshot to be fetched."""
+"""First and maximum pause of a task that waits for its directory, in ms. Usually another thread is about to release it,
+or there is no snapshot to fetch."""
 _OPENING_MS = 10
-"""So long stores are opened at a time while other tasks run, which wait meanwhile: each task's take 10 ms and more."""
+"""Time budget per turn for opening stores while other tasks run and wait, in ms. The stores of one task take 10 ms or
+more."""
 
 StreamTask: TypeAlias = "ActiveTask | StandbyTask"
 Partitions: TypeAlias = frozenset[TopicPartition]
 
 
 class TaskFactory(Protocol):
-    """Makes the tasks of one thread."""
+    """Creates the tasks of one thread."""
 
     def active(self, task_id: TaskId, partitions: Partitions) -> ActiveTask:
-        """A new active task, state CREATED."""
+        """Return a new active task in state CREATED."""
 
     def standby(self, task_id: TaskId, partitions: Partitions) -> StandbyTask | None:
-        """A new standby task, or None when the task has no logged store and so nothing to keep."""
+        """Return a new standby task; None if the task has no logged store."""
 
     def recycled(self, task: StreamTask, partitions: Partitions) -> StreamTask:
-        """A task of the other kind that takes over the open stores of a suspended, committed one."""
+        """Return a task of the other kind that takes over the open stores of a suspended, committed task."""
 
 
 @dataclass(slots=True)
@@ -83,18 +84,19 @@ class TaskTable:
         self._restored: dict[TaskId, ActiveTask] = {}
         self._active: dict[TaskId, ActiveTask] = {}
         self._growing: dict[TaskId, Partitions] = {}
-        self._leaving: dict[StreamTask, int] = {}  # and when it began, in us
+        self._leaving: dict[StreamTask, int] = {}  # task -> start of the removal, in us
         self.damage = DamagedFiles()
         self.created_tasks = self.closed_tasks = 0
         self.shown: tuple[StreamTask, ...] = ()
-        """Every task, for threads that read stores: another object whenever one came or went, so that they need no
-        lock. Those that are held here and in the updater may be held for as long as a store takes to close, or a batch
-        to be restored."""
+        """All tasks, for threads that read stores without a lock. Replaced by a new tuple at every change.
+
+        The locks of this table and of the updater may be held while a store is closed or a batch is restored.
+        """
 
     # -- views ----------------------------------------
 
     def all(self) -> list[StreamTask]:
-        """Every task, wherever it is. Thread-safe."""
+        """Return all tasks in all stages. Thread-safe."""
         with self._lock:
             held: list[StreamTask] = [
                 *self._active.values(),
@@ -104,25 +106,25 @@ class TaskTable:
         return [*held, *(task for task in self._updater.tasks() if isinstance(task, ActiveTask | StandbyTask))]
 
     def running(self) -> list[ActiveTask]:
-        """Actives that process records, in task order."""
+        """Return the active tasks that process records, in task order."""
         return [task for task in self._active.values() if task.state is TaskPhase.RUNNING]
 
     def holding(self) -> set[TaskId]:
-        """Tasks whose directories are in use here."""
+        """Return the tasks whose directories are in use here."""
         return {task.id for task in (*self._leaving, *self.all())}
 
     def all_ready(self) -> bool:
-        """True when no task is pending and no active is restoring."""
+        """Whether no task is pending and no active task is restoring."""
         waiting = self._pending or self._restored or self._growing
         return not waiting and not self._updater.has_restoring_actives()
 
     # -- a new assignment ----------------------------------------
 
     def assign(self, active: Mapping[TaskId, Partitions], standby: Mapping[TaskId, Partitions]) -> None:
-        """Make these the tasks of this thread: keep, recycle, close and create (existing x wanted).
+        """Make these the tasks of this thread: keep, recycle, close and create tasks.
 
-        Raises the most serious error met on the way: a fatal one, else TaskMigratedError, before anything new is made;
-        else one TaskCorruptedError that names all corrupted tasks, when the new ones are there: the thread goes on.
+        Raises the most serious error. A fatal error or a TaskMigratedError is raised before new tasks are created. A
+        TaskCorruptedError, which names all corrupted tasks, is raised once the new tasks exist: the thread continues.
         """
         wanted_active, wanted_standby = dict(active), dict(standby)
         errors: list[Exception] = []
@@ -135,7 +137,7 @@ class TaskTable:
                     for given, wanted in ((active, wanted_active), (standby, wanted_standby)):
                         wanted.pop(task.id, None)
                         if task.id in given and task.state is TaskPhase.CLOSED:
-                            wanted[task.id] = given[task.id]  # anew
+                            wanted[task.id] = given[task.id]  # create a new one
             self._show()
             if not all(isinstance(error, TaskCorruptedError) for error in errors):
                 raise_worst(errors)
@@ -160,7 +162,7 @@ class TaskTable:
     def _reconcile(
         self, task: StreamTask, wanted_active: dict[TaskId, Partitions], wanted_standby: dict[TaskId, Partitions]
     ) -> None:
-        """One existing task against what is wanted; takes what it satisfies out of the wanted ones."""
+        """Keep, recycle or close an existing task, and remove it from the wanted tasks if it satisfies one."""
         same, other = (wanted_active, wanted_standby) if task.is_active else (wanted_standby, wanted_active)
         partitions = same.pop(task.id, None)
         if partitions is not None:
@@ -181,7 +183,7 @@ class TaskTable:
         self._growing.pop(task.id, None)
         if task.id in self._active and task.state is TaskPhase.RUNNING:
             added = partitions - task.input_partitions
-            if added:  # it goes on with the others until it is known from where to read these
+            if added:  # it continues with the other partitions until the start positions of these are known
                 self._growing[task.id] = added
                 partitions -= added
         if task.input_partitions != partitions:
@@ -225,19 +227,19 @@ class TaskTable:
             self._events.recycled(new.id, is_active=new.is_active)
 
     def _suspend_for_recycling(self, task: StreamTask) -> None:
-        """Suspend; TaskMigratedError when there is something uncommitted, so that its stores cannot be handed on."""
+        """Suspend a task. TaskMigratedError if it is uncommitted, so that its stores cannot be reused."""
         if _is_uncommitted(task):
             raise _migrated(task)
         task.suspend()
 
     def _close(self, task: StreamTask) -> None:
-        """Take it away. Closing flushes what its files have in memory: :meth:`end_closing` does what is left then."""
+        """Remove a task. Closing flushes its files; :meth:`end_closing` completes that later."""
         self._take_out(task)
         began_us = self._events.now_us()
         with self._closing(task):
             task.suspend()
             task.checkpoint(enforce=True)
-        self._leaving[task] = began_us  # perhaps beside an earlier one, which this one has waited for
+        self._leaving[task] = began_us  # an earlier task of this id may still be leaving, too
         self._end_closing(task, began_us, wait=False)
 
     def _end_closing(self, task: StreamTask, began_us: int, *, wait: bool) -> None:
@@ -253,13 +255,13 @@ class TaskTable:
         try:
             yield
         except Exception:
-            _log.exception("closing task %s failed; its local state is given up", task.id)
+            _log.exception("closing task %s failed; its latest local state is lost and will be restored", task.id)
             self._leaving.pop(task, None)
             task.close_dirty()
             raise
 
     def end_closing(self) -> None:
-        """Close the tasks that were taken away, as far as nobody has to wait for it. Raises the most serious error."""
+        """Complete the removal of tasks whose files are closed. Does not block. Raises the most serious error."""
         if self._leaving:
             raise_worst(self._end_all_closing(wait=False))
 
@@ -275,8 +277,10 @@ class TaskTable:
     # -- from pending to running ----------------------------------------
 
     def initialize_pending(self) -> None:
-        """Open the stores of pending tasks whose directory is free, and hand them to the updater; those of many with
-        several calls, while others run."""
+        """Open the stores of pending tasks whose directory is free, and pass the tasks to the updater.
+
+        While other tasks run, it opens many stores over several calls.
+        """
         now = self._clock.monotonic_ms()
         others_wait, leaving = bool(self.running()), {task.id for task in self._leaving}
         for task_id, entry in sorted(self._pending.items()):
@@ -299,7 +303,7 @@ class TaskTable:
             self._events.changed("created", task_id, is_active=entry.task.is_active, began_us=began_us)
 
     def restored(self) -> list[ActiveTask]:
-        """Actives whose stores are complete, in task order; they wait for :meth:`start`."""
+        """Return the active tasks with complete stores, in task order. They wait for :meth:`start`."""
         with self._lock:
             for task in self._updater.drain_restored():
                 if isinstance(task, ActiveTask):
@@ -307,15 +311,15 @@ class TaskTable:
             return [task for _, task in sorted(self._restored.items())]
 
     def restore_again(self, task: ActiveTask) -> None:
-        """A restored active has to read on before it may run."""
+        """Return a restored active task to the updater, because it must read more records first."""
         with self._lock:
             del self._restored[task.id]
             self._updater.add(task)
 
     def raise_failed(self) -> None:
-        """Raise what went wrong in the updater: TaskCorruptedError for all corrupted tasks, or the first other error.
+        """Raise errors of the updater: TaskCorruptedError for all corrupted tasks, or the first other error.
 
-        The failed tasks are kept here, suspended, so that they can be closed or revived.
+        The failed tasks stay here, suspended, so that they can be closed or revived.
         """
         errors: list[Exception] = []
         for task, error in self._updater.drain_failed():
@@ -327,17 +331,18 @@ class TaskTable:
         raise_worst(errors)
 
     def growing(self) -> list[tuple[ActiveTask, Partitions]]:
-        """Running tasks and the partitions that they are to read as well (a new topic matches their pattern), in task
-        order; they wait for :meth:`grow`."""
+        """Return running tasks and partitions that were added to them, in task order. They wait for :meth:`grow`.
+
+        A partition is added when a new topic matches the tasks' pattern.
+        """
         return [(self._active[task_id], added) for task_id, added in sorted(self._growing.items())]
 
     def grow(self, task: ActiveTask) -> None:
-        """Let a running task take records of the partitions that it got."""
+        """Add the new partitions to a running task."""
         task.update_input_partitions(task.input_partitions | self._growing.pop(task.id))
 
     def start(self, task: ActiveTask, committed: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
-        """Bind and run a restored active. Also when that fails it stays in this table, so that it is closed in the
-        end."""
+        """Bind and run a restored active task. If that fails, it stays in this table, so that it is closed later."""
         began_us = self._events.now_us()
         task.complete_restoration(committed)
         with self._lock:
@@ -346,14 +351,14 @@ class TaskTable:
         self._events.changed("running", task.id, is_active=True, began_us=began_us)
 
     def _hold(self, task: ActiveTask) -> None:
-        """Add to the active ones, which stay in task order: they are asked for several times per turn of the loop."""
+        """Add an active task. The tasks stay sorted, because the loop lists them several times per turn."""
         self._active[task.id] = task
         self._active = dict(sorted(self._active.items()))
 
     # -- revocation, loss, corruption ----------------------------------------
 
     def revoked(self, tasks: Collection[TaskId]) -> list[ActiveTask]:
-        """The running ones of these actives, to be committed and suspended; restoring ones come here suspended."""
+        """Return the running tasks among these, to be committed and suspended. Restoring ones become suspended."""
         with self._lock:
             for held in [*self._updater.tasks(), *self._restored.values()]:
                 if isinstance(held, ActiveTask) and held.id in tasks:
@@ -363,11 +368,11 @@ class TaskTable:
         return [task for task in self.running() if task.id in tasks]
 
     def actives(self, tasks: Collection[TaskId] | None = None) -> list[ActiveTask]:
-        """Every active, wherever it is, or those of ``tasks``. Thread-safe."""
+        """Return all active tasks, or these. Thread-safe."""
         return [task for task in self.all() if isinstance(task, ActiveTask) and (tasks is None or task.id in tasks)]
 
     def give_up(self, tasks: Collection[ActiveTask]) -> None:
-        """Close these without committing; they are made anew if they are assigned again."""
+        """Close these tasks without committing. If they are assigned again, new tasks are created."""
         with self._lock:
             for task in tasks:
                 self._take_out(task)
@@ -382,7 +387,7 @@ class TaskTable:
             _log.exception("closing task %s failed", task.id)
 
     def revive(self, corrupted: Mapping[TaskId, Collection[TopicPartition]]) -> None:
-        """Close corrupted tasks dirty and start them over: their bad changelogs are restored from the beginning."""
+        """Start corrupted tasks over without a commit. Their corrupted changelogs are restored from the beginning."""
         with self._lock:
             for task in self.all():
                 if task.id in corrupted:
@@ -394,7 +399,7 @@ class TaskTable:
                     self._events.ended("corrupted", task.id, is_active=task.is_active)
 
     def close_all(self, *, clean: bool) -> list[Exception]:
-        """Close everything; running actives must be committed before when ``clean``. Waits for it. The errors met."""
+        """Close all tasks and wait for it. With ``clean``, running tasks must be committed. Return the errors."""
         errors: list[Exception] = []
         with self._lock:
             for task in self.all():
@@ -412,7 +417,7 @@ class TaskTable:
 
 
 def _is_uncommitted(task: StreamTask) -> bool:
-    """True when a task was not revoked, so that nobody has committed what it did (Kafka Streams' ``validateClean``)."""
+    """Whether a running task has uncommitted records, because it was not revoked (``validateClean`` in Java)."""
     return isinstance(task, ActiveTask) and task.state is TaskPhase.RUNNING and task.commit_needed
 
 

@@ -1,7 +1,7 @@
-"""What a stream thread is, and what is wanted of it: the part that other threads may look at and change.
+"""State of a stream thread and requests to it: the part that other threads may read and change.
 
-The thread that runs the loop shares it with the client, which asks for shutdowns and pauses and reads states and
-figures.
+The thread that runs the loop shares it with the client, which requests shutdowns and pauses and reads states and
+metrics.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["ThreadControl"]
 
 
 class ThreadControl:
-    """State, wishes and figures of one stream thread. ``on_state`` hears every change of state, on the thread that
+    """State, requests and metrics of one stream thread. ``on_state`` is called for every change, on the thread that
     makes it."""
 
     def __init__(self, clock: Clock, on_state: Callable[[ThreadState], None]) -> None:
@@ -30,9 +30,9 @@ class ThreadControl:
         self._shutdown = threading.Event()
         self._deadline_ms: int | None = None
         self.leave_group = False
-        """Whether the member is to leave the group at its end, so that its tasks move at once."""
+        """Whether the member leaves the group when the thread stops, so that its tasks move immediately."""
         self.is_for_good = False
-        """Whether the client wants that, so that nobody comes back under the member's name."""
+        """Whether the client will not start a member of this name again, so that a static member must be removed."""
         self.paused = False
         self.started_ms = clock.now_ms()
         self.processed_records = 0
@@ -41,8 +41,8 @@ class ThreadControl:
         self.poll_latency = Latency()
         self.process_latency = Latency()
         self.punctuate_latency = Latency()
-        self.poll_records = Latency()  # not a time: records of the polls that brought some
-        self.process_records = Latency()  # not a time either: records of the turns that processed some
+        self.poll_records = Latency()  # not a time: number of records per poll, without empty polls
+        self.process_records = Latency()  # not a time: number of records per turn, without empty turns
         self.input_lags: Mapping[TopicPartition, int] = {}
         """Lag of each input partition, sampled every second. The thread replaces the mapping and never changes it."""
 
@@ -52,7 +52,7 @@ class ThreadControl:
         return self._state
 
     def go(self, new: ThreadState) -> ThreadState | None:
-        """Change the state, if that is possible from the current one, which is the result then; else None."""
+        """Change the state if that is valid. Return the former state, or None without a change."""
         with self._lock:
             old = self._state
             if old is new or not thread_may_go(old, new):
@@ -61,10 +61,10 @@ class ThreadControl:
         self._on_state(new)
         return old
 
-    # -- the end ---------------------------------------------------------------------------------------------
+    # -- shutdown --------------------------------------------------------------------------------------------
 
     def shut_down(self, *, leave_group: bool, timeout_ms: int | None) -> None:
-        """Note that the thread is to end. ``timeout_ms`` bounds how long it may wait for the broker."""
+        """Request the thread to stop. ``timeout_ms`` limits how long it may wait for the broker."""
         if timeout_ms is not None:
             self._deadline_ms = self._clock.monotonic_ms() + timeout_ms
         self.leave_group = self.leave_group or leave_group
@@ -73,14 +73,14 @@ class ThreadControl:
 
     @property
     def is_shutting_down(self) -> bool:
-        """Whether the thread is to end."""
+        """Whether the thread was requested to stop."""
         return self._shutdown.is_set()
 
     def out_of_time(self) -> bool:
-        """Whether a shutdown has taken as long as it may."""
+        """Whether the time limit of a shutdown has elapsed."""
         return self.is_shutting_down and self.time_left_ms(1) == 0
 
     def time_left_ms(self, unbounded_ms: int) -> int:
-        """How long the end may still take; ``unbounded_ms`` when nobody has said."""
+        """Return the time left for the shutdown; ``unbounded_ms`` without a limit."""
         deadline_ms = self._deadline_ms
         return unbounded_ms if deadline_ms is None else max(0, deadline_ms - self._clock.monotonic_ms())

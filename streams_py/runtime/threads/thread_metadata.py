@@ -1,4 +1,4 @@
-"""What can be seen of a stream thread from outside."""
+"""Metadata of a stream thread, for users."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["TaskMetadata", "ThreadMetadata", "thread_metadata"]
 
 @dataclass(frozen=True, slots=True)
 class TaskMetadata:
-    """One task of a thread: its state, input partitions and, of actives, the offsets of its last commit."""
+    """One task of a thread: state, input partitions and, for active tasks, the offsets of the last commit."""
 
     id: TaskId
     state: TaskPhase
@@ -28,7 +28,8 @@ class TaskMetadata:
 class ThreadMetadata:
     """Name, state and tasks of one stream thread (Kafka's ThreadMetadata). Tasks are sorted by id.
 
-    ``last_error`` is the last error that stopped nothing: of a task assignor that failed on this thread, as leader.
+    ``last_error`` is the last error that did not stop the thread: a failure of a task assignor on this thread as
+    leader.
     """
 
     name: str
@@ -39,7 +40,7 @@ class ThreadMetadata:
 
     @property
     def active_tasks(self) -> tuple[TaskId, ...]:
-        """Ids of the active tasks, restoring ones included."""
+        """Ids of the active tasks, including restoring ones."""
         return tuple(task.id for task in self.active)
 
     @property
@@ -49,7 +50,7 @@ class ThreadMetadata:
 
 
 def thread_metadata(thread: StreamThread) -> ThreadMetadata:
-    """A snapshot; tasks may move while it is taken."""
+    """Return the metadata of a thread. Tasks may move meanwhile."""
     active: list[TaskMetadata] = []
     standby: list[TaskMetadata] = []
     for task in thread.tasks:

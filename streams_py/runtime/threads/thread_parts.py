@@ -1,4 +1,4 @@
-"""What a stream thread is made of, and the settings of its loop."""
+"""The parts of a stream thread, and the settings of its loop."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ _CALLS_LEAST_MS: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopSettings:
-    """The configuration of the loop; see the keys of the same names."""
+    """Settings of the loop; see the configuration keys of the same names."""
 
     poll_ms: int
     max_poll_records: int
     max_poll_interval_ms: int
     commit_interval_ms: int
     rebalance_commit_interval_ms: int
-    """The same for transactions in a rebalance that takes long: a part of ``transaction.timeout.ms``, so that little is
-    committed in one that is short."""
+    """Commit interval for transactions in a long rebalance, in ms. It is a fraction of ``transaction.timeout.ms``, so
+    that a short rebalance sees few commits."""
     log_summary_interval_ms: int
     repartition_purge_interval_ms: int
     task_timeout_ms: int
     uncommitted_max_bytes: int
-    """Of this thread: what its stores hold for the next commit; beyond it the commit comes early."""
+    """Maximum bytes that the stores of this thread hold for the next commit. Above it a commit is made early."""
     calls_max_ms: int
-    """How long a transaction may wait for asynchronous calls: what is left of ``transaction.timeout.ms`` when a commit
-    is due, with time enough to make it."""
+    """How long a transaction may wait for asynchronous calls, in ms: the rest of ``transaction.timeout.ms`` when a
+    commit is due, minus enough time to make the commit."""
     flush_max_ms: int
-    """How long it may seem to take to flush the record caches; beyond it the commit comes early. A part of
-    ``transaction.timeout.ms`` and of ``max.poll.interval.ms``, since nobody knows how long it will take."""
+    """Maximum expected duration of flushing the record caches, in ms. Above it a commit is made early. A fraction of
+    ``transaction.timeout.ms`` and of ``max.poll.interval.ms``, because the actual duration is not known."""
 
     @classmethod
     def from_config(cls, config: StreamsConfig) -> Self:
-        """The settings in a configuration. ConfigError for a consumer's setting that is no number."""
+        """Return the settings of a configuration. ConfigError if a consumer setting is not a number."""
         max_poll_interval_ms = _consumer_number(config, "max.poll.interval.ms", _MAX_POLL_INTERVAL_MS)
         patience_ms = config.transaction_timeout_ms if config.exactly_once else max_poll_interval_ms
         return cls(
@@ -87,14 +87,14 @@ def _consumer_number(config: StreamsConfig, key: str, default: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadParts:
-    """What one stream thread works with; made on the thread itself, closed by it."""
+    """The parts of one stream thread, created and closed on the thread itself."""
 
     consumer: RecordConsumer
     producer: RecordProducer
     transactions: TransactionalProducer | None
-    """The producer, when records are processed in transactions."""
+    """The producer, if records are processed in transactions."""
     settle_transactions: Callable[[], None]
-    """Before the producer begins: end what was left open under its id. Raises BrokerUnavailableError."""
+    """Ends transactions left open under the producer's id, before it starts. Raises BrokerUnavailableError."""
     membership: Membership
     rebalance: Rebalance
     updater: StateUpdater
@@ -110,11 +110,11 @@ class ThreadParts:
     admin: Admin
     """Shared by all threads of the client; not closed here."""
     release_locks: Callable[[], None]
-    """Gives back task directories that were locked for the report but are not this thread's."""
+    """Releases task directories that were locked for the subscription but are not this thread's."""
     events: TaskObserver
-    """Hears what happens to the tasks."""
+    """Observer of the tasks' life cycle."""
     clock: Clock
     background: Background
-    """Where asynchronous calls of this thread's tasks run."""
+    """Runs the asynchronous calls of this thread's tasks."""
     cache: RecordCache
-    """Of this thread's tasks."""
+    """Cache of this thread's tasks."""

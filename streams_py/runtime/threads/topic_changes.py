@@ -1,15 +1,15 @@
-"""What happens to a running task when a topic that it reads or writes was deleted and created again.
+"""Reactions of a running task to recreated topics: deleted and created again.
 
 * An **input topic**: the new topic is read from its beginning, because all of its records are newer than the position.
   Records that were read at the old position before the change was noticed are read again.
-* A **repartition topic**: records in it that were not processed are lost, so the thread fails, unless
+* A **repartition topic**: records that were not processed are lost, so the thread fails, unless
   ``recreated.internal.topics`` is ``continue``.
-* A **changelog topic**: the store is complete here, but not in the topic. That is an error in the log.
+* A **changelog topic**: the store is complete, but its topic is not. The error is logged.
 * An input topic that is also the changelog of a table: the table starts over with the records of the new topic.
 
-A position whose topic was replaced while no thread read it is recognised when the task starts: this process, or the
-task's database, knows the committed offset and the id of the topic that it was committed in. Another member may have
-committed a newer offset since; that one is believed.
+A topic may also be replaced while no thread reads it. That is detected when the task starts: this process, or the
+task's database, knows the committed offset and the id of its topic. Another member may have committed a newer offset
+since; that offset is accepted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["TopicChanges"]
 _log = logging.getLogger(__name__)
 
 _LOST_MS: Final = 5_000
-"""How long a position that the log does not have waits for the id of its topic."""
+"""How long a position that the log does not have waits for the id of its topic, in ms."""
 
 
 class TopicChanges:
@@ -60,20 +60,23 @@ class TopicChanges:
         self._lost: dict[TopicPartition, tuple[int, int]] = {}
 
     def watch(self, tasks: Collection[ActiveTask]) -> None:
-        """These are the active tasks of the thread from now on."""
+        """Set the active tasks of the thread."""
         partitions = {tp for task in tasks for tp in (*task.input_partitions, *task.changelog_partitions)}
         self._ids.watch(self, {partition.topic for partition in partitions})
 
     # -- when a task starts ----------------------------------------------------------------------------------
 
     def is_outdated(self, partition: TopicPartition, id: str | None) -> bool:
-        """Whether a position in the topic with this id is a position in a topic that was replaced since."""
+        """Whether a position in the topic with this id belongs to a topic that was replaced since."""
         now = self._ids.now.get(partition.topic)
         return id is not None and now is not None and now != id
 
     def committed(self, task: ActiveTask, partition: TopicPartition, at: OffsetAndMetadata) -> OffsetAndMetadata:
-        """The committed position of a partition, or the beginning when it is a position in a topic that was replaced
-        since. StreamsError when the thread must not continue there."""
+        """Return the committed position of a partition, or the beginning if the position's topic was replaced since.
+
+        Raises:
+            StreamsError: The thread must not continue there.
+        """
         before = self._id_of(task, partition, at.offset)
         if not self.is_outdated(partition, before):
             return at
@@ -81,16 +84,16 @@ class TopicChanges:
         return OffsetAndMetadata(BEGINNING, at.metadata)
 
     def _id_of(self, task: ActiveTask, partition: TopicPartition, offset: int) -> str | None:
-        """Id of the topic that the committed offset is an offset in, where this process or the disk knows it."""
+        """Return the id of the topic that the committed offset belongs to, if this process or its disk knows it."""
         if (known := self._known.topic_id(partition)) is not None and self._known.at_least(partition) == offset:
             return known
         inputs = task.stores.inputs
         return inputs.id_of(partition) if inputs.offsets.get(partition) == offset else None
 
     def started(self, task: ActiveTask, partition: TopicPartition, at: OffsetAndMetadata | None) -> None:
-        """A task reads a partition from now on; ``at``: what the group has committed."""
+        """Note that a task starts to read a partition. ``at``: the group's committed position."""
         now = self._ids.now.get(partition.topic)
-        if now is None and at is not None:  # a later answer is compared with the id that this process knows
+        if now is None and at is not None:  # use the id that this process knows, to compare later answers with
             now = self._id_of(task, partition, at.offset)
         if now is not None:
             task.topic_ids[partition.topic] = now
@@ -105,14 +108,14 @@ class TopicChanges:
             if not self._continues:
                 raise StreamsError(
                     f"{lost}. Reset the application (streams-py reset) to process its input again, or set "
-                    "recreated.internal.topics=continue to go on without them"
+                    "recreated.internal.topics=continue to continue without them"
                 )
             _log.error("%s. Continuing at its beginning (recreated.internal.topics=continue)", lost)
             return
-        self._start_positions.after_reset(partition)  # raises when the application wants to stop then
+        self._start_positions.after_reset(partition)  # raises if the reset policy is none
         _log.warning(
-            "task %s: topic %s was deleted and created again (its id was %s). Offset %d of %s means nothing in another "
-            "topic: reading the new one from its beginning",
+            "task %s: topic %s was deleted and created again (its id was %s). Offset %d of %s is not valid in the new "
+            "topic: reading it from its beginning",
             task,
             partition.topic,
             ids,
@@ -123,8 +126,12 @@ class TopicChanges:
     # -- while tasks run -------------------------------------------------------------------------------------
 
     def check(self, tasks: Sequence[ActiveTask], consumer: RecordConsumer, producer: RecordProducer) -> None:
-        """Act on ids that have changed. TaskCorruptedError when tables start over, StreamsError when the thread must
-        not continue."""
+        """Handle changed topic ids.
+
+        Raises:
+            TaskCorruptedError: Tables start over.
+            StreamsError: The thread must not continue.
+        """
         now = self._ids.now
         if now is self._seen:
             return
@@ -162,8 +169,10 @@ class TopicChanges:
     # -- positions that a log does not have --------------------------------------------------------------------
 
     def note_lost(self, partitions: Collection[TopicPartition]) -> None:
-        """The logs of these end before the position: they were truncated, or their topics were created again. The next
-        answers about topic ids tell which, where ids are known."""
+        """Note partitions whose logs end before the position: they were truncated, or their topics were recreated.
+
+        The next answers about topic ids tell which, if ids are known.
+        """
         now_ms = self._clock.monotonic_ms()
         for partition in partitions:
             since_ms = now_ms if partition.topic in self._ids.now else now_ms - _LOST_MS
@@ -171,14 +180,14 @@ class TopicChanges:
         self._ids.check_soon()
 
     def take_lost(self) -> list[TopicPartition]:
-        """Those of :meth:`note_lost` whose topics are still the same: their reset policy decides."""
+        """Return the partitions of :meth:`note_lost` whose topics are unchanged: their reset policy applies."""
         if not self._lost:
             return []
         now_ms = self._clock.monotonic_ms()
         same = [
             partition
-            for partition, (looks, since_ms) in self._lost.items()
-            if self._ids.is_confirmed(partition.topic, since=looks) or now_ms - since_ms >= _LOST_MS
+            for partition, (requests, since_ms) in self._lost.items()
+            if self._ids.is_confirmed(partition.topic, since=requests) or now_ms - since_ms >= _LOST_MS
         ]
         for partition in same:
             del self._lost[partition]

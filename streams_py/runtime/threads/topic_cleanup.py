@@ -1,9 +1,9 @@
-"""Whether brokers clean up internal topics that exist already as the stores and tasks require.
+"""Checks that existing internal topics have the ``cleanup.policy`` and retention that stores and tasks require.
 
 A store is restored from its changelog. If brokers delete records of a changelog that must be compacted, the restored
-store misses keys, and no error says so. A changelog of join windows, or a repartition topic, loses records the other
-way round: when it is compacted. The leader creates missing topics with the right configuration and leaves existing
-topics as they are, so a topic that somebody else created, or altered, may differ.
+store misses keys without any error. Compaction in turn removes records that the changelog of join windows or a
+repartition topic needs. The leader creates missing topics with the right configuration but does not change existing
+topics. So a topic that was created or altered outside of the application may differ.
 
 Kafka Streams 4.3.1 has such a check (``InternalTopicManager.validate``), but no code calls it.
 """
@@ -25,7 +25,7 @@ _log = logging.getLogger("streams_py.leader")
 
 _NO_LIMIT: Final = -1
 _FINAL: Final = (AdminErrorKind.NOT_ALLOWED, AdminErrorKind.UNSUPPORTED)
-"""Answers that stay the same until the client is started again."""
+"""Answers that stay the same until the client is restarted."""
 
 
 class Required(NamedTuple):
@@ -38,7 +38,7 @@ class Required(NamedTuple):
 
 
 def required_cleanup(metadata: TopologyMetadata) -> dict[str, Required]:
-    """Topic -> requirement, for each repartition topic, changelog and source topic that serves as a changelog."""
+    """Return the requirement for each repartition topic, changelog, and source topic that serves as a changelog."""
     required: dict[str, Required] = {}
     for sub in metadata.subtopologies.values():
         for topic in (*sub.changelogs.values(), *sub.repartition_sources.values()):
@@ -49,7 +49,7 @@ def required_cleanup(metadata: TopologyMetadata) -> dict[str, Required]:
 
 
 def mismatch(topic: str, required: Required, found: TopicCleanup) -> str | None:
-    """The warning for a topic whose clean-up does not fit; None when it fits."""
+    """Return a warning if a topic's configuration does not meet the requirement, else None."""
     wanted = frozenset(required.config.get("cleanup.policy", "").replace(" ", "").split(","))
     deletes = "delete" in found.policy and (found.retention_ms >= 0 or found.retention_bytes >= 0)
     is_changelog = required.kind is InternalTopicKind.CHANGELOG
@@ -91,7 +91,7 @@ def mismatch(topic: str, required: Required, found: TopicCleanup) -> str | None:
 
 
 def _shorter(config: Mapping[str, str], found: TopicCleanup) -> list[str]:
-    """The keys whose limit is below the required one."""
+    """Return the keys whose limit is below the required one."""
     return [
         key
         for key, limit in _limits(found).items()
@@ -110,7 +110,7 @@ def _values(found: TopicCleanup) -> dict[str, str]:
 
 
 def _number(text: str | None) -> int | None:
-    """A limit in a configuration; None for text that is not a number: brokers never accepted it."""
+    """Return a limit from a configuration; None for text that is not a number, which brokers never accept."""
     try:
         return _NO_LIMIT if text is None else int(text)
     except ValueError:
@@ -118,15 +118,15 @@ def _number(text: str | None) -> int | None:
 
 
 def _listed(value: str) -> str:
-    """A value as kafka-configs reads it."""
+    """Return a value in the syntax of kafka-configs."""
     return f"[{value}]" if "," in value else value
 
 
 class CleanupCheck:
-    """Logs a warning for each existing internal topic with the wrong clean-up, once per client and topic.
+    """Logs a warning for each existing internal topic with the wrong clean-up settings, once per client and topic.
 
-    The request runs on a daemon thread, so it delays no rebalance, and its failure ends no start. ``admin`` returns
-    None before the client is open.
+    The request runs on a daemon thread: it delays no rebalance, and its failure stops nothing. ``admin`` returns None
+    before the client is open.
     """
 
     def __init__(self, admin: Callable[[], Admin | None]) -> None:
@@ -135,15 +135,14 @@ class CleanupCheck:
         self._thread: threading.Thread | None = None
 
     def begin(self, metadata: TopologyMetadata) -> None:
-        """Check the topics that have not been checked, unless an earlier request is under way. The thread that leads
-        the group calls this."""
+        """Check the topics that have not been checked, unless a request is already running. Called by the leader."""
         asked = {name: found for name, found in required_cleanup(metadata).items() if name not in self._done}
         if asked and (self._thread is None or not self._thread.is_alive()):
             self._thread = threading.Thread(target=self._check, args=(asked,), name="topic-cleanup", daemon=True)
             self._thread.start()
 
     def wait(self) -> None:
-        """Block until the request under way has ended."""
+        """Block until the current request has ended."""
         if self._thread is not None:
             self._thread.join()
 
@@ -153,8 +152,8 @@ class CleanupCheck:
             return
         try:
             answers = admin.cleanup(asked.keys())
-        except StreamsError as error:  # the next rebalance that this client leads requests it again
-            _log.debug("the clean-up of internal topics is not known now: %s", error)
+        except StreamsError as error:  # repeated at the next rebalance that this client leads
+            _log.debug("cannot check the clean-up settings of internal topics: %s", error)
             return
         hidden: list[AdminError] = []
         for name, required in sorted(asked.items()):

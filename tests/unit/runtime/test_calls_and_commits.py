@@ -165,7 +165,7 @@ def test_calls_that_never_end_within_a_transaction_end_the_thread_after_the_task
             until(lambda: steps.turn() or world.producers[steps.thread.name].in_transaction, "an answer to be sent on")
             world.clock.advance(1_000)
 
-    with pytest.raises(TimeoutExceededError, match=r"asynchronous calls of task 0_0 are still under way.*timeout="):
+    with pytest.raises(TimeoutExceededError, match=r"asynchronous calls of task 0_0 are still running.*timeout="):
         turns()
     assert (offset(world), said(world)) == (None, [])
 

@@ -250,7 +250,7 @@ def test_thread_that_cannot_begin_transactions_says_so_now_and_again_and_ends_af
         for _ in range(6):
             steps.turn()
             world.clock.sleep_ms(10_000)
-        assert caplog.text.count("the coordinator is not there; trying again") == 6
+        assert caplog.text.count("the coordinator is not there; retrying") == 6
     steps.turn(4)
     assert steps.tasks == {"0_0": "RUNNING"}
     monkeypatch.setattr(steps.producer, "initialize", nobody_answers)

@@ -16,7 +16,7 @@ from tests.unit.runtime.world import Steps, World, copying, counting, task, tp
 
 A, B = task("0_0"), task("0_1")
 ONE = {A: [tp("in-0")]}
-TOLD = "its coordinator may not have read all of its log yet: asking again"
+TOLD = "its coordinator may not have read all of its log yet; requesting the offsets again"
 
 
 @pytest.fixture
@@ -67,9 +67,7 @@ def test_answer_below_what_this_process_has_committed_is_asked_for_again(
     ask_again(steps, until_s=3)
     assert steps.tasks == {"0_0": "RESTORING"}
     said = "nothing" if told is None else "offset 2"
-    assert (
-        f"said to have committed {said} for in-0 of task 0_0, and offset 5 was committed before; {TOLD}" in caplog.text
-    )
+    assert f"reports {said} as committed for in-0 of task 0_0, but offset 5 was committed before; {TOLD}" in caplog.text
     world.committed[tp("in-0")] = committed
     ask_again(steps, until_s=1)
     assert steps.consumer.assigned[-1] == {tp("in-0"): 5}
@@ -107,8 +105,8 @@ def test_nothing_committed_for_a_task_whose_changelog_is_not_empty_is_asked_for_
     ask_again(steps, until_s=3)
     assert steps.tasks == {"0_0": "RESTORING"}
     assert (
-        "the group is said to have committed nothing for the partitions of task 0_0 (in-0), whose stores are not empty"
-        in caplog.text
+        "the group's coordinator reports no committed offsets for the partitions of task 0_0 (in-0), whose stores "
+        "are not empty" in caplog.text
     )
     world.committed[tp("in-0")] = OffsetAndMetadata(7)
     ask_again(steps, until_s=1)
@@ -129,7 +127,7 @@ def test_answer_that_stays_is_believed_since_somebody_may_have_reset_the_offsets
     ask_again(steps, until_s=3)
     assert steps.tasks == {"0_0": "RUNNING"}
     assert steps.consumer.assigned[-1] == {tp("in-0"): BEGINNING}
-    assert "it is still said after 10 s, and believed" in caplog.text
+    assert "the answer is the same after 10 s and is accepted" in caplog.text
     caplog.clear()
     count(steps, 0)
     steps.membership.round({})
@@ -159,9 +157,9 @@ def test_under_exactly_once_nothing_is_believed_against_what_this_process_has_co
     ask_again(steps, until_s=150)
     assert steps.tasks == {"0_0": "RESTORING", "0_1": "RESTORING"}
     assert steps.thread.state is not ThreadState.RUNNING
-    complaints = [record for record in caplog.records if "start the broker again that leads" in record.getMessage()]
+    complaints = [record for record in caplog.records if "Restart the broker that leads" in record.getMessage()]
     assert len(complaints) == 3
-    assert "for in-0 of task 0_0, and offset 5 was committed before by this process" in complaints[0].getMessage()
+    assert "for in-0 of task 0_0, but offset 5 was committed before by this process" in complaints[0].getMessage()
     world.committed.update(committed)
     ask_again(steps, until_s=2)
     assert steps.tasks == {"0_0": "RUNNING", "0_1": "RUNNING"}
@@ -355,7 +353,7 @@ def test_table_is_read_on_when_the_group_has_committed_more_than_it_was_said_to_
     steps.membership.answer()
     ask_again(steps, until_s=2)
     assert steps.tasks == {"0_0": "RUNNING"}
-    assert "offset 3 of in-0, further than its tables were read; reading on before it starts" in caplog.text
+    assert "offset 3 of in-0, beyond the records in its tables; reading them before it starts" in caplog.text
     steps.turn(2)
     (task_,) = steps.parts.table.running()
     copy = task_.store("copy")

@@ -150,7 +150,7 @@ def test_callback_that_never_returns_keeps_nobody_from_assigning(
     runner = AssignorRunner(timeout_ms=MINUTE_MS, notify_timeout_ms=50)
     for words in ("waited 50 ms", "an earlier call has not returned yet"):
         assert runner.ask(mine, {}, STATE).assignment == []
-        with pytest.raises(AssignorError, match=rf"from on_assignment_computed \({words}.*counts all the same"):
+        with pytest.raises(AssignorError, match=rf"from on_assignment_computed \({words}.*remains valid"):
             runner.notify(NOTICE)
     assert mine.calls.count("callback") == 1
 

@@ -14,7 +14,7 @@ def turns(batch: BatchSize, script: str) -> list[tuple[bool, int]]:
     seen = []
     for letter in script:
         took_ms = {"f": 8, "s": 40}.get(letter, 1)
-        goes_on = batch.goes_on(more=letter != "n", took_ms=took_ms, since_poll_ms=51 if letter == "l" else 50)
+        goes_on = batch.should_continue(more=letter != "n", took_ms=took_ms, since_poll_ms=51 if letter == "l" else 50)
         seen.append((goes_on, batch.n))
     return seen
 

@@ -151,8 +151,8 @@ def test_flush_says_what_it_waits_for_when_it_takes_long(diary: Diary, caplog: p
     with caplog.at_level(logging.WARNING):
         diary.committer().flush()
     assert [record.getMessage() for record in caplog.records] == [
-        "3 records still wait for the broker's acknowledgement after 10 s",
-        "3 records still wait for the broker's acknowledgement after 20 s",
+        "3 records are still not acknowledged after 10 s; waiting",
+        "3 records are still not acknowledged after 20 s; waiting",
     ]
 
 

@@ -1,4 +1,4 @@
-"""While the group may have dropped this member, nothing is processed, flushed or written: others may own the tasks."""
+"""While the group may have removed this member, nothing is processed, flushed or written: others may own the tasks."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_doubt_that_lasts_longer_than_the_task_time_out_ends_the_thread(world: W
     world.clock.advance(1001)
     steps.turn()
     world.clock.advance(3001)
-    with pytest.raises(TimeoutExceededError, match="may have dropped this member"):
+    with pytest.raises(TimeoutExceededError, match="may have removed this member"):
         steps.turn()
 
 

@@ -43,7 +43,7 @@ def test_close_leaves_a_global_thread_behind_that_hangs_in_user_code(
     assert entered.wait(PATIENCE_S)
     assert streams.close()
     leave.set()
-    assert f"is left behind: it is in {__file__}" in caplog.text
+    assert f"is abandoned: it is in {__file__}" in caplog.text
 
 
 def test_processor_of_a_global_store_may_close_the_client(

@@ -189,4 +189,4 @@ def test_filling_continues_at_the_new_log_start_when_retention_overtakes_it(
     monkeypatch.setattr(WorldConsumer, "poll", poll_and_delete)
     with client(world, table(), tmp_path) as streams:
         assert streams.store("names").get("a") == "99"
-    assert "records of g-0 were deleted while its global store was filled" in caplog.text
+    assert "records of g-0 were deleted while its global store was being restored" in caplog.text

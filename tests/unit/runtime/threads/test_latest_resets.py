@@ -112,9 +112,9 @@ def test_line_waits_for_the_offset_which_is_that_of_the_first_record_if_one_came
     made = resets({P0: 0})
     made.started({P1}, {P0, P1})
     join_questions()
-    made.look([FakeRecord(P0, 8)], lambda _: None)
+    made.log_known([FakeRecord(P0, 8)], lambda _: None)
     assert lines(caplog, logging.WARNING) == []
-    made.look([FakeRecord(P1, 40), FakeRecord(P1, 41)], lambda _: 42)
+    made.log_known([FakeRecord(P1, 40), FakeRecord(P1, 41)], lambda _: 42)
     assert "starts at offset 40" in lines(caplog, logging.WARNING)[0]
     assert not made.is_waiting
 
@@ -125,7 +125,7 @@ def test_partition_that_is_taken_away_before_is_not_named(caplog: pytest.LogCapt
     made.started((), {P0})
     assert not made.is_waiting
     join_questions()
-    made.look([], lambda _: 3)
+    made.log_known([], lambda _: 3)
     assert lines(caplog, logging.WARNING) == []
 
 
@@ -133,5 +133,5 @@ def test_line_is_a_warning_when_nobody_says_what_the_group_has_committed(caplog:
     made = resets(BrokerUnavailableError("away"))
     made.started({P1}, {P1})
     join_questions()
-    made.look([], lambda _: 0)
+    made.log_known([], lambda _: 0)
     assert len(lines(caplog, logging.WARNING)) == 1

@@ -284,7 +284,7 @@ def test_member_gives_up_what_it_owns_but_does_not_join_again_while_its_thread_c
     seam = Seam(Inbox[TaskSide]())
     with seam.rebalance.ending():
         assert seam.rebalance.on_revoked((IN0,)) == {}
-        with pytest.raises(BrokerUnavailableError, match="last commit is still under way"):
+        with pytest.raises(BrokerUnavailableError, match="last commit is still in progress"):
             seam.rebalance.subscription_user_data(frozenset())
     assert seam.rebalance.subscription_user_data(frozenset())
 

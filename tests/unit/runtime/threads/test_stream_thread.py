@@ -191,7 +191,7 @@ def test_position_is_reset_when_its_offset_is_gone(
     steps.run({A: [tp("in-0")]})
     steps.turn(2)
     assert len(outputs(world)) == 5
-    assert "offset of in-0 is gone from the broker; starting at the beginning" in caplog.text
+    assert "offset out of range for in-0 (deleted by retention?); resuming at the beginning" in caplog.text
 
 
 def test_partition_whose_log_was_replaced_by_a_shorter_one_is_read_from_its_beginning(

@@ -99,7 +99,7 @@ def test_silence_is_told_once_in_ten_seconds_for_all_tasks_that_wait(
             steps.membership.answer()
             world.away = False
             world.clock.sleep_ms(100)
-        return len([line for line in caplog.messages if "tasks 0_0, 0_1 do not start yet" in line])
+        return len([line for line in caplog.messages if "tasks 0_0, 0_1 not started" in line])
 
     assert fail(90) == 1
     assert fail(20) == 2

@@ -6,6 +6,7 @@ Spark's exception with pages of stack traces of two languages. Somewhere in ther
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -16,7 +17,9 @@ from typing import Any, Final
 from streams_py import errors
 from streams_py.errors import StreamsError
 
-__all__ = ["lost_jvm", "sentence_of"]
+__all__ = ["in_one_sentence", "lost_jvm", "sentence_of"]
+
+_log = logging.getLogger(__name__)
 
 _OURS: Final = re.compile(rf"^(?:streams_(?:py|protocol)\.[\w.]*\w|{'|'.join(errors.__all__)}): (.+)$", re.MULTILINE)
 """Any error of a module of ours, or one of the public ones without its module."""
@@ -99,6 +102,16 @@ def sentence_of(error: BaseException) -> str:
     if spark is not None:
         return str(spark[1])
     return f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}"
+
+
+def in_one_sentence(error: BaseException, what: str) -> StreamsError:
+    """The error to raise ``from None`` instead of one of Spark's: ``what``, and why.
+
+    Python prints the cause of an error first. Spark's error has several hundred lines, so the reason would stand below
+    them. They are logged at level DEBUG.
+    """
+    _log.debug("%s: %s", what, error)
+    return StreamsError(f"{what}: {sentence_of(error)}")
 
 
 def lost_jvm(error: BaseException) -> str | None:

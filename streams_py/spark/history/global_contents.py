@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from streams_py.errors import StreamsError
 from streams_py.history.records import HistoryRecord
-from streams_py.spark.failures import sentence_of
+from streams_py.spark.failures import in_one_sentence
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -67,7 +67,7 @@ def sent_to_workers(spark: SparkSession, contents: Mapping[str, DataFrame]) -> I
             except StreamsError:
                 raise
             except Exception as error:
-                raise StreamsError(f"the global table of topic {topic} cannot be read: {sentence_of(error)}") from error
+                raise in_one_sentence(error, f"the global table of topic {topic} cannot be read") from None
         yield sent
     finally:
         for found in sent.values():

@@ -81,9 +81,11 @@ class _Run:
                 self._counter.add(len(records))
                 yield from outputs.full()
             yield from self._finish()
-        except BaseException:
+        except BaseException as error:
             if self._task is not None:
                 self._task.abandon()
+            if isinstance(error, StreamsError):
+                raise error.with_traceback(None)  # noqa: B904  # it has the error of the user's code as its cause
             raise
         finally:
             if self._tables is not None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from streams_py.errors import ConfigError
+from streams_py.errors import ConfigError, StreamsError
 from streams_py.history.plan import external_topics, plan_history
 from streams_py.history.records import HistoryRecord
 from streams_py.history.refuse import RefusedTopologyError
@@ -142,8 +142,10 @@ class PreviewProcessor(StatefulProcessor):
                 live.task.feed([_record(topic, number, row) for row in new[at : at + _RECORDS_AT_ONCE]])
                 yield from live.rows(self._orders.stage.outputs)
             self._keep(live)
-        except BaseException:
+        except BaseException as error:
             live.task.close()
+            if isinstance(error, StreamsError):
+                raise error.with_traceback(None)  # noqa: B904  # it has the error of the user's code as its cause
             raise
 
     def _made(self, number: int, kept: Any) -> _Live:

@@ -27,7 +27,7 @@ from streams_py.history.plan import HistoryPlan, Stage, plan_history, topics_rea
 from streams_py.history.refuse import check_allowed
 from streams_py.history.task import StageOrders, TaskSummary
 from streams_py.history.travel import GivenTopology, TopologySource
-from streams_py.spark.failures import sentence_of
+from streams_py.spark.failures import in_one_sentence
 from streams_py.spark.history.blocks import BLOCKS, RECORD, ROWS, STATE, SUMMARY, unpacked
 from streams_py.spark.history.global_contents import sent_to_workers
 from streams_py.spark.history.inputs import GivenInputs, Inputs, stage_input
@@ -36,6 +36,7 @@ from streams_py.spark.history.progress import StageReports, Tick, listening
 from streams_py.spark.history.serdes_on_the_way import cannot_travel
 from streams_py.spark.history.work import WorkFolder
 from streams_py.spark.jobs import end_jobs
+from streams_py.spark.quiet_jobs import quiet_jobs
 from streams_py.spark.redelivered import redelivered_records
 
 if TYPE_CHECKING:
@@ -263,7 +264,8 @@ def run(
         results = Results(session, plan, folder, stores_without_state(described))
         results.inputs = found.fixed
         try:
-            _run_stages(results, found, source, settings, described, tick)
+            with quiet_jobs(session):
+                _run_stages(results, found, source, settings, described, tick)
             results.redelivered = redelivered_records(session) - known
         except KeyboardInterrupt:
             with contextlib.suppress(Exception):  # the JVM is gone, and its jobs with it
@@ -301,7 +303,7 @@ def _counts(inputs: Inputs, given: Mapping[str, int]) -> dict[str, int]:
     except StreamsError:
         raise
     except Exception as error:  # Spark has looked at the rows
-        raise StreamsError(f"the inputs cannot be read: {sentence_of(error)}") from error
+        raise in_one_sentence(error, "the inputs cannot be read") from None
 
 
 def topics_of(
@@ -371,4 +373,4 @@ def _run_stage(
     except Exception as error:
         where = f"sub-topology {stage.id} of {results.plan.application_id}"
         refused = cannot_travel(error, where, orders.source, orders.config)
-        raise refused or StreamsError(f"{where}: {sentence_of(error)}") from error
+        raise refused or in_one_sentence(error, where) from None

@@ -25,8 +25,9 @@ from streams_py.adapters.confluent.bulk.once_writer import OnceWriter, known_pos
 from streams_py.adapters.confluent.bulk.sent_records import Sent
 from streams_py.errors import StreamsError
 from streams_py.spark.columns import with_headers_for_python
-from streams_py.spark.failures import sentence_of
+from streams_py.spark.failures import in_one_sentence
 from streams_py.spark.kafka.options import WriterOptions, for_writer, writer_options
+from streams_py.spark.quiet_jobs import quiet_jobs
 from streams_py.spark.version import check_same_version, library_version
 
 if TYPE_CHECKING:
@@ -127,9 +128,10 @@ def write_sinks(results: Results, options: Mapping[str, str], id: str, place: st
     ordered = with_headers_for_python(ordered)
     try:
         kernel = once_kernel(checked, _names(plan, id), place, library_version())
-        done = ordered.mapInArrow(kernel, _WRITTEN).collect()
+        with quiet_jobs(ordered.sparkSession):
+            done = ordered.mapInArrow(kernel, _WRITTEN).collect()
     except Exception as error:
-        raise StreamsError(f"the outputs of {plan.application_id} are not complete: {sentence_of(error)}") from error
+        raise in_one_sentence(error, f"the outputs of {plan.application_id} are not complete") from None
     ids = {stage.rank: stage.id for stage in plan.stages}
     return [
         TaskWritten(TaskId(ids[row.source // _TASKS], row.source % _TASKS), row.written, row.skipped)

@@ -23,9 +23,9 @@ from enum import Enum
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from streams_protocol.types import TaskId
-from streams_py.errors import ConfigError, HandlerError, ProductionError, RefusedRecord
+from streams_py.errors import ConfigError, HandlerError, ProductionError, RefusedRecord, StreamsError
 from streams_py.ports import Headers, RawRecord
-from streams_py.printable import text_of
+from streams_py.printable import named, text_of
 from streams_py.runtime.tasks.configured import imported
 from streams_py.serdes.reasons import reason_of
 
@@ -157,7 +157,9 @@ def log_and_continue(context: ErrorContext, record: object, error: Exception) ->
 
 def _reason(record: object, error: Exception) -> str:
     """Of a record that cannot be read or written without its contents; functions of the user choose their words."""
-    return text_of(error) if record is None or isinstance(record, FailedRecord) else reason_of(error)
+    if record is None or isinstance(record, FailedRecord):
+        return text_of(error) if isinstance(error, StreamsError) else named(error)
+    return reason_of(error)
 
 
 def default_production_handler(context: ErrorContext, record: object, error: Exception) -> Answer:

@@ -1,0 +1,51 @@
+"""Spark's log lines about a failing job, silenced where the library raises the error in one sentence.
+
+When user code raises in a worker, Spark logs the error five times with the stack traces of two languages. The error
+that the caller gets comes after them. The log level of the session stays as the user has set it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["quiet_jobs"]
+
+_ABOUT_FAILED_JOBS: Final = (
+    "org.apache.spark.util.Utils",
+    "org.apache.spark.executor.Executor",
+    "org.apache.spark.scheduler.TaskSetManager",
+    "org.apache.spark.sql.execution.datasources.FileFormatWriter",
+)
+"""Loggers of Spark that report a task, and the job that fails with it."""
+
+
+@contextlib.contextmanager
+def quiet_jobs(session: SparkSession) -> Iterator[None]:
+    """Silence these loggers in the driver's JVM inside the block. A logger that the user has configured is left alone.
+
+    Without the driver's JVM, or with another log back end than Log4j 2, nothing is silenced.
+    """
+    silenced: list[str] = []
+    context: Any = None
+    with contextlib.suppress(Exception):
+        jvm: Any = session.sparkContext._jvm
+        log4j = jvm.org.apache.logging.log4j
+        context = log4j.LogManager.getContext(False)
+        configured = context.getConfiguration().getLoggers()
+        for name in _ABOUT_FAILED_JOBS:
+            if not configured.containsKey(name):
+                log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
+                silenced.append(name)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(Exception):  # the JVM may be gone
+            for name in silenced:
+                context.getConfiguration().removeLogger(name)
+            if silenced:
+                context.updateLoggers()

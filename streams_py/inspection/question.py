@@ -1,8 +1,12 @@
 """What the leader of a running group is asked: made from the bytes that the group's coordinator keeps.
 
 The *last* question is what the members said when they last joined. The *next* one is what they would say if they joined
-again now: they own what they were given, and what they run is restored. How far their copies have come since is not
-known from outside; they count as where they were, which is never too near.
+again now: they own what they were given, and what they run is restored. How far their copies have come since the last
+rebalance is not known from outside. So there are two next questions. In one, the copies are where they were then. In
+the other, they have caught up. A figure of that time decides nothing where both have the same answer.
+
+The last question has the same gap: the end offsets of that time are no longer known. With the current ones, lags are
+the largest that they can have been. With ``end_sums``, :func:`last_question` makes them the smallest.
 
 Sub-topologies, stores and settings are not on the wire. The first follow from assignments and topics
 (:mod:`.changelogs`), settings from what tasks have; whatever is assumed is said in a sentence.
@@ -150,10 +154,46 @@ def leader_settings(view: GroupView, configs: Mapping[str, object], assignor: st
 # -- questions -----------------------------------------------------------------------------------------------
 
 
-def last_question(reading: Reading, topology: TopologyMetadata, now_ms: int) -> AssignRequested:
-    """As the members described themselves when they last joined. ``now_ms``: epoch."""
+def last_question(
+    reading: Reading, topology: TopologyMetadata, now_ms: int, end_sums: Mapping[TaskId, int] | None = None
+) -> AssignRequested:
+    """As the members described themselves when they last joined.
+
+    Args:
+        reading: The group.
+        topology: Its sub-topologies.
+        now_ms: The time of the question, epoch.
+        end_sums: Task with state -> sum of its changelogs' end offsets now. If given, the copy of a task that was
+            ahead of all others counts as caught up, and the others lag behind it as they did.
+    """
     members = {raw.member_id: _subscription(raw) for raw in classic_group(reading).members}
+    if end_sums is not None:
+        members = _brought_near(reading, members, end_sums)
     return AssignRequested(now_ms, members, reading.topics, topology)
+
+
+def _brought_near(
+    reading: Reading, members: Mapping[str, MemberSubscription], end_sums: Mapping[TaskId, int]
+) -> dict[str, MemberSubscription]:
+    said = {
+        member.member_id: member.subscription
+        for member in reading.view.members
+        if member.subscription is not None and not member.subscription.is_future
+    }
+    furthest: defaultdict[TaskId, int] = defaultdict(int)
+    for info in said.values():
+        for task, offset in info.task_offset_sums.items():
+            furthest[task] = max(furthest[task], offset)
+    near = dict(members)
+    for member_id, info in said.items():
+        sums = {
+            task: offset if offset < 0 else max(offset, offset + end_sums.get(task, 0) - furthest[task])
+            for task, offset in info.task_offset_sums.items()
+        }
+        if sums != info.task_offset_sums:
+            user_data = encode_subscription_info(replace(info, task_offset_sums=sums))
+            near[member_id] = members[member_id]._replace(user_data=user_data)
+    return near
 
 
 def classic_group(reading: Reading) -> DescribedGroup:
@@ -182,9 +222,16 @@ def _subscription(raw: DescribedMember) -> MemberSubscription:
 
 
 def next_question(
-    reading: Reading, topology: TopologyMetadata, now_ms: int, end_sums: Mapping[TaskId, int]
+    reading: Reading,
+    topology: TopologyMetadata,
+    now_ms: int,
+    end_sums: Mapping[TaskId, int],
+    *,
+    caught_up: bool = False,
 ) -> AssignRequested:
-    """As they would describe themselves now. ``end_sums``: task with state -> sum of its changelogs' end offsets."""
+    """As they would describe themselves now. ``end_sums``: task with state -> sum of its changelogs' end offsets.
+    ``caught_up``: all standbys and warm-ups have caught up; otherwise they are where they were when the group last
+    joined."""
     last = last_question(reading, topology, now_ms)
     members = {member.member_id: member for member in reading.view.members}
     running: defaultdict[str, set[TaskId]] = defaultdict(set)
@@ -198,6 +245,8 @@ def next_question(
             joining[member_id] = said
             continue
         sums = _sums_now(member, member.subscription, running[member.process], end_sums)
+        if caught_up:
+            sums |= {task: max(end_sums.get(task, 0), sums[task], 0) for task in member.standby}
         info = replace(member.subscription, task_offset_sums=sums, running_and_standby=frozenset())
         owned = tuple(sorted(partition for partitions in member.active.values() for partition in partitions))
         joining[member_id] = said._replace(

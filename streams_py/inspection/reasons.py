@@ -25,7 +25,7 @@ from streams_py.inspection.question import (
 )
 from streams_py.inspection.view import GroupView, Task
 
-__all__ = ["Outlook", "Reasons", "TaskReason", "explain_group", "explain_reading", "read_group_at_rest"]
+__all__ = ["Lags", "Outlook", "Reasons", "TaskReason", "explain_group", "explain_reading", "read_group_at_rest"]
 
 _REST_SECONDS_MAX: Final = 5.0
 _PAUSE_SECONDS: Final = 0.3
@@ -37,22 +37,39 @@ class Outlook(Enum):
     STAYS = "stays"
     MOVES = "moves"
     STARTS = "starts"
-    """Nobody runs it yet."""
+    """No member runs it yet."""
+    DEPENDS = "depends"
+    """It stays or moves, depending on how far copies have come since the last rebalance."""
+
+
+class Lags(Enum):
+    """What is known of the lags that the last rebalance was decided with. The changelogs may have grown since."""
+
+    EXACT = "exact"
+    BOUNDED = "bounded"
+    """Those of ``decided`` are upper bounds. The decision and its reasons are the same with smaller ones."""
+    UNKNOWN = "unknown"
+    """The decision or its reasons depend on them, so there is no ``decided``."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskReason:
     """One task. ``decided``: why the last rebalance meant it for whom it did; ``next``: why one now would.
 
-    ``destination`` is the member that one now would mean it for. ``is_as_decided``: whether the group's own leader put
-    it on the same client as ``decided`` does; when not, its settings or assignor are others than assumed.
-    Both explanations are None for an assignor of the application's own.
+    ``destination`` is the member that one now would mean it for if all copies are where they were at the last
+    rebalance, ``destination_if_caught_up`` if all copies have caught up. Where they differ, ``outlook`` is DEPENDS and
+    ``next`` None. ``is_as_decided``: whether the group's own leader put it on the same client as ``decided`` does. If
+    not, the leader's settings or assignor are others than assumed.
+
+    ``lags``: what is known of the lags of then. Both explanations are None for an assignor of the application's own.
     """
 
     task: Task
     outlook: Outlook
     destination: str | None
+    destination_if_caught_up: str | None
     is_as_decided: bool
+    lags: Lags
     decided: TaskExplanation | None
     next: TaskExplanation | None
 
@@ -108,10 +125,17 @@ def explain_reading(
     topology, assumed = topology_of(reading)
     now_ms = time.time_ns() // 1_000_000
     group = reading.view.group
-    last = decide(cluster.admin, group, last_question(reading, topology, now_ms), settings)
-    following = decide(
-        cluster.admin, group, next_question(reading, topology, now_ms, last.gathered.ends.sums), settings
-    )
+    question = last_question(reading, topology, now_ms)
+    last = decide(cluster.admin, group, question, settings)
+    ends = last.gathered.ends.sums
+    nearest = last
+    nearest_question = last_question(reading, topology, now_ms, ends)
+    if nearest_question.members != question.members:
+        nearest = decide(cluster.admin, group, nearest_question, settings)
+    following = caught_up = decide(cluster.admin, group, next_question(reading, topology, now_ms, ends), settings)
+    if any(task.copies for task in reading.view.tasks):
+        best_question = next_question(reading, topology, now_ms, ends, caught_up=True)
+        caught_up = decide(cluster.admin, group, best_question, settings)
     shown = ", ".join(f"{key}={_text(value)}" for key, value in observed.items() if key not in given)
     return Reasons(
         reading.view,
@@ -119,7 +143,7 @@ def explain_reading(
         merged,
         (*((f"taken from what the members have: {shown}",) if shown else ()), *assumed),
         tuple(dict.fromkeys((*last.warnings, *following.warnings))),
-        {task.id: _reason(reading.view, task, last, following) for task in reading.view.tasks},
+        {task.id: _reason(reading.view, task, (last, nearest), (following, caught_up)) for task in reading.view.tasks},
         last,
         following,
     )
@@ -129,15 +153,32 @@ def _text(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _reason(view: GroupView, task: Task, last: Answer, following: Answer) -> TaskReason:
+def _is_where_meant(view: GroupView, task: Task, answer: Answer) -> bool:
     process = {member.member_id: member.process for member in view.members}
-    destination = following.owners.get(task.id)
-    meant = last.owners.get(task.id)
+    return process.get(answer.owners.get(task.id) or "") == process.get(task.owner or "")
+
+
+def _reason(view: GroupView, task: Task, last: tuple[Answer, Answer], following: tuple[Answer, Answer]) -> TaskReason:
+    """``last``: with the largest and the smallest lags of then; ``following``: with copies of then, and caught up."""
+    destination, if_caught_up = (answer.owners.get(task.id) for answer in following)
+    decided, nearest = (answer.explanations.get(task.id) for answer in last)
+    coming = following[0].explanations.get(task.id)
+    lags = Lags.EXACT if decided == nearest else Lags.BOUNDED
     if task.owner is None:
         outlook, as_decided = Outlook.STARTS, task.coming_from is not None
     else:
         outlook = Outlook.STAYS if destination in (task.owner, None) else Outlook.MOVES
-        as_decided = process.get(meant or "") == process.get(task.owner)
-    return TaskReason(
-        task, outlook, destination, as_decided, last.explanations.get(task.id), following.explanations.get(task.id)
-    )
+        as_decided = any(_is_where_meant(view, task, answer) for answer in last)
+    if _ways(decided) != _ways(nearest) or last[0].owners.get(task.id) != last[1].owners.get(task.id):
+        lags, decided = Lags.UNKNOWN, None
+    if destination != if_caught_up:
+        outlook, coming = Outlook.DEPENDS, None
+    return TaskReason(task, outlook, destination, if_caught_up, as_decided, lags, decided, coming)
+
+
+def _ways(explanation: TaskExplanation | None) -> object:
+    """What an explanation says, without its figures."""
+    if explanation is None:
+        return None
+    hosts = [(host.process_id, host.rule) for host in (explanation.active, *explanation.standbys)]
+    return hosts, explanation.desired, explanation.waiting

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from streams_protocol.types import ProcessId
 from streams_py.inspection.labels import named
-from streams_py.inspection.reasons import Outlook, TaskReason
+from streams_py.inspection.reasons import Lags, Outlook, TaskReason
 
 __all__ = ["reason_text"]
+
+_LAG: Final = re.compile(r"\blag (\d+)")
 
 
 def reason_text(reason: TaskReason, assignor: str, labels: Mapping[str, str], names: Mapping[ProcessId, str]) -> str:
@@ -21,6 +25,8 @@ def reason_text(reason: TaskReason, assignor: str, labels: Mapping[str, str], na
 def _present(reason: TaskReason, assignor: str, labels: Mapping[str, str]) -> Iterator[str]:
     task, told = reason.task, reason.decided
     explained = [] if told is None else str(told).splitlines()
+    if reason.lags is Lags.BOUNDED:
+        explained = [_bounded(line) for line in explained]
     if task.owner is None:
         held = (
             f": {labels.get(task.coming_from, task.coming_from)} still had it when the group last joined"
@@ -35,6 +41,12 @@ def _present(reason: TaskReason, assignor: str, labels: Mapping[str, str]) -> It
         yield explained[0]
         yield f"  it runs on thread {labels[task.owner]}"
         yield from explained[1:]
+    elif reason.lags is Lags.UNKNOWN:
+        yield f"{task.id} is active on {labels[task.owner]}"
+        yield (
+            f"  how {assignor} came to that depends on the lags at the last rebalance, which are no longer known: "
+            "members reported offsets then, and the changelogs have grown since"
+        )
     else:
         yield f"{task.id} is active on {labels[task.owner]}"
         if explained:
@@ -48,9 +60,20 @@ def _present(reason: TaskReason, assignor: str, labels: Mapping[str, str]) -> It
             yield f"  {assignor} tells no reasons"
 
 
+def _bounded(line: str) -> str:
+    line = line.replace("lags reported, in records:", "lags at the last rebalance were at most, in records:")
+    return _LAG.sub(r"lag <= \1", line)
+
+
 def _future(reason: TaskReason, labels: Mapping[str, str]) -> str:
+    if reason.outlook is Outlook.DEPENDS:
+        near, far = (_place(reason, to, labels) for to in (reason.destination_if_caught_up, reason.destination))
+        return (
+            f"a rebalance now would {near} if the copies have caught up since the last rebalance, and {far} if not; "
+            "how far they have come is not known from outside"
+        )
     if reason.destination is None:
-        return "a rebalance now would give it to nobody"
+        return "a rebalance now would not give it to any member"
     match reason.outlook:
         case Outlook.STAYS:
             return "a rebalance now would leave it there"
@@ -59,3 +82,11 @@ def _future(reason: TaskReason, labels: Mapping[str, str]) -> str:
             return f"a rebalance now would move it to {labels[reason.destination]}{why}"
         case Outlook.STARTS:
             return f"the next rebalance gives it to {labels[reason.destination]}"
+
+
+def _place(reason: TaskReason, destination: str | None, labels: Mapping[str, str]) -> str:
+    if destination is None:
+        return "not give it to any member"
+    if destination == reason.task.owner:
+        return "leave it there"
+    return f"{'give' if reason.task.owner is None else 'move'} it to {labels[destination]}"

@@ -20,7 +20,7 @@ from streams_py.events.reasons import Reasons
 from streams_py.events.rebalance import recorded_configs
 from streams_py.inspection.deciding import decide
 from streams_py.inspection.gather import Cluster
-from streams_py.inspection.labels import process_labels
+from streams_py.inspection.labels import last_rebalance, process_labels
 from streams_py.inspection.question import last_question, leader_settings, next_question, observed_configs, topology_of
 from streams_py.inspection.reasons import read_group_at_rest
 from streams_py.inspection.view import CopyKind, GroupView
@@ -76,8 +76,14 @@ def present_situation(cluster: Cluster, group: str, *, configs: Mapping[str, obj
         situation,
         {str(member.process): letters[member.process] for member in known},
         {str(member.process): f"{member.client_id} at {member.host}" for member in known},
-        (*told, *assumed, *dict.fromkeys(answer.warnings)),
+        (*told, *_about_copies(view, now_ms), *assumed, *dict.fromkeys(answer.warnings)),
     )
+
+
+def _about_copies(view: GroupView, now_ms: int) -> tuple[str, ...]:
+    if not any(task.copies for task in view.tasks):
+        return ()
+    return (f"copies count as far as they had come at {last_rebalance(view, now_ms)}: they may need less time now",)
 
 
 def _client(part: ClientPart) -> ReplayClient:

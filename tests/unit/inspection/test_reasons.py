@@ -14,7 +14,7 @@ from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.explanation import Rule
 from streams_py.cli.groups.explaining_live import _head, reasons_json
 from streams_py.errors import StreamsError
-from streams_py.inspection.reasons import Outlook, Reasons, TaskReason, explain_group
+from streams_py.inspection.reasons import Lags, Outlook, Reasons, TaskReason, explain_group
 from streams_py.ports import MemberSubscription
 
 from .groups import FakeCluster, process, rebalanced, said, topics
@@ -67,8 +67,40 @@ def test_a_task_that_warms_up_elsewhere_says_for_whom_it_is_meant() -> None:
     reasons = explain_group(cluster, "app")
     (meant,) = (r for r in reasons.tasks.values() if r.decided and r.decided.desired != r.decided.active.process_id)
     assert meant.task.owner == "m0"
-    assert meant.outlook is Outlook.STAYS, "its copy is not known to have caught up"
-    assert "it is meant for B, which has to catch up first" in told(reasons, meant)
+    assert meant.outlook is Outlook.DEPENDS, "its copy is not known to have caught up, and may have"
+    assert (meant.destination, meant.destination_if_caught_up, meant.next) == ("m0", "m1", None)
+    text = told(reasons, meant)
+    assert "it is meant for B, which has to catch up first" in text
+    assert (
+        "a rebalance now would move it to B1 if the copies have caught up since the last rebalance, and leave it there "
+        "if not; how far they have come is not known from outside"
+    ) in text
+
+
+def test_records_since_the_last_rebalance_change_no_answer() -> None:
+    """Reported offsets are those of the last rebalance: with the end offsets of now every copy seems to be behind."""
+    cluster = counting(4)
+    members = {  # after a restart: everybody has state on disk, nobody runs anything
+        "m0": said(0, sums={TaskId(0, 2): 49_990, TaskId(0, 3): 49_990}, generation=-1),
+        "m1": said(1, sums={TaskId(0, 0): 49_990, TaskId(0, 1): 49_990}, generation=-1),
+    }
+    rebalanced(cluster, members, 4)
+    assert all(reason.is_as_decided for reason in explain_group(cluster, "app").tasks.values())
+    cluster.ends["app-counts-changelog"] += 1_000_000
+    after = explain_group(cluster, "app")
+    lags = {reason.lags for reason in after.tasks.values() if reason.task.id.subtopology == 0}
+    assert lags == {Lags.BOUNDED, Lags.UNKNOWN}
+    for reason in after.tasks.values():
+        text = told(after, reason)
+        assert reason.is_as_decided, text
+        assert "decides otherwise" not in text
+        assert "lag 1000010" not in text
+        assert ("which are no longer known" in text) is (reason.lags is Lags.UNKNOWN)
+        assert ("lag <= 1000010" in text) is (reason.lags is Lags.BOUNDED)
+        if reason.lags is Lags.UNKNOWN:
+            assert reason.decided is None
+            assert "no client is caught up" not in text
+            assert "catch up first" not in text
 
 
 def test_a_copy_that_has_caught_up_is_about_to_get_its_task() -> None:
@@ -174,7 +206,9 @@ def test_what_is_told_from_outside_is_what_the_leader_decided(data: st.DataObjec
     reasons = explain_group(cluster, "app", configs=given)
     assume(any(task.is_stateful for task in reasons.view.tasks))  # else nothing tells whose the changelog is
     assume(not reasons.view.topics_without_tasks)  # all tasks of a sub-topology withheld
-    assert {task: reason.decided for task, reason in reasons.tasks.items()} == dict(own.explanations)
+    assert dict(reasons.last.explanations) == dict(own.explanations)
+    for task, reason in reasons.tasks.items():
+        assert reason.lags is Lags.UNKNOWN or reason.decided == own.explanations[task]
     assert dict(reasons.last.owners) == dict(own.owners)
     assert reasons.last.decided.deadlines.keys() == own.decided.deadlines.keys()
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from benchmarks.cluster import BenchmarkError
 from benchmarks.table import Goal, Row
 from streams_py import StreamsBuilder, serdes
-from streams_py.runtime.tasks.task_settings import TaskSettings
+from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.testing.in_process import InProcessTasks
 from streams_py.testing.memory_clients import ManualClock
 

@@ -151,7 +151,7 @@ def _profile_stream_thread(path: str) -> threading.Event:
     """Write a profile of the stream thread to ``path`` when it ends; set when that is done."""
     import cProfile
 
-    from streams_py.runtime.threads.stream_thread import StreamThread
+    from streams_py.runtime.thread.stream_thread import StreamThread
 
     run, written = StreamThread._run, threading.Event()
 

@@ -52,8 +52,8 @@ def run(records: int, state_dir: str) -> tuple[float, float]:
     """Join them. Processor us per record, peak MB of this process."""
     from streams_py import JoinWindows, StreamsBuilder, serdes
     from streams_py.runtime.offline.executor import TaskExecutor, TaskSurroundings
-    from streams_py.runtime.tasks.task_settings import TaskSettings
-    from streams_py.state.directory import StateDirectory
+    from streams_py.runtime.tasks.settings.task_settings import TaskSettings
+    from streams_py.state.directory.state_directory import StateDirectory
     from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
 
     class Counting(MemoryProducer):

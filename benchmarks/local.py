@@ -104,7 +104,7 @@ def start(runs: int, tick: Tick) -> Iterator[Row]:
 
 def imports(runs: int, tick: Tick) -> Iterator[Row]:
     """Imports in fresh processes, in turn."""
-    modules = ("streams_py", "streams_py.runtime.kafka_streams", "confluent_kafka")
+    modules = ("streams_py", "streams_py.runtime.client.kafka_streams", "confluent_kafka")
     seconds: dict[str, list[float]] = {module: [] for module in modules}
     for run in range(max(runs, 7)):
         tick(f"imports, run {run + 1}")
@@ -117,7 +117,7 @@ def imports(runs: int, tick: Tick) -> Iterator[Row]:
         "the same with KafkaStreams looked up",
         "import confluent_kafka",
         "ms",
-        tuple(seconds["streams_py.runtime.kafka_streams"]),
+        tuple(seconds["streams_py.runtime.client.kafka_streams"]),
         peer,
     )
 

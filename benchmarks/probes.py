@@ -22,8 +22,8 @@ _IDLE_S = 3.0
 def _start() -> float:
     began = time.perf_counter()
     from streams_py import KafkaStreams, State, StreamsBuilder, serdes
-    from streams_py.clients import KafkaClients
-    from streams_py.config import StreamsConfig
+    from streams_py.clients.factory import KafkaClients
+    from streams_py.config.streams_config import StreamsConfig
     from streams_py.ports import TopicSpec
 
     config = StreamsConfig.of({"application.id": "start", "bootstrap.servers": f"embedded://start-{_unique()}"})
@@ -39,8 +39,8 @@ def _start() -> float:
 
 def _memory(tasks: int, folder: str) -> float:
     from streams_py import KafkaStreams, State, StreamsBuilder, serdes
-    from streams_py.clients import KafkaClients
-    from streams_py.config import StreamsConfig
+    from streams_py.clients.factory import KafkaClients
+    from streams_py.config.streams_config import StreamsConfig
     from streams_py.ports import TopicSpec
 
     config = StreamsConfig.of(

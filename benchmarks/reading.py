@@ -68,9 +68,9 @@ def run(rate: int, state_dir: str) -> tuple[float, float, float]:
     from streams_py import State, StreamsBuilder, ThreadState, serdes
     from streams_py.runtime.offline.executor import TaskExecutor, TaskSurroundings
     from streams_py.runtime.queries.store_view import store_view
-    from streams_py.runtime.tasks.task_settings import TaskSettings
-    from streams_py.state.directory import StateDirectory
-    from streams_py.state.queryable import QueryableStoreType
+    from streams_py.runtime.tasks.settings.task_settings import TaskSettings
+    from streams_py.state.directory.state_directory import StateDirectory
+    from streams_py.state.reading.queryable import QueryableStoreType
     from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
 
     class Forgetting(MemoryProducer):

@@ -42,13 +42,13 @@ def run(count: int, folder: str) -> tuple[float, float]:
     from streams_protocol.types import TaskId, TopicPartition
     from streams_py import serdes
     from streams_py.errors import LockError
-    from streams_py.state.directory import StateDirectory
+    from streams_py.state.directory.state_directory import StateDirectory
     from streams_py.state.snapshots.snapshots import Snapshots
     from streams_py.state.snapshots.storage import open_storage
-    from streams_py.state.task_state import TaskState
+    from streams_py.state.tasks.task_stores import TaskState
     from streams_py.testing.memory_clients import MemoryRecord
-    from streams_py.topology.nodes import RecordContext
-    from streams_py.topology.stores import key_value_store
+    from streams_py.topology.declare.nodes import RecordContext
+    from streams_py.topology.declare.stores import key_value_store
 
     changelog = TopicPartition("app-names-changelog", 0)
     records = [

@@ -19,7 +19,7 @@ from benchmarks.assignors.scenarios import Scenario
 from benchmarks.cluster import BenchmarkError
 from benchmarks.table import Goal, Row
 from streams_protocol import decode_assignment_info
-from streams_py.adapters.kafka_python.payloads import assignments_to_send, readable_members
+from streams_py.adapters.kafka_python.classic.payloads import assignments_to_send, readable_members
 from streams_py.events.assignment_events import monotonic_us
 from streams_py.events.codec import EventRecord
 from streams_py.events.emitter import Emitter, Limits

@@ -16,9 +16,9 @@ from typing import Any
 from streams_py.serdes import INT64, JSON, STRING, Serde
 from streams_py.state.caching.cache import RecordCache
 from streams_py.state.disk.database import TaskDatabase
-from streams_py.state.open import open_store
-from streams_py.topology.nodes import RecordContext
-from streams_py.topology.stores import StoreBuilder, StoreKind
+from streams_py.state.opening.stores import open_store
+from streams_py.topology.declare.nodes import RecordContext
+from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 
 FLUSH_EVERY = 20_000
 ROUNDS = 7

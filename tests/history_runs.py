@@ -24,7 +24,7 @@ from streams_py.spark.history.blocks import RECORD, STATE, unpacked
 from streams_py.spark.history.kernel import stage_kernel
 from streams_py.spark.history.order import ORDER
 from streams_py.spark.history.portions import OfBlocks, blocks_of_rows, timed_blocks
-from streams_py.state.directory import StateDirectory
+from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.testing import TopologyTestDriver
 from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
 from streams_py.topology.partitioning import partition_for

@@ -20,10 +20,13 @@ __all__ = ["OTHERS", "TABLE", "names_of_others", "used_names"]
 TABLE: Final = Path(__file__).with_name("kafka_private_names.json")
 _ADAPTERS: Final = Path(__file__).resolve().parents[1] / "streams_py" / "adapters"
 _FILES: Final = [
-    *sorted((_ADAPTERS / "kafka_python").glob("*.py")),
-    *(_ADAPTERS / f"{name}.py" for name in ("kafka_answers", "direct_requests", "transactional_records")),
+    *sorted((_ADAPTERS / "kafka_python").rglob("*.py")),
+    *(
+        _ADAPTERS / name
+        for name in ("connection/kafka_answers.py", "connection/direct_requests.py", "transactional_records.py")
+    ),
 ]
-_COORDINATORS: Final = ("coordinator:StreamsCoordinator", "connect_coordinator:_Base")
+_COORDINATORS: Final = ("classic.coordinator:StreamsCoordinator", "connect_coordinator:_Base")
 _COORDINATOR: Final = "kafka.coordinator.base:BaseCoordinator"
 OTHERS: Final = {
     "_async_get_leader_for_partitions": "kafka.admin.client:KafkaAdminClient",

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from streams_py.history.refuse import findings
 from streams_py.serdes import STRING
-from streams_py.topology.stores import StoreKind
+from streams_py.topology.declare.stores import StoreKind
 from streams_py.topology.topology import Topology
 from tests.conformance.programs import APPLICATION_ID, program_of
 from tests.history_runs import Given, Headers, Written, folded

@@ -23,7 +23,11 @@ from streams_protocol import (
     encode_subscription_info,
 )
 from streams_protocol.types import ProcessId, TaskId, TopicPartition
-from streams_py.adapters.kafka_python.payloads import assignments_to_send, readable_members, subscription_to_send
+from streams_py.adapters.kafka_python.classic.payloads import (
+    assignments_to_send,
+    readable_members,
+    subscription_to_send,
+)
 from streams_py.assignment.java_order import HashSizing
 from streams_py.assignment.problem import ClientInput
 from streams_py.events.observers import RoundObserver
@@ -35,7 +39,7 @@ from streams_py.leader.leader import GroupLeader
 from streams_py.leader.observation import Fact
 from streams_py.leader.settings import LeaderSettings
 from streams_py.ports import AdminError, MemberAssignment, PartitionInfo, TopicSpec
-from streams_py.runtime.threads.assignor_runner import AssignorRunner
+from streams_py.runtime.group.classic.assignor_runner import AssignorRunner
 from streams_py.topology.physical.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
 
 __all__ = ["LeaderStep", "StepExecutor", "leader_step"]

@@ -38,22 +38,23 @@ AREAS: Final = {
     "dsl": Area(
         "Streams, tables and windows",
         "The parts of a topology, from `streams_py`.",
-        *("streams_py.topology.dsl", "streams_py.topology.windows", "streams_py.serdes.windowed"),
-        "streams_py.topology.operators.in_context",
+        *("streams_py.topology.dsl", "streams_py.topology.declare.windows", "streams_py.serdes.windowed"),
+        "streams_py.topology.declare.in_context",
         first=("StreamsBuilder", "KStream", "KTable", "KGroupedStream", "TimeWindows"),
     ),
     "processors": Area(
         "Topology and processors",
         "The Processor API, and methods of a topology, from `streams_py`.",
-        *("streams_py.topology.processor", "streams_py.topology.nodes", "streams_py.topology.topology"),
+        *("streams_py.topology.declare.processor", "streams_py.topology.declare.nodes", "streams_py.topology.topology"),
         "streams_py.topology.upgrade",
         first=("Processor", "ProcessorContext", "Record", "Topology"),
     ),
     "stores": Area(
         "Stores and queries",
         "State for processors, and queries from outside, from `streams_py`.",
-        *("streams_py.topology.stores", "streams_py.topology.window_stores", "streams_py.topology.versioned_stores"),
-        *("streams_py.topology.custom_stores", "streams_py.state"),
+        *("streams_py.topology.declare.stores", "streams_py.topology.declare.window_stores"),
+        *("streams_py.topology.declare.versioned_stores", "streams_py.topology.declare.custom_stores"),
+        "streams_py.state",
     ),
     "serdes": Area(
         "Serdes", "From `streams_py.serdes`; `SchemaRegistry` from `streams_py`.", "=streams_py.serdes",
@@ -149,7 +150,10 @@ def _entry(name: str, value: Any, module: str) -> Iterator[str]:
     else:
         ours = type(value).__module__.startswith("streams_py")
         short = _readable(str(value)).replace("'", "")
-        texts = [_text_below(module, name), inspect.cleandoc(type(value).__doc__ or "") if ours else ""]
+        texts = [
+            _text_below(homes().get(name, module), name),
+            inspect.cleandoc(type(value).__doc__ or "") if ours else "",
+        ]
         yield markdown("\n\n".join(filter(None, texts)) or f"Short for ``{short}``.")
 
 
@@ -240,7 +244,7 @@ def _short(target: str) -> str:
 
 def _text_below(module: str, name: str) -> str:
     """The text below the line that makes a constant, in the module that it comes from."""
-    body = ast.parse(inspect.getsource(importlib.import_module(homes().get(name, module)))).body
+    body = ast.parse(inspect.getsource(importlib.import_module(module))).body
     for statement, below in pairwise([*body, ast.Pass()]):
         match statement:
             case ast.Assign(targets=[ast.Name(id=made)]) | ast.AnnAssign(target=ast.Name(id=made)) if made == name:

@@ -1,4 +1,4 @@
-"""The other end of :mod:`streams_py.changelog_sorter`: starts that process, and talks to it."""
+"""The other end of :mod:`streams_py.clients.sorter_program`: starts that process, and talks to it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Final
 
-from streams_py.adapters.processors import usable_processors
 from streams_py.errors import StreamsError
 from streams_py.ports import ChangelogPart, SortedPart
+from streams_py.system.processors import usable_processors
 
 __all__ = ["SorterProcess"]
 
 _log = logging.getLogger(__name__)
 
-_PROGRAM: Final = "streams_py.changelog_sorter"
+_PROGRAM: Final = "streams_py.clients.sorter_program"
 _PLAIN: Final = (str, int, float, bool)
 
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from streams_py.adapters import kafka_answers  # noqa: F401  # isort: skip  # loads the library, before there are threads
+from streams_py.adapters.connection import kafka_answers  # noqa: F401  # isort: skip  # loads the library, before there are threads
 from kafka import errors as kafka_errors
 from kafka.partitioner import murmur2
 from kafka.protocol.admin.transactions import DescribeProducersRequest, DescribeTransactionsRequest
@@ -26,9 +26,9 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.structs import TopicPartition as KafkaPartition
 
 from streams_protocol.types import TopicPartition
-from streams_py.adapters.direct_requests import DirectRequests
+from streams_py.adapters.connection.direct_requests import DirectRequests
 from streams_py.errors import ProductionError, StreamsError, TaskCorruptedError, TaskMigratedError
-from streams_py.rights import TOPIC, TRANSACTIONAL_ID, missing_right
+from streams_py.ports.rights import TOPIC, TRANSACTIONAL_ID, missing_right
 
 __all__ = ["TransactionalRecords"]
 

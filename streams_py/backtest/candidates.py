@@ -26,7 +26,7 @@ from streams_py.assignment.assignors.registry import assignor_name, choose_assig
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.problem import BuiltInAssignor
 from streams_py.errors import AssignorError, ConfigError
-from streams_py.printable import named
+from streams_py.system.printable import named
 
 __all__ = [
     "BUILT_IN",

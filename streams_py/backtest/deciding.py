@@ -32,7 +32,7 @@ from streams_py.backtest.inputs import RecordedDecision
 from streams_py.backtest.situation import Situation
 from streams_py.errors import StreamsError
 from streams_py.leader.steps.custom import read_assignment
-from streams_py.printable import named
+from streams_py.system.printable import named
 
 __all__ = ["OK", "Answer", "Failure", "Followup", "Placed", "ask", "recorded_answer"]
 

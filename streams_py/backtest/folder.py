@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from streams_py.errors import ConfigError
-from streams_py.file_locks import LOCK_FILE, FileLock, alone
-from streams_py.private_files import replace_file
+from streams_py.system.file_locks import LOCK_FILE, FileLock, alone
+from streams_py.system.private_files import replace_file
 from streams_py.telemetry.marker import marker_in, marker_text
 
 __all__ = ["PREFIXES", "SCHEME", "SCORES", "LocalFiles", "RunFolder", "for_spark"]

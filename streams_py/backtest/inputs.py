@@ -37,7 +37,7 @@ from streams_py.events.fields import (
 )
 from streams_py.events.fields import refused as _refused
 from streams_py.events.model import Assignor, Consumer, OffsetSums, SubtopologySlice, Tasks, ThreadTasks
-from streams_py.foreign_json import loads as loads_foreign
+from streams_py.system.foreign_json import loads as loads_foreign
 
 __all__ = [
     "FUTURE_CLIENT",

@@ -30,7 +30,7 @@ from streams_py.backtest.situation import Situation, configs_of
 from streams_py.backtest.what_if import apply_what_if
 from streams_py.errors import ConfigError, StreamsError
 from streams_py.events.taskset import format_task_set
-from streams_py.quiet import quiet_logs
+from streams_py.system.quiet_logs import quiet_logs
 
 __all__ = [
     "COLUMNS",

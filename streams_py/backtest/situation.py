@@ -19,7 +19,7 @@ from streams_py.assignment.configs import STRATEGY_NONE, AssignmentConfigs
 from streams_py.assignment.java_order import HashSizing, in_hash_order, process_hash
 from streams_py.assignment.problem import AssignmentProblem, ClientInput, RackOptimiser, lag_from_offsets
 from streams_py.backtest.inputs import FUTURE_CLIENT, ReplayClient, ReplayInput
-from streams_py.endpoint import parse_endpoint
+from streams_py.config.endpoint import parse_endpoint
 from streams_py.errors import ConfigError
 from streams_py.events.model import SubtopologySlice
 from streams_py.leader.steps.application_state import application_state

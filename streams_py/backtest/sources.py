@@ -21,7 +21,7 @@ from streams_py.errors import ConfigError
 from streams_py.events.codec import decode_event
 from streams_py.events.model import ClientPart, Event, RebalanceHeader, TasksPart
 from streams_py.events.parts import join_rebalance
-from streams_py.foreign_json import loads as loads_foreign
+from streams_py.system.foreign_json import loads as loads_foreign
 from streams_py.telemetry.delta import delta_files, is_delta
 from streams_py.telemetry.replay import canonical_input
 

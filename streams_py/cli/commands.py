@@ -20,7 +20,7 @@ from streams_py.cli.spark.backtest import app as backtest_app
 from streams_py.cli.spark.history import add_to as add_history_commands
 from streams_py.cli.spark.telemetry import app as telemetry_app
 from streams_py.cli.usage import refuse
-from streams_py.config_files import read_config_file
+from streams_py.config.files import read_config_file
 from streams_py.errors import ConfigError
 
 __all__ = ["app"]

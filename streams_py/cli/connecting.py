@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from streams_py.cli.options import LOCAL, settings_of
-from streams_py.clients import KafkaClients
-from streams_py.config import StreamsConfig
+from streams_py.clients.factory import KafkaClients
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import BrokerUnavailableError, ConfigError
 from streams_py.ports import Admin, GroupAdmin, RecordConsumer
 

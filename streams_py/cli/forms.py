@@ -28,9 +28,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from streams_py.errors import ConfigError, SerializationError
-from streams_py.printable import json_printable, printable
 from streams_py.serdes import Serde, Windowed, resolve_serde, session_windowed, time_windowed
 from streams_py.serdes.named import SERDE_NAMES
+from streams_py.system.printable import json_printable, printable
 from streams_py.topology.formats.change_serde import ChangeSerde
 
 __all__ = ["SERDES_ALLOWED", "Form", "form_named"]

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from streams_py.config_files import read_config_file
+from streams_py.config.files import read_config_file
 
 __all__ = ["BOOTSTRAP", "BOOTSTRAP_OR_EMBEDDED", "CONFIG", "EMBEDDED", "LOCAL", "settings_of"]
 

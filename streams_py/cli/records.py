@@ -17,13 +17,13 @@ from streams_py.cli.connecting import connected
 from streams_py.cli.forms import Form, form_named
 from streams_py.cli.options import EMBEDDED
 from streams_py.cli.usage import FAILED, refuse, say
-from streams_py.clients import KafkaClients
+from streams_py.clients.factory import KafkaClients
 from streams_py.errors import SerializationError, StreamsError
 from streams_py.ports import BEGINNING, Admin, AdminError, PartitionInfo, RawRecord, TopicSpec
-from streams_py.printable import json_printable, printable
-from streams_py.record_headers import headers_of
+from streams_py.ports.record_headers import headers_of
 from streams_py.serdes import cannot_decode, cannot_encode
-from streams_py.topology.names import check_topic
+from streams_py.system.printable import json_printable, printable
+from streams_py.topology.declare.names import check_topic
 
 __all__ = ["Shown", "consume_topic", "create_topic", "existing_topics", "lines_of", "list_topics", "produce_lines"]
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from streams_py.cli.usage import pairs_of, refuse
-from streams_py.config_files import read_config_file
+from streams_py.config.files import read_config_file
 from streams_py.errors import ConfigError, StreamsError, TopologyError
 
 __all__ = ["run"]
@@ -80,7 +80,7 @@ def _run(
     names: Sequence[str],
 ) -> int:
     from streams_py.history.loading import load_topology
-    from streams_py.runtime.kafka_streams import KafkaStreams
+    from streams_py.runtime.client.kafka_streams import KafkaStreams
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(process)d %(threadName)s %(message)s")
     logging.getLogger("kafka").setLevel(logging.WARNING)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from streams_py.errors import ConfigError
-from streams_py.printable import printable
+from streams_py.system.printable import printable
 
 __all__ = ["FAILED", "NOT_DONE", "pairs_of", "refuse", "say"]
 

@@ -7,7 +7,7 @@ which worker runs which job; pure, no clock, no threads, no clients. :mod:`.api`
 
 import logging
 
-from streams_py.printable import PrintableArguments
+from streams_py.system.printable import PrintableArguments
 
 # Names of connectors, and errors that quote them, come from whoever may write to the config topic.
 logging.getLogger(__name__).addFilter(PrintableArguments())

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from streams_protocol.connect import TaskId
-from streams_py.adapters.security import is_security_key
-from streams_py.config_keys import masked
+from streams_py.adapters.security.settings import is_security_key
+from streams_py.config.keys import masked
 from streams_py.connect.assignment.lists import parse_static_connectors, parse_static_tasks
 from streams_py.connect.assignment.modes import Mode
 from streams_py.connect.policy.classes import Plugins

@@ -21,7 +21,7 @@ from starlette.routing import Route
 from streams_protocol.types import TaskId
 from streams_py.dashboard.board import Board, Listener
 from streams_py.errors import StreamsError
-from streams_py.printable import printable_lines
+from streams_py.system.printable import printable_lines
 
 __all__ = ["Explains", "dashboard_app"]
 

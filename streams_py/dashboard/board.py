@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from streams_py.errors import StreamsError
-from streams_py.printable import printable_lines, printable_values
+from streams_py.system.printable import printable_lines, printable_values
 
 __all__ = ["Board", "Listener"]
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Final, Protocol, runtime_checkable
 
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ConfigError
 from streams_py.events.draft import BodyDraft
 from streams_py.events.emitter import Emitter, EventProducer, Limits

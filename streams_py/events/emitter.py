@@ -24,12 +24,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from streams_py.config.secrets import redact
 from streams_py.events.codec import EventRecord
 from streams_py.events.draft import Draft, Importance
 from streams_py.events.model import Envelope
 from streams_py.events.topic import EventTopic
-from streams_py.printable import named
-from streams_py.redact import redact
+from streams_py.system.printable import named
 
 __all__ = ["Emitter", "EventProducer", "Limits"]
 

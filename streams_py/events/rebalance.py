@@ -18,6 +18,7 @@ from streams_protocol import decode_assignment_info
 from streams_protocol.types import TaskId
 from streams_py.assignment.assignors.registry import assignor_name
 from streams_py.assignment.configs import AssignmentConfigs
+from streams_py.config.secrets import redact
 from streams_py.events.codec import EventRecord, encode_event
 from streams_py.events.contents import Described, clients_of, slices_of
 from streams_py.events.draft import Draft, Importance
@@ -38,7 +39,6 @@ from streams_py.leader.observation import Decided, Gathered
 from streams_py.leader.settings import LeaderSettings
 from streams_py.leader.steps.internal import internal_assignor, uses_custom_assignor
 from streams_py.ports import MemberSubscription
-from streams_py.redact import redact
 
 __all__ = ["PreviousRound", "RebalanceDraft", "library_name", "rebalance_id", "recorded_configs"]
 

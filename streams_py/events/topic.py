@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from streams_py.ports import Admin, AdminError, AdminErrorKind, TopicSpec
-from streams_py.printable import named
+from streams_py.system.printable import named
 
 __all__ = ["EventTopic", "EventTopicSettings"]
 

@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from streams_protocol.types import TopicPartition
-from streams_py.described_groups import DescribedMember, DescribedStreamsMember
 from streams_py.errors import ConfigError, TopologyError
 from streams_py.history.fingerprint import fingerprint_of
 from streams_py.history.plan import HistoryPlan, circles, external_topics, plan_history, sinks_of
@@ -37,6 +36,7 @@ from streams_py.history.plan_files import read_plan, save_plan
 from streams_py.history.refuse import Finding, RefusedTopologyError, findings
 from streams_py.history.result_settings import marks_of
 from streams_py.ports import OffsetAndMetadata, TopicSpec
+from streams_py.ports.described_groups import DescribedMember, DescribedStreamsMember
 from streams_py.topology.topology import Topology
 
 __all__ = [

@@ -10,7 +10,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 from streams_py.history.bootstrap import BootstrapCluster, BootstrapPlan, Step, differences
 from streams_py.ports import OffsetAndMetadata
-from streams_py.rights import TOPIC, missing_right
+from streams_py.ports.rights import TOPIC, missing_right
 
 __all__ = ["abort", "check_not_started", "commit"]
 

@@ -10,13 +10,13 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.answers import TopicRetention
 from streams_py.adapters.confluent.bulk.bulk_settings import bulk_admin_settings
 from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
-from streams_py.adapters.security import is_security_key
-from streams_py.clients import KafkaClients
-from streams_py.config import StreamsConfig
-from streams_py.described_groups import DescribedMember, DescribedStreamsMember
+from streams_py.adapters.security.settings import is_security_key
+from streams_py.clients.factory import KafkaClients
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import AdminErrorKind, OffsetAndMetadata, TopicSpec
-from streams_py.rights import TOPIC, missing_right
+from streams_py.ports.described_groups import DescribedMember, DescribedStreamsMember
+from streams_py.ports.rights import TOPIC, missing_right
 
 __all__ = ["HistoryCluster", "cluster_options"]
 

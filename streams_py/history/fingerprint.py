@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
-from streams_py.topology.nodes import SinkNode, SourceNode
-from streams_py.topology.stores import StoreBuilder
+from streams_py.topology.declare.nodes import SinkNode, SourceNode
+from streams_py.topology.declare.stores import StoreBuilder
 from streams_py.topology.topology import Topology
 
 __all__ = ["fingerprint_of"]

@@ -17,9 +17,9 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from streams_py.state.bytes_store import BytesStore
+from streams_py.state.stores.bytes_store import BytesStore
 from streams_py.state.windowed.layout import SESSION_LAYOUT, WINDOW_LAYOUT
-from streams_py.topology.stores import StoreBuilder, StoreKind
+from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 
 __all__ = ["Expiry", "Fold", "FoldEntry", "fold_of", "keeps_order"]
 

@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 from streams_py.history.fold import FoldEntry
-from streams_py.state.codec import TIMESTAMP_BYTES, timestamp_of
-from streams_py.topology.names import changelog_topic, full_topic_name
-from streams_py.topology.stores import StoreBuilder, StoreKind
+from streams_py.state.stores.codec import TIMESTAMP_BYTES, timestamp_of
+from streams_py.topology.declare.names import changelog_topic, full_topic_name
+from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 from streams_py.topology.topology import Topology
 
 __all__ = ["entries_of", "is_its_own_fold", "logging_what_is_folded", "state_topics", "stores_without_state"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from streams_py.errors import StreamsError, TopologyError
-from streams_py.printable import named
+from streams_py.system.printable import named
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.topology import Topology
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streams_py.runtime.tasks.timestamps import EXTRACTORS, partition_time_if_invalid
-from streams_py.topology.nodes import SourceNode
+from streams_py.runtime.tasks.settings.timestamps import EXTRACTORS, partition_time_if_invalid
+from streams_py.topology.declare.nodes import SourceNode
+from streams_py.topology.declare.stores import StoreKind
 from streams_py.topology.operators.processors import ProcessorOperator
 from streams_py.topology.operators.table_transforms import TableTransformValues
-from streams_py.topology.stores import StoreKind
 from streams_py.topology.topology import Topology
 
 __all__ = ["HistoryNeed", "history_needed", "makes_timestamps"]

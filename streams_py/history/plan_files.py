@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from streams_py.errors import ConfigError
-from streams_py.file_locks import FileLock, alone
-from streams_py.foreign_json import loads as loads_foreign
-from streams_py.private_files import open_file, replace_file
+from streams_py.system.file_locks import FileLock, alone
+from streams_py.system.foreign_json import loads as loads_foreign
+from streams_py.system.private_files import open_file, replace_file
 
 __all__ = ["held", "read_plan", "save_plan"]
 

@@ -11,9 +11,9 @@ from typing import TypeAlias
 
 from streams_py.errors import BrokerUnavailableError, RegistryError
 from streams_py.history.task import StageOrders
-from streams_py.runtime.tasks.error_handling.handlers import log_and_fail
-from streams_py.runtime.tasks.sources import source_readers
-from streams_py.topology.nodes import SourceNode
+from streams_py.runtime.tasks.record.sources import source_readers
+from streams_py.runtime.tasks.settings.handlers import log_and_fail
+from streams_py.topology.declare.nodes import SourceNode
 
 __all__ = ["IsReadable", "readable_in"]
 

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 from streams_py.errors import TopologyError
 from streams_py.history.needs import makes_timestamps
 from streams_py.history.plan import circles, looped_topics
-from streams_py.runtime.tasks.timestamps import wall_clock_time
-from streams_py.topology.nodes import ProcessorNode, SinkNode, SourceNode
+from streams_py.runtime.tasks.settings.timestamps import wall_clock_time
+from streams_py.topology.declare.nodes import ProcessorNode, SinkNode, SourceNode
 from streams_py.topology.operators.asynchronous import CallAsync, CallInBatches
 from streams_py.topology.operators.processors import ProcessorOperator
 from streams_py.topology.operators.stateless import Foreach, Peek, Print

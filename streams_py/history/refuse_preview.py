@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from streams_py.history.refuse import Finding, findings
-from streams_py.topology.nodes import ProcessorNode
+from streams_py.topology.declare.nodes import ProcessorNode
+from streams_py.topology.declare.stores import StoreBuilder
 from streams_py.topology.operators import stateless
 from streams_py.topology.operators.aggregates import StreamAggregate, StreamReduce
 from streams_py.topology.operators.sessions import SessionAggregate
 from streams_py.topology.operators.tables import TableFilter, TableMapValues, TableToStream
 from streams_py.topology.operators.windowed import TimeWindowAggregate
-from streams_py.topology.stores import StoreBuilder
 from streams_py.topology.topology import Topology
 
 __all__ = ["preview_findings"]

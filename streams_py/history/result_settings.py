@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any, Final
 
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ConfigError
 
 __all__ = ["check_settings", "marks_of"]

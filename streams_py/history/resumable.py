@@ -17,8 +17,8 @@ from streams_py.history.records import Columns, HistoryProducer, HistoryRecord
 from streams_py.history.task import StageTopology, StillClock
 from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.offline.executor import EverythingDelivered, TaskExecutor, TaskSurroundings
-from streams_py.state.directory import StateDirectory
-from streams_py.state.open import changelog_topic
+from streams_py.state.directory.state_directory import StateDirectory
+from streams_py.state.opening.stores import changelog_topic
 
 __all__ = ["Change", "Place", "ResumableTask"]
 

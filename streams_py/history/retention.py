@@ -15,7 +15,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.answers import TopicRetention
 from streams_py.errors import ConfigError
 from streams_py.history.bootstrap import BootstrapPlan
-from streams_py.rights import CLUSTER, missing_right
+from streams_py.ports.rights import CLUSTER, missing_right
 
 __all__ = ["RetentionCluster", "check_retention", "check_retention_of", "check_state_retention"]
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import StreamsError, UnsupportedOperationError
 from streams_py.history.fold import FoldEntry, fold_of, keeps_order
 from streams_py.history.folders import TemporaryFolder
@@ -21,14 +21,14 @@ from streams_py.history.records import Columns, HistoryProducer
 from streams_py.history.travel import TopologySource
 from streams_py.ports import RawRecord
 from streams_py.runtime.offline.executor import EverythingDelivered, TaskExecutor, TaskSurroundings
-from streams_py.runtime.tasks.binding import Node
-from streams_py.runtime.tasks.task_settings import TaskSettings
-from streams_py.state.directory import StateDirectory
+from streams_py.runtime.tasks.record.binding import Node
+from streams_py.runtime.tasks.settings.task_settings import TaskSettings
+from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.disk.database import TaskDatabase
-from streams_py.state.open import changelog_topic
+from streams_py.state.opening.stores import changelog_topic
+from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 from streams_py.topology.physical.assembly import GlobalStore
 from streams_py.topology.physical.subtopologies import Subtopology
-from streams_py.topology.stores import StoreBuilder, StoreKind
 from streams_py.topology.topology import Topology
 
 __all__ = [

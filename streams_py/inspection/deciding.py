@@ -21,7 +21,7 @@ from streams_py.leader.executor import Executor
 from streams_py.leader.observation import Decided, Fact, Gathered
 from streams_py.leader.settings import LeaderSettings
 from streams_py.ports import Admin, AdminError, AdminErrorKind, MemberAssignment, PartitionInfo, TopicSpec
-from streams_py.runtime.threads.assignor_runner import AssignorRunner
+from streams_py.runtime.group.classic.assignor_runner import AssignorRunner
 
 __all__ = ["Answer", "decide"]
 

@@ -10,7 +10,6 @@ from typing import Final, Protocol
 
 from streams_protocol import PROTOCOL_NAME, PROTOCOL_TYPE
 from streams_protocol.types import TopicPartition
-from streams_py.described_groups import DescribedGroup, DescribedStreamsGroup
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.inspection.changelogs import changelogs_of
 from streams_py.inspection.election import OFFSETS_TOPIC, Election, decode_election, offsets_partition
@@ -19,6 +18,7 @@ from streams_py.inspection.members import decode_member
 from streams_py.inspection.streams_protocol_groups import changelogs_told, view_streams_group
 from streams_py.inspection.view import CLASSIC, STREAMS, GroupView, Subtopology, view_group
 from streams_py.ports import Admin, AdminError, AdminErrorKind, GroupAdmin, PartitionInfo, RecordConsumer
+from streams_py.ports.described_groups import DescribedGroup, DescribedStreamsGroup
 
 __all__ = [
     "Cluster",

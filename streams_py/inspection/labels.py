@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from streams_protocol.types import ProcessId
 from streams_py.inspection.view import GroupView
-from streams_py.printable import printable
+from streams_py.system.printable import printable
 
 __all__ = ["last_rebalance", "letters", "member_labels", "named", "process_labels"]
 

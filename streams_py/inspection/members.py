@@ -16,8 +16,8 @@ from streams_protocol import (
     partitions_by_task,
 )
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.described_groups import DescribedMember
-from streams_py.printable import printable
+from streams_py.ports.described_groups import DescribedMember
+from streams_py.system.printable import printable
 
 __all__ = ["Member", "decode_member"]
 

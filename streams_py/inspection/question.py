@@ -32,7 +32,6 @@ from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.assignors.draining import DRAINING_TAG
 from streams_py.assignment.assignors.registry import INTERNAL_TASK_ASSIGNOR_CLASS
 from streams_py.assignment.configs import AssignmentConfigs
-from streams_py.described_groups import DescribedGroup, DescribedMember, DescribedStreamsGroup
 from streams_py.errors import StreamsError
 from streams_py.inspection.changelogs import Changelogs, changelogs_of
 from streams_py.inspection.gather import Reading
@@ -41,6 +40,7 @@ from streams_py.inspection.view import CopyKind, GroupView, subtopology_topics
 from streams_py.leader.events import AssignRequested
 from streams_py.leader.settings import LeaderSettings
 from streams_py.ports import MemberSubscription
+from streams_py.ports.described_groups import DescribedGroup, DescribedMember, DescribedStreamsGroup
 from streams_py.topology.physical.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
 
 __all__ = [

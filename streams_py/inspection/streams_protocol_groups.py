@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from streams_protocol import SubscriptionInfo
 from streams_protocol.types import ProcessId, TaskId, TopicPartition
-from streams_py.described_groups import DescribedStreamsGroup, DescribedStreamsMember
 from streams_py.inspection.members import Member
 from streams_py.inspection.view import STREAMS, Copy, CopyKind, GroupView, Subtopology, Task
-from streams_py.printable import printable
+from streams_py.ports.described_groups import DescribedStreamsGroup, DescribedStreamsMember
+from streams_py.system.printable import printable
 
 __all__ = ["changelogs_told", "view_streams_group"]
 

@@ -13,7 +13,7 @@ from streams_py.assignment.java_order import HashSizing
 from streams_py.assignment.problem import RackOptimiserFactory
 
 if TYPE_CHECKING:
-    from streams_py.config import StreamsConfig
+    from streams_py.config.streams_config import StreamsConfig
 
 __all__ = ["ASSIGNOR_RETRY_MS", "FOLLOW_UP_FLOOR_MS", "LeaderSettings"]
 

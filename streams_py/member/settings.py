@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from streams_protocol.types import HostInfo, ProcessId
-from streams_py.endpoint import parse_endpoint
+from streams_py.config.endpoint import parse_endpoint
 
 if TYPE_CHECKING:
-    from streams_py.config import StreamsConfig
+    from streams_py.config.streams_config import StreamsConfig
 
 __all__ = ["MemberSettings"]
 

@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from streams_py.state.store_figures import OPERATIONS, PROPERTIES
+from streams_py.state.disk.properties import PROPERTIES
+from streams_py.state.metrics.store_metrics import OPERATIONS
 
 __all__ = ["FAMILIES", "PROCESS", "Family", "family_name", "family_of", "label"]
 

@@ -12,9 +12,9 @@ from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.trace import StatusCode
 
 from streams_py.metrics.families import FAMILIES, Family, family_name, family_of
-from streams_py.runtime.kafka_streams import KafkaStreams
-from streams_py.runtime.metrics import Measured
-from streams_py.runtime.threads.rebalance_timeline import RebalanceTimeline
+from streams_py.runtime.client.kafka_streams import KafkaStreams
+from streams_py.runtime.group.timeline import RebalanceTimeline
+from streams_py.runtime.processes.measured import Measured
 
 __all__ = ["observe_metrics", "trace_rebalances"]
 

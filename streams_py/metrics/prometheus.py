@@ -13,9 +13,9 @@ from prometheus_client.exposition import choose_encoder
 from streams_py.errors import ConfigError
 from streams_py.http.probe import Answer, ProbeServer
 from streams_py.metrics.families import PROCESS, family_name, family_of, label
-from streams_py.runtime.kafka_streams import KafkaStreams
-from streams_py.runtime.metrics import Measured
+from streams_py.runtime.client.kafka_streams import KafkaStreams
 from streams_py.runtime.processes.child import this_process
+from streams_py.runtime.processes.measured import Measured
 from streams_py.runtime.processes.metrics import ProcessMetrics
 
 __all__ = ["MetricsServer", "ProcessMetricsServer", "StreamsCollector"]

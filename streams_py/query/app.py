@@ -22,9 +22,9 @@ from streams_py.query.errors import UNKNOWN_STORE, BadQueryError, NotHereNowErro
 from streams_py.query.keys import json_text
 from streams_py.query.reading import Query, key_of, kind_of
 from streams_py.query.routing import HOP_HEADER, Router
-from streams_py.runtime.kafka_streams import KafkaStreams
+from streams_py.runtime.client.kafka_streams import KafkaStreams
 from streams_py.runtime.queries.hosts import KeyQueryMetadata
-from streams_py.state.queryable import QueryableStoreType
+from streams_py.state.reading.queryable import QueryableStoreType
 
 __all__ = ["query_app"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
+from streams_py.config.secrets import redact
 from streams_py.errors import StreamsError
-from streams_py.printable import named
-from streams_py.redact import redact
+from streams_py.system.printable import named
 
 __all__ = [
     "STATUS_OF",

@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple
 from streams_py.errors import InvalidStateStoreError
 from streams_py.query.errors import AbsentKeyError, BadQueryError, NotHereNowError, OwnerTimeoutError
 from streams_py.query.keys import json_text, key_from, key_text_bytes
-from streams_py.runtime.kafka_streams import KafkaStreams
-from streams_py.state.queryable import QueryableStoreType
-from streams_py.topology.stores import StoreKind
+from streams_py.runtime.client.kafka_streams import KafkaStreams
+from streams_py.state.reading.queryable import QueryableStoreType
+from streams_py.topology.declare.stores import StoreKind
 
 __all__ = [
     "ANSWER_BYTES_MAX",

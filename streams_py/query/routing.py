@@ -22,7 +22,6 @@ from urllib.parse import quote
 import httpx
 
 from streams_protocol.types import HostInfo
-from streams_py.printable import text_of
 from streams_py.query.errors import (
     STATUS_OF,
     BadQueryError,
@@ -33,7 +32,8 @@ from streams_py.query.errors import (
 )
 from streams_py.query.reading import ANSWER_BYTES_MAX, Query, answer_here, check_size, partition_of
 from streams_py.query.workers import Workers
-from streams_py.runtime.kafka_streams import KafkaStreams
+from streams_py.runtime.client.kafka_streams import KafkaStreams
+from streams_py.system.printable import text_of
 
 __all__ = ["HOP_HEADER", "Answer", "Router"]
 

@@ -10,7 +10,7 @@ from streams_py.errors import ConfigError
 from streams_py.http.service import HttpService
 from streams_py.query.app import query_app
 from streams_py.query.routing import Router
-from streams_py.runtime.kafka_streams import KafkaStreams
+from streams_py.runtime.client.kafka_streams import KafkaStreams
 
 __all__ = ["QueryService"]
 

@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from streams_py.config.secrets import redact
 from streams_py.errors import RegistryError, RegistryUnavailableError
-from streams_py.foreign_json import loads as loads_foreign
-from streams_py.redact import redact
+from streams_py.system.foreign_json import loads as loads_foreign
 
 __all__ = ["GuardedRequests", "bound_answers"]
 

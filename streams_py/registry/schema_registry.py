@@ -15,14 +15,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar, overload
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from streams_py.config_keys import is_secret
+from streams_py.config.keys import is_secret
+from streams_py.config.secrets import redact
 from streams_py.errors import ConfigError, StreamsError
-from streams_py.printable import printable
-from streams_py.redact import redact
 from streams_py.registry.formats import Format, avro_format, json_schema_format, protobuf_format
 from streams_py.registry.requests import GuardedRequests, bound_answers
 from streams_py.serdes import Serde
 from streams_py.serdes.round_trips import UnfitError
+from streams_py.system.printable import printable
 
 __all__ = ["SchemaRegistry"]
 

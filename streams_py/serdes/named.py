@@ -5,12 +5,12 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Any, Final
 
+from streams_py.config.user_objects import user_object
 from streams_py.errors import ConfigError
-from streams_py.printable import text_of
 from streams_py.serdes.basic import BOOL, BYTES, FLOAT32, FLOAT64, INT16, INT32, INT64, STRING, UUID, VOID
 from streams_py.serdes.json import JSON
 from streams_py.serdes.serde import Serde
-from streams_py.user_objects import user_object
+from streams_py.system.printable import text_of
 
 __all__ = ["SERDE_NAMES", "resolve_serde"]
 

@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Final
 
 from streams_py.errors import StreamsError
-from streams_py.printable import printable
 from streams_py.serdes.round_trips import UnfitError
+from streams_py.system.printable import printable
 
 __all__ = ["cause_of", "is_without_values", "reason_of"]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from streams_py.errors import ConfigError
-from streams_py.file_locks import LOCK_FILE, FileLock, LockHolder
 from streams_py.spark.failures import sentence_of
 from streams_py.spark.session import check_classic, is_local
+from streams_py.system.file_locks import LOCK_FILE, FileLock, LockHolder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -33,12 +33,12 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as f
 
 from streams_py.errors import ConfigError
-from streams_py.file_locks import LOCK_FILE
 from streams_py.spark.build import bronze_of, fold_events, read_of, refused_of, tables_of
 from streams_py.spark.files import Folder, check_shared
 from streams_py.spark.kafka.connector_options import translated
 from streams_py.spark.kafka.source import register
 from streams_py.spark.live_tables import LiveTables, Row, day_text, with_places
+from streams_py.system.file_locks import LOCK_FILE
 from streams_py.telemetry.bronze import BAD, BRONZE, OK, READ, UNKNOWN
 from streams_py.telemetry.delta import check_delta
 from streams_py.telemetry.fold import Output

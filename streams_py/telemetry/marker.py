@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from streams_py.foreign_json import loads as loads_foreign
+from streams_py.system.foreign_json import loads as loads_foreign
 
 __all__ = ["marker_in", "marker_text"]
 

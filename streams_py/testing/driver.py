@@ -19,20 +19,20 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import IllegalStateError, TopologyError
 from streams_py.ports import Headers
-from streams_py.record_headers import headers_of, written_headers
-from streams_py.runtime.metrics import At, Metrics, task_metrics
-from streams_py.runtime.tasks.task_settings import TaskSettings
+from streams_py.ports.record_headers import headers_of, written_headers
+from streams_py.runtime.client.metrics import At, Metrics, task_metrics
+from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.serdes import Serde, SerdeDefaults
-from streams_py.state.open import Store
+from streams_py.state.opening.stores import Store
 from streams_py.testing.in_process import InProcessTasks
 from streams_py.testing.memory_clients import ManualClock, MemoryRecord
-from streams_py.topology.durations import Duration, duration_ms
+from streams_py.topology.declare.durations import Duration, duration_ms
+from streams_py.topology.declare.processor import Record
 from streams_py.topology.missing_serdes import check_serdes
 from streams_py.topology.partitioning import partition_for
-from streams_py.topology.processor import Record
 from streams_py.topology.topology import Topology
 
 __all__ = ["InputTopic", "OutputTopic", "TopologyTestDriver"]

@@ -14,20 +14,20 @@ from typing import Any
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import UnknownStateStoreError
-from streams_py.runtime.event_loop import Background, EventLoop
 from streams_py.runtime.offline.executor import TaskExecutor, TaskSurroundings, exact_topics
 from streams_py.runtime.tasks.active_task import ActiveTask
-from streams_py.runtime.tasks.binding import Node
+from streams_py.runtime.tasks.asynchronous.event_loop import Background, EventLoop
+from streams_py.runtime.tasks.record.binding import Node
+from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.runtime.tasks.task import TaskNodes
-from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.state.caching.cache import RecordCache
-from streams_py.state.directory import StateDirectory
-from streams_py.state.open import Store, changelog_topic
-from streams_py.state.write_protected import write_protected
+from streams_py.state.directory.state_directory import StateDirectory
+from streams_py.state.opening.stores import Store, changelog_topic
+from streams_py.state.reading.write_protected import write_protected
 from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
-from streams_py.topology.names import internal_topics
-from streams_py.topology.nodes import SourceNode
-from streams_py.topology.stores import StoreBuilder
+from streams_py.topology.declare.names import internal_topics
+from streams_py.topology.declare.nodes import SourceNode
+from streams_py.topology.declare.stores import StoreBuilder
 from streams_py.topology.topology import Topology
 
 __all__ = ["InProcessTasks", "WholeTopology"]

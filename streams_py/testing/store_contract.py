@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 from streams_py.ports import Headers
 from streams_py.state.custom.context import OwnStoreContext
-from streams_py.topology.custom_stores import ChangelogRecord, CustomStateStore, CustomStore, KeyValueBytesStore
-from streams_py.topology.nodes import RecordContext
+from streams_py.topology.declare.custom_stores import ChangelogRecord, CustomStateStore, CustomStore, KeyValueBytesStore
+from streams_py.topology.declare.nodes import RecordContext
 
 __all__ = ["CustomStateStoreContract", "KeyValueBytesStoreContract"]
 

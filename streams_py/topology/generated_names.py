@@ -9,8 +9,8 @@ import re
 from typing import Final
 
 from streams_py.errors import TopologyError
-from streams_py.topology.names import changelog_topic
-from streams_py.topology.nodes import SourceNode
+from streams_py.topology.declare.names import changelog_topic
+from streams_py.topology.declare.nodes import SourceNode
 from streams_py.topology.topology import Topology
 
 __all__ = ["check_generated_names", "generated_names"]

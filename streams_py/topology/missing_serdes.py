@@ -6,10 +6,10 @@ from typing import Any
 
 from streams_py.errors import ConfigError
 from streams_py.serdes import Serde, SerdeDefaults, serde_or_default
+from streams_py.topology.declare.nodes import ProcessorNode, SinkNode, SourceNode
+from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 from streams_py.topology.formats.change_serde import ChangeSerde
 from streams_py.topology.formats.foreign_keys import ResponseSerde
-from streams_py.topology.nodes import ProcessorNode, SinkNode, SourceNode
-from streams_py.topology.stores import StoreBuilder, StoreKind
 from streams_py.topology.topology import Topology
 
 __all__ = ["check_serdes"]

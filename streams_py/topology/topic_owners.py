@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from streams_py.topology.names import internal_topics
+from streams_py.topology.declare.names import internal_topics
 
 __all__ = ["Owner", "OwnerOfTopic", "owners_of"]
 

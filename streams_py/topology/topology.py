@@ -15,9 +15,15 @@ from typing import Any
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
-from streams_py.topology.checked import checked
-from streams_py.topology.names import changelog_topic, full_topic_name, internal_topics, names_of, topic_on_broker
-from streams_py.topology.nodes import (
+from streams_py.topology.declare.checks import checked
+from streams_py.topology.declare.names import (
+    changelog_topic,
+    full_topic_name,
+    internal_topics,
+    names_of,
+    topic_on_broker,
+)
+from streams_py.topology.declare.nodes import (
     Partitioner,
     ProcessorNode,
     ResetPolicy,
@@ -26,6 +32,8 @@ from streams_py.topology.nodes import (
     TimestampExtractor,
     TopicChooser,
 )
+from streams_py.topology.declare.processor import ProcessorSupplier, RecordFunction
+from streams_py.topology.declare.stores import StoreBuilder
 from streams_py.topology.operators.processors import ProcessorOperator, stores_of_supplier
 from streams_py.topology.physical.assembly import GlobalStore, Node, TopologyAssembly
 from streams_py.topology.physical.describe import describe
@@ -33,8 +41,6 @@ from streams_py.topology.physical.internal_topics import matched_topics, topolog
 from streams_py.topology.physical.metadata import TopologyMetadata
 from streams_py.topology.physical.pictures import to_dot, to_mermaid, to_svg
 from streams_py.topology.physical.subtopologies import Subtopology, subtopologies_of
-from streams_py.topology.processor import ProcessorSupplier, RecordFunction
-from streams_py.topology.stores import StoreBuilder
 
 __all__ = ["Topology"]
 

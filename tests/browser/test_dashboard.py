@@ -12,7 +12,7 @@ from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.dashboard.board import Board
 from streams_py.dashboard.service import DashboardServer
 from streams_py.dashboard.watcher import GroupWatcher
-from streams_py.described_groups import DescribedGroup
+from streams_py.ports.described_groups import DescribedGroup
 from tests.browser.chromium import MISSING, Chromium
 from tests.unit.inspection.groups import FakeCluster, rebalanced, said, topics
 

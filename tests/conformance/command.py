@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from streams_py.quiet import quiet_logs
+from streams_py.system.quiet_logs import quiet_logs
 from tests.conformance.case import NotSupportedCaseError
 
 __all__ = ["FileResult", "check_file", "main", "vector_files"]

@@ -19,7 +19,7 @@ from streams_py.assignment.assignors.high_availability import HighAvailabilityAs
 from streams_py.assignment.assignors.sticky import LegacyStickyAssignor, StickyTaskAssignor
 from streams_py.assignment.java_order import HashSizing
 from streams_py.assignment.problem import BuiltInAssignor
-from streams_py.quiet import quiet_logs
+from streams_py.system.quiet_logs import quiet_logs
 from tests.conformance.case import NotSupportedCaseError
 from tests.conformance.decision_cases import (
     Case,

@@ -13,12 +13,12 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
-from streams_py.quiet import quiet_logs
-from streams_py.runtime.tasks.task_settings import TaskSettings
+from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.serdes import STRING
+from streams_py.system.quiet_logs import quiet_logs
 from streams_py.testing.in_process import InProcessTasks, WholeTopology
 from streams_py.testing.memory_clients import ManualClock, MemoryRecord
-from streams_py.topology.stores import StoreKind
+from streams_py.topology.declare.stores import StoreKind
 from streams_py.topology.topology import Topology
 from tests.conformance.programs import APPLICATION_ID, program_of
 from tests.conformance.store_rows import rows_of
@@ -54,7 +54,7 @@ def run_topology_run(case: Case) -> str | None:
     if unlike is not None:
         return unlike
     run = _Run(topology, case["config"])
-    with quiet_logs("streams_py.runtime.tasks.error_handling.failures"):
+    with quiet_logs("streams_py.runtime.tasks.record.failures"):
         run.feed(case["inputs"])
     return (
         _numbers_differ("ties", run.ties, case["ties"])

@@ -6,8 +6,8 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 from streams_py.topology.formats.join_serdes import JoinSideKeySerde
-from streams_py.topology.stores import StoreBuilder, StoreKind
 
 __all__ = ["rows_of"]
 

@@ -13,11 +13,11 @@ from itertools import pairwise
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import BYTES, FLOAT64
+from streams_py.topology.declare.nodes import ProcessorNode, SinkNode, SourceNode
+from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.kstream import KStream
-from streams_py.topology.nodes import ProcessorNode, SinkNode, SourceNode
 from streams_py.topology.operators.stateless import Filter, MapValues
-from streams_py.topology.stores import StoreBuilder, StoreKind
 from streams_py.topology.topology import Topology
 from tests.conformance.programs import Program, all_programs
 from tests.conformance.programs.registry import descriptions

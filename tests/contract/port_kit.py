@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from streams_protocol.types import TopicPartition
-from streams_py.clients import KafkaClients
-from streams_py.config import StreamsConfig
+from streams_py.clients.factory import KafkaClients
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.ports import Admin, AdminError, Clients, RawRecord, RecordConsumer
 from streams_py.testing.broker import EmbeddedBroker
 from tests.unit.runtime.world import World

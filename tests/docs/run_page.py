@@ -151,7 +151,7 @@ def _parse(language: str, code: str, where: str) -> None:
 
             assert list(yaml.safe_load_all(code)), where
         case "properties":
-            from streams_py.config_files import read_config_file
+            from streams_py.config.files import read_config_file
 
             Path("page.properties").write_text(code, encoding="utf-8")
             assert read_config_file(Path("page.properties")), where

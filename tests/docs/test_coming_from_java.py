@@ -12,7 +12,7 @@ import streams_py
 from docs.tools import java_classes
 from docs.tools.java_names import CLASSES as JAVA_CLASSES
 from streams_py import assignment, errors, serdes, testing
-from streams_py.config import known_keys
+from streams_py.config.streams_config import known_keys
 from streams_py.testing import driver
 
 PAGE = (Path(__file__).parents[2] / "docs" / "coming-from-java.md").read_text("utf-8")

@@ -14,9 +14,9 @@ import pytest
 import streams_py
 from docs.tools import api, configuration, pictures
 from docs.tools.generated import GENERATED
-from streams_py.config import StreamsConfig, known_keys
-from streams_py.config_help import default_of, key_of
-from streams_py.config_keys import CLIENT_KEYS, RENAMED
+from streams_py.config.help import default_of, key_of
+from streams_py.config.keys import CLIENT_KEYS, RENAMED
+from streams_py.config.streams_config import StreamsConfig, known_keys
 from streams_py.errors import StreamsError
 
 

@@ -11,7 +11,7 @@ import pytest
 from streams_py import KafkaStreams, State, StreamsConfig
 from streams_py.adapters.confluent import ConfluentClients
 from streams_py.testing.broker import EmbeddedBroker
-from tests.unit.runtime.threads.test_global_custom_stores import topology
+from tests.unit.runtime.thread.test_global_custom_stores import topology
 from tests.waiting import until
 
 

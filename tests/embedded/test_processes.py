@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streams_py.errors import ConfigError
-from streams_py.runtime.kafka_streams import KafkaStreams
+from streams_py.runtime.client.kafka_streams import KafkaStreams
 from streams_py.testing.broker import EmbeddedBroker
 from tests.broker.runtime.kit import Application, text, true_counts
 from tests.unit.runtime.world import copying

@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from streams_py import KafkaStreams, StreamsBuilder, TimeWindows
-from streams_py.clients import KafkaClients
-from streams_py.config import StreamsConfig
+from streams_py.clients.factory import KafkaClients
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.query import QueryService
 from streams_py.query.routing import HOP_HEADER
 from streams_py.serdes import STRING

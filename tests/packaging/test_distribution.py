@@ -93,7 +93,7 @@ def test_wheel_has_every_file_that_the_source_has(wheel: Path) -> None:
 
 _PAGE = """
 import urllib.request, sys
-import streams_py.adapters.kafka_python.streams_groups  # reads its messages
+import streams_py.adapters.kafka_python.admin.streams_groups  # reads its messages
 from streams_py.dashboard.board import Board
 from streams_py.dashboard.service import DashboardServer
 assert streams_py.__file__.startswith(sys.argv[1])

@@ -23,7 +23,7 @@ from streams_py.spark.history.run import Results, run
 from tests.history_runs import Given, buffered, driven, folded, numbered
 from tests.unit.history.test_runs import ORDERS, PASSED_OVER, PRICES, merged, priced, some_lines, word_count
 from tests.unit.spark.test_failures import Locked
-from tests.unit.test_file_locks import held_elsewhere
+from tests.unit.system.test_file_locks import held_elsewhere
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from streams_protocol.types import TopicPartition
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ConfigError, StreamsError
 from streams_py.history.cluster import HistoryCluster
 from streams_py.history.retention import check_retention

@@ -25,7 +25,7 @@ from streams_py.history.backfill import BackfillPlan
 from streams_py.spark.history.run import run
 from tests.spark.conftest import Cluster
 from tests.spark.test_source_reads import read
-from tests.unit.test_file_locks import held_elsewhere
+from tests.unit.system.test_file_locks import held_elsewhere
 from tests.waiting import until
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from streams_py import KafkaStreams, StreamsBuilder, Topology, serdes
 from streams_py.events.codec import decode_event
 from streams_py.events.model import Event, TaskEvent
-from streams_py.runtime.states import State
+from streams_py.runtime.thread.states import State
 from tests.spark.conftest import Cluster
 from tests.spark.test_source_reads import produce, read
 

@@ -20,10 +20,10 @@ from streams_py.adapters.confluent.bulk import once_writer
 from streams_py.cli.spark.bootstrap import bootstrap_app
 from streams_py.errors import InvalidStateStoreError
 from streams_py.history.loading import load_topology
-from streams_py.runtime.tasks.offset_metadata import decode_offset_metadata
+from streams_py.runtime.tasks.record.offset_metadata import decode_offset_metadata
 from tests.spark.conftest import Cluster
 from tests.spark.test_source_reads import read
-from tests.unit.test_file_locks import held_elsewhere
+from tests.unit.system.test_file_locks import held_elsewhere
 from tests.waiting import until
 
 if TYPE_CHECKING:

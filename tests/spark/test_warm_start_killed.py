@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from streams_protocol.types import TopicPartition
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.history.bootstrap import BootstrapPlan, Step
 from streams_py.history.cluster import HistoryCluster
 from tests.spark.test_source_reads import read

@@ -142,15 +142,15 @@ def test_nothing_is_pickled() -> None:
 
 _LONG = {
     "streams_py/adapters/confluent/producer.py": "one class around librdkafka's producer; to be cut with adapters/",
-    "streams_py/adapters/kafka_python/coordinator.py": "one class of kafka-python; to be cut with adapters/",
-    "streams_py/ports.py": "all ports on one page; to be cut with the layout of the core",
-    "streams_py/runtime/client_resources.py": "the wiring of a client; to be cut with the layout of runtime/",
-    "streams_py/runtime/kafka_streams.py": "the public client; to be cut with the layout of runtime/",
+    "streams_py/adapters/kafka_python/classic/coordinator.py": "one class of kafka-python; to be cut with adapters/",
+    "streams_py/runtime/wiring/shared.py": "the wiring of a client; to be cut with the layout of runtime/",
+    "streams_py/runtime/client/kafka_streams.py": "the public client; to be cut with the layout of runtime/",
     "streams_py/runtime/restore/updater.py": "one loop with one lock; to be cut with the layout of restore/",
     "streams_py/runtime/tasks/active_task.py": "one task and its services; to be cut with the layout of runtime/",
-    "streams_py/runtime/threads/global_thread.py": "one thread with its stores; to be cut with the layout of runtime/",
+    "streams_py/runtime/global_thread/global_thread.py": "one thread with its stores; to be cut with runtime/",
     "streams_py/state/disk/database.py": "one database with one lock; to be cut with the layout of state/",
-    "streams_py/state/task_state.py": "all that a task's stores have in common; to be cut with the layout of state/",
+    "streams_py/state/directory/state_directory.py": "one directory with its locks",
+    "streams_py/state/tasks/task_stores.py": "all that a task's stores have in common; to be cut with seam 6",
     "tests/unit/runtime/world.py": "one cluster in memory with all of its clients",
     "tests/spark/test_history_commands.py": "all commands over a history, on one set of topics",
 }
@@ -165,8 +165,8 @@ def test_file_of_more_than_500_lines_has_a_reason() -> None:
 
 
 _READ_HEADERS = {
-    "streams_py/record_headers.py": "the place",
-    "streams_py/runtime/tasks/record_loop.py": "after it has made the headers of the batch readable",
+    "streams_py/ports/record_headers.py": "the place",
+    "streams_py/runtime/tasks/record/loop.py": "after it has made the headers of the batch readable",
 }
 
 

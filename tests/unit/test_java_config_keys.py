@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streams_py.config import StreamsConfig, known_keys
-from streams_py.config_keys import CLIENT_KEYS, INSTEAD, RENAMED
+from streams_py.config.keys import CLIENT_KEYS, INSTEAD, RENAMED
+from streams_py.config.streams_config import StreamsConfig, known_keys
 from streams_py.errors import ConfigError
 
 JAVA_KEYS = """

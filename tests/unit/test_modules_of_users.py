@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from streams_py.adapters.security import parse_security
+from streams_py.adapters.security.settings import parse_security
 from streams_py.assignment.assignors.registry import choose_assignor
 from streams_py.backtest.candidates import choose, parse_candidate
 from streams_py.connect.policy.classes import load
 from streams_py.errors import StreamsError
 from streams_py.history.loading import load_topology
-from streams_py.runtime.tasks.configured import resolve_extractor
+from streams_py.runtime.tasks.settings.configured import resolve_extractor
 from streams_py.serdes import resolve_serde
 
 LOADERS: dict[str, Callable[[str], object]] = {

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from streams_py import KafkaStreams, StreamsBuilder, StreamsConfig
-from streams_py.config_keys import CLIENT_KEYS, is_secret
+from streams_py.config.keys import CLIENT_KEYS, is_secret
 from streams_py.connect.settings import WorkerSettings
 from streams_py.errors import StreamsError
 

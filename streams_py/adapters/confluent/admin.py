@@ -39,7 +39,7 @@ from streams_py.adapters.confluent.failures import admin_error, broker_away, err
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicCleanup, TopicSpec
-from streams_py.rights import GROUP, TOPIC, missing_right
+from streams_py.ports.rights import GROUP, TOPIC, missing_right
 
 __all__ = ["ConfluentAdmin"]
 
@@ -94,7 +94,7 @@ def _names_no_leaders(answer: AdminError) -> bool:
 
 class ConfluentAdmin:
     """Thread-safe. ``timeout_ms`` bounds every request; ``remove_member`` goes through another client, see
-    :mod:`streams_py.adapters.librdkafka_gaps`."""
+    :mod:`streams_py.adapters.connection.librdkafka_gaps`."""
 
     def __init__(
         self,

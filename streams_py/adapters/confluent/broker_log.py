@@ -1,8 +1,8 @@
 """What librdkafka reports, as few ``logging`` warnings.
 
 A client whose broker is away reports every failed attempt, up to twenty a second. Lost and refused connections go to
-:mod:`streams_py.outages`, which logs one line per outage for all clients of the process. The reports themselves go to
-DEBUG, as does everything else that a client reports while its cluster does not answer.
+:mod:`streams_py.ports.outages`, which logs one line per outage for all clients of the process. The reports themselves
+go to DEBUG, as does everything else that a client reports while its cluster does not answer.
 
 Each other *kind* of report is logged when it first appears, and then at most after 1, 2, 4 ... 60 seconds. When a kind
 was silent for two minutes it counts as new again.
@@ -24,7 +24,7 @@ from typing import Final
 from confluent_kafka import KafkaError
 
 from streams_py.errors import StreamsError
-from streams_py.outages import ClusterContact, contact_with
+from streams_py.ports.outages import ClusterContact, contact_with
 
 __all__ = ["BrokerLog"]
 

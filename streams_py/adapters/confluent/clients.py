@@ -32,12 +32,12 @@ from streams_py.adapters.confluent.settings import (
 from streams_py.adapters.confluent.topic_limits import TopicLimits
 from streams_py.adapters.confluent.transaction_offsets import check_access
 from streams_py.adapters.confluent.transactional_producer import ConfluentTransactionalProducer
-from streams_py.adapters.security import parse_security
+from streams_py.adapters.security.settings import parse_security
 from streams_py.adapters.sorter_process import SorterProcess
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ConfigError
 from streams_py.ports import Admin
-from streams_py.quiet import quiet_logs
+from streams_py.system.quiet_logs import quiet_logs
 
 __all__ = ["ConfluentClients"]
 
@@ -119,7 +119,7 @@ class ConfluentClients:
         return made
 
     def _transactional_records(self, client_id: str, transactional_id: str) -> TransactionalRecordSender:
-        from streams_py.adapters.librdkafka_gaps import kafka_python_connection
+        from streams_py.adapters.connection.librdkafka_gaps import kafka_python_connection
         from streams_py.adapters.transactional_records import TransactionalRecords
 
         security = parse_security(self._config.client_settings("producer."))
@@ -141,7 +141,7 @@ class ConfluentClients:
 
         def epoch_sender() -> EpochRecordSender:
             # kafka-python takes 0.2 s to load, and hardly any application needs it here.
-            from streams_py.adapters.librdkafka_gaps import KafkaPythonEpochSender, kafka_python_connection
+            from streams_py.adapters.connection.librdkafka_gaps import KafkaPythonEpochSender, kafka_python_connection
 
             connection = kafka_python_connection(self.bootstrap, client_id, security, embedded=embedded)
             return KafkaPythonEpochSender(connection, timeout_ms=max_block_ms)
@@ -180,7 +180,7 @@ class ConfluentClients:
         security = parse_security(self._config.client_settings("admin."))
 
         def remove_member(group: str, instance_id: str, member_id: str) -> None:
-            from streams_py.adapters.librdkafka_gaps import kafka_python_connection, remove_static_member
+            from streams_py.adapters.connection.librdkafka_gaps import kafka_python_connection, remove_static_member
 
             connection = kafka_python_connection(self.bootstrap, client_id, security, embedded=False)
             remove_static_member(connection, group, instance_id, member_id, timeout_ms=timeout_ms)

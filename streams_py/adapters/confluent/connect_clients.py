@@ -24,11 +24,11 @@ from streams_py.adapters.confluent.failures import error_of, send_error
 from streams_py.adapters.confluent.producer import EpochRecordSender
 from streams_py.adapters.confluent.send_queue import waiting_records
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
-from streams_py.adapters.security import parse_security
+from streams_py.adapters.security.settings import parse_security
 from streams_py.errors import BrokerUnavailableError, IllegalStateError, ProductionError, StreamsError
 from streams_py.ports import Headers, RawRecord
-from streams_py.record_headers import written_headers
-from streams_py.rights import GROUP, TOPIC, missing_right
+from streams_py.ports.record_headers import written_headers
+from streams_py.ports.rights import GROUP, TOPIC, missing_right
 
 __all__ = ["ConfluentConnectClients"]
 
@@ -87,7 +87,7 @@ class ConfluentConnectClients:
 
         def epoch_sender() -> EpochRecordSender:
             # kafka-python takes 0.2 s to load, and hardly any connector needs it here.
-            from streams_py.adapters.librdkafka_gaps import KafkaPythonEpochSender, kafka_python_connection
+            from streams_py.adapters.connection.librdkafka_gaps import KafkaPythonEpochSender, kafka_python_connection
 
             connection = kafka_python_connection(
                 given["bootstrap.servers"], client_id, parse_security(given), embedded=False

@@ -39,7 +39,7 @@ from streams_py.adapters.confluent.failures import error_of
 from streams_py.adapters.confluent.silence import Doubt, Remedy, Silence, Stalls
 from streams_py.errors import ConfigError, IllegalStateError, OffsetOutOfRangeError, StreamsError
 from streams_py.ports import BEGINNING, END, RawRecord
-from streams_py.rights import TOPIC, missing_right
+from streams_py.ports.rights import TOPIC, missing_right
 
 if TYPE_CHECKING:
     from streams_py.adapters.confluent.settings import Settings

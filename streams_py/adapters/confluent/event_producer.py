@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streams_py.adapters.confluent.failures import error_of
 from streams_py.adapters.confluent.settings import Settings, producer_settings, rejected_setting
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 
 __all__ = ["ConfluentEventProducer", "event_producer_settings"]
 

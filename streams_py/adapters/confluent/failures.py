@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from streams_py.errors import BrokerUnavailableError, ProductionError, RefusedRecord, StreamsError, TaskMigratedError
 from streams_py.ports import AdminError, AdminErrorKind
-from streams_py.rights import CLUSTER, TOPIC, missing_right
+from streams_py.ports.rights import CLUSTER, TOPIC, missing_right
 
 __all__ = ["FATAL", "SPOILED", "admin_error", "broker_away", "error_of", "is_refusal", "is_unreachable", "send_error"]
 

@@ -9,8 +9,8 @@ matter to Kafka Streams. For every client there are four kinds of keys:
 * the rest: passed on as they stand, since they may be librdkafka's own (``queued.min.messages``). What librdkafka does
   not know either becomes a ConfigError when the client is made, see :func:`rejected_setting`.
 
-Security keys go through :mod:`streams_py.adapters.security` alone. Forced values and defaults are those of Kafka
-Streams' ``StreamsConfig``; the reasons for other defaults stand beside them.
+Security keys go through :mod:`streams_py.adapters.security.settings` alone. Forced values and defaults are those of
+Kafka Streams' ``StreamsConfig``; the reasons for other defaults stand beside them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from streams_py.adapters.client_security import librdkafka_settings
-from streams_py.adapters.security import is_security_key, parse_security
-from streams_py.config import StreamsConfig
-from streams_py.config_keys import CLIENT_PREFIXES, is_secret
+from streams_py.adapters.security.client_settings import librdkafka_settings
+from streams_py.adapters.security.settings import is_security_key, parse_security
+from streams_py.config.keys import CLIENT_PREFIXES, is_secret
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ConfigError
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
-from streams_py.rights import GROUP, TOPIC, TRANSACTIONAL_ID, missing_right
+from streams_py.ports.rights import GROUP, TOPIC, TRANSACTIONAL_ID, missing_right
 
 __all__ = ["missing_transaction_right"]
 

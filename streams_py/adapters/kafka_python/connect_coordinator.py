@@ -20,7 +20,7 @@ from streams_py.adapters.kafka_python.quiet_logs import limit_library_logs
 from streams_py.adapters.kafka_python.settings import membership_settings
 from streams_py.adapters.kafka_python.stored_group import GroupNotStoredError, StoredGroup
 from streams_py.errors import BrokerUnavailableError, ConfigError
-from streams_py.rights import GROUP, missing_right
+from streams_py.ports.rights import GROUP, missing_right
 
 __all__ = ["ConnectCoordinator"]
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from kafka import errors as kafka_errors
 
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError, TaskMigratedError
-from streams_py.rights import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, missing_right
+from streams_py.ports.rights import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, missing_right
 
 __all__ = ["is_retriable", "patiently", "translated"]
 

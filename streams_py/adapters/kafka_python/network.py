@@ -15,7 +15,7 @@ from typing import Any
 
 from kafka import errors as kafka_errors
 
-from streams_py.printable import named
+from streams_py.system.printable import named
 
 __all__ = ["close_client", "close_with_dead_tasks", "revive_refresh", "wait_for"]
 

@@ -23,7 +23,7 @@ from kafka.structs import TopicPartition as KafkaPartition
 from streams_protocol.types import TopicPartition
 from streams_py.errors import BrokerUnavailableError, StreamsError, TaskMigratedError
 from streams_py.ports import CommittedOffsets, OffsetAndMetadata
-from streams_py.printable import named
+from streams_py.system.printable import named
 
 __all__ = [
     "answered_offsets",

@@ -2,7 +2,7 @@
 
 Three things can happen to a key: it is translated; it concerns records only and the record consumer takes it; or
 kafka-python cannot do it, and then somebody is told - a warning that names the key, or, for security, a ConfigError
-(see :mod:`streams_py.adapters.security`). Nothing is dropped in silence.
+(see :mod:`streams_py.adapters.security.settings`). Nothing is dropped in silence.
 
 Some settings are not the user's to choose, because a Streams member cannot work with another value (Kafka Streams'
 ``StreamsConfig`` forces the same ones); a value that contradicts is ignored with a warning.
@@ -15,8 +15,8 @@ import socket
 from collections.abc import Mapping
 from typing import Any, Final
 
-from streams_py.adapters.kafka_security import kafka_python_security
-from streams_py.adapters.security import is_security_key, parse_security
+from streams_py.adapters.security.kafka_python import kafka_python_security
+from streams_py.adapters.security.settings import is_security_key, parse_security
 from streams_py.errors import ConfigError
 
 __all__ = ["membership_settings"]
@@ -76,7 +76,7 @@ def membership_settings(
     client_id: str,
     group_instance_id: str | None = None,
 ) -> dict[str, Any]:
-    """Arguments for :class:`~streams_py.adapters.kafka_python.membership.KafkaPythonMembership`.
+    """Arguments for :class:`~streams_py.adapters.kafka_python.classic.membership.KafkaPythonMembership`.
 
     ``config`` has a main consumer's dotted keys without prefix; ``group_instance_id`` already has the thread's suffix.
     Raises ConfigError for values that cannot be used. Warns about keys that kafka-python cannot follow.

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from kafka import errors as kafka_errors
 
-from streams_py.printable import printable
+from streams_py.system.printable import printable
 
 __all__ = ["GroupNotStoredError", "StoredGroup"]
 

@@ -29,7 +29,7 @@ from streams_py.backtest.inputs import ReplayClient, ReplayInput, check_input
 from streams_py.backtest.situation import ends_of
 from streams_py.events.fields import SETTING, TEXT, form, list_of, map_of, read_record, record, refused, write_record
 from streams_py.events.model import OffsetSums, SubtopologySlice
-from streams_py.foreign_json import loads as loads_foreign
+from streams_py.system.foreign_json import loads as loads_foreign
 
 __all__ = ["LOST", "SEGMENT_HEAD", "OutsideEvent", "Segment", "is_segment", "outside_event", "read_segment"]
 

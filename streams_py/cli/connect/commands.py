@@ -13,10 +13,10 @@ from typing import Annotated, Final
 import typer
 
 from streams_py.cli.usage import refuse
-from streams_py.config_files import read_config_file
+from streams_py.config.files import read_config_file
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
-from streams_py.quiet import quiet_logs
-from streams_py.runtime.stop_signals import stop_signals, wait_or_stop
+from streams_py.system.quiet_logs import quiet_logs
+from streams_py.system.stop_signals import stop_signals, wait_or_stop
 
 __all__ = ["app"]
 

@@ -122,8 +122,8 @@ def torture(
 
 def _security(bootstrap: str | None, config: Path | None) -> Mapping[str, str]:
     """The keys of a configuration file with which everybody gets in."""
-    from streams_py.adapters.security import is_security_key
-    from streams_py.config import StreamsConfig
+    from streams_py.adapters.security.settings import is_security_key
+    from streams_py.config.streams_config import StreamsConfig
 
     known = StreamsConfig.of({**settings_of(bootstrap, config), "application.id": _NAME})
     if known.embedded:

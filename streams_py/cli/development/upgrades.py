@@ -8,7 +8,7 @@ from pathlib import Path
 from streams_py import Topology
 from streams_py.cli.development.topologies import building
 from streams_py.cli.usage import refuse
-from streams_py.config_files import read_config_file
+from streams_py.config.files import read_config_file
 from streams_py.errors import StreamsError
 from streams_py.history.loading import TopologyNotFoundError, load_topology
 from streams_py.topology.topic_owners import Owner, owners_of

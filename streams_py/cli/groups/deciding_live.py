@@ -19,7 +19,7 @@ from streams_py.cli.connecting import connected
 from streams_py.cli.groups.settings import settings_told
 from streams_py.cli.usage import refuse
 from streams_py.errors import StreamsError
-from streams_py.printable import printable, printable_json
+from streams_py.system.printable import printable, printable_json
 
 __all__ = ["decide_live"]
 

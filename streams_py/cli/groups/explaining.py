@@ -22,9 +22,9 @@ from streams_py.cli.groups.explanations import Explainer, explainer_named
 from streams_py.cli.groups.recordings import recorded_explanations
 from streams_py.cli.usage import refuse
 from streams_py.errors import StreamsError
-from streams_py.foreign_json import loads as loads_foreign
 from streams_py.inspection.labels import named
-from streams_py.printable import printable_json, printable_lines
+from streams_py.system.foreign_json import loads as loads_foreign
+from streams_py.system.printable import printable_json, printable_lines
 
 __all__ = ["explain_tasks", "group_of", "plain"]
 

@@ -17,7 +17,7 @@ from streams_py.inspection.labels import last_rebalance, member_labels, named, p
 from streams_py.inspection.reasons import Reasons, TaskReason, explain_group
 from streams_py.inspection.sentences import reason_text
 from streams_py.inspection.view import GroupView
-from streams_py.printable import printable, printable_json, printable_lines
+from streams_py.system.printable import printable, printable_json, printable_lines
 
 __all__ = ["explain_live", "reasons_json"]
 

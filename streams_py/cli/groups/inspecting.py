@@ -28,7 +28,7 @@ from streams_py.inspection.labels import last_rebalance, member_labels
 from streams_py.inspection.members import Member
 from streams_py.inspection.view import STREAMS, CopyKind, GroupView, Task
 from streams_py.ports import GroupAdmin
-from streams_py.printable import printable, printable_json
+from streams_py.system.printable import printable, printable_json
 
 __all__ = ["inspect_command"]
 

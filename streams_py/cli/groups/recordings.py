@@ -16,8 +16,8 @@ from streams_py.backtest.situation import Situation
 from streams_py.backtest.sources import Skipped, inputs_in_file
 from streams_py.cli.groups.explanations import Explanations, explainer_named
 from streams_py.cli.groups.leader_cases import RecordedExecutor, case_request, case_settings
-from streams_py.foreign_json import loads as loads_foreign
 from streams_py.leader import GroupLeader, run_assign
+from streams_py.system.foreign_json import loads as loads_foreign
 
 __all__ = ["explanations_of_case", "explanations_of_rebalance", "recorded_explanations"]
 

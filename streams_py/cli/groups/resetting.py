@@ -14,14 +14,14 @@ from typing import Final
 from streams_protocol.types import TopicPartition
 from streams_py.cli.connecting import Connection, connected
 from streams_py.cli.usage import FAILED, refuse
-from streams_py.config_files import read_config_file
-from streams_py.described_groups import DescribedMember, DescribedStreamsGroup, DescribedStreamsMember
+from streams_py.config.files import read_config_file
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.history.loading import load_topology
 from streams_py.inspection.gather import check_is_streams, describe
 from streams_py.ports import AdminError
-from streams_py.printable import printable
-from streams_py.state.directory import StateDirectory
+from streams_py.ports.described_groups import DescribedMember, DescribedStreamsGroup, DescribedStreamsMember
+from streams_py.state.directory.state_directory import StateDirectory
+from streams_py.system.printable import printable
 from streams_py.topology.topic_owners import Owner, OwnerOfTopic, owners_of
 from streams_py.topology.topology import Topology
 

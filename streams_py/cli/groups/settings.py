@@ -9,8 +9,8 @@ from typing import Any
 from streams_py.assignment.assignors.registry import choose_assignor
 from streams_py.cli.options import LOCAL
 from streams_py.cli.usage import pairs_of
-from streams_py.config import StreamsConfig
-from streams_py.config_files import read_config_file
+from streams_py.config.files import read_config_file
+from streams_py.config.streams_config import StreamsConfig
 
 __all__ = ["settings_told"]
 

@@ -38,7 +38,7 @@ from streams_py.cli.spark.history_options import (
 )
 from streams_py.cli.spark.outcome import console, explained
 from streams_py.errors import ConfigError
-from streams_py.rights import CLUSTER, missing_right
+from streams_py.ports.rights import CLUSTER, missing_right
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -91,7 +91,7 @@ def check_sources(
 ) -> None:
     """ConfigError or BrokerUnavailableError when what is read from Kafka cannot be, as far as that is known at once.
     Whether a cluster answers to a login that only options have is left to the reader."""
-    from streams_py.adapters.security import is_security_key
+    from streams_py.adapters.security.settings import is_security_key
 
     if all(isinstance(given, str) for given in sources):
         return

@@ -138,7 +138,7 @@ def settings_from(
     bootstrap: str | None, application_id: str | None, config: Path | None, default: str | None = None
 ) -> dict[str, Any]:
     """The application's settings. ``default``: its id where nobody says it. ConfigError when two say different ones."""
-    from streams_py.config import StreamsConfig
+    from streams_py.config.streams_config import StreamsConfig
 
     given = settings_of(bootstrap, config)
     said = given.setdefault("application.id", application_id or default)
@@ -157,7 +157,7 @@ def kafka_options(settings: Mapping[str, Any], option: list[str] | None, *, is_p
     """The application's cluster for ``streams-kafka``, and what ``--option`` says besides. ``is_planned``: what is read
     is in a plan. ConfigError for an option that contradicts the command."""
     from streams_py.cli.spark.source_options import CLUSTER, POSITIONS, TOPICS, source_options
-    from streams_py.config import StreamsConfig
+    from streams_py.config.streams_config import StreamsConfig
     from streams_py.history.cluster import cluster_options
 
     config = StreamsConfig.of(dict(settings))
@@ -167,7 +167,7 @@ def kafka_options(settings: Mapping[str, Any], option: list[str] | None, *, is_p
 
 def connected(settings: Mapping[str, Any]) -> contextlib.closing[HistoryCluster]:
     """The application's cluster. BrokerUnavailableError at once when nobody is at its address."""
-    from streams_py.config import StreamsConfig
+    from streams_py.config.streams_config import StreamsConfig
     from streams_py.history.cluster import HistoryCluster
 
     check_answers(settings)
@@ -177,8 +177,8 @@ def connected(settings: Mapping[str, Any]) -> contextlib.closing[HistoryCluster]
 def check_answers(settings: Mapping[str, Any]) -> None:
     """BrokerUnavailableError when nobody answers, ConfigError when the cluster does not let us in: at once, and not
     from a reader on Spark, which waits for brokers to come back."""
-    from streams_py.clients import KafkaClients
-    from streams_py.config import StreamsConfig
+    from streams_py.clients.factory import KafkaClients
+    from streams_py.config.streams_config import StreamsConfig
 
     with contextlib.closing(KafkaClients(StreamsConfig.of(dict(settings)))) as clients:
         try:

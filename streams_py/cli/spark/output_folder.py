@@ -23,8 +23,8 @@ _PROBE: Final = "_probe"
 def held_folder(spark: SparkSession, out: str) -> Iterator[None]:
     """The folder for outputs is that of this process. ConfigError when another one has it: both would find none of
     their outputs there, and one of them would fail when all is computed."""
-    from streams_py.file_locks import alone
     from streams_py.spark.files import Folder
+    from streams_py.system.file_locks import alone
 
     folder = Folder(spark, out)
     place = folder.on_disk()

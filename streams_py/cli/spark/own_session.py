@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from streams_py.cli.spark.outcome import console, keeping_handlers
 from streams_py.errors import ConfigError
 from streams_py.history.folders import TemporaryFolder
-from streams_py.quiet import quiet_logs
+from streams_py.system.quiet_logs import quiet_logs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

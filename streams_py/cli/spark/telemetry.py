@@ -22,7 +22,7 @@ from streams_py.cli.spark.outcome import console, explained, signals_to_end
 from streams_py.cli.spark.own_session import own_session
 from streams_py.cli.usage import pairs_of
 from streams_py.errors import ConfigError, StreamsError
-from streams_py.quiet import quiet_logs
+from streams_py.system.quiet_logs import quiet_logs
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -86,10 +86,10 @@ def run(
         given = {"kafka.bootstrap.servers": bootstrap} | source_options(option, CLUSTER)
         settings = pairs_of(conf, "--conf")
         check_platform()
-        from streams_py.file_locks import alone
         from streams_py.spark.files import Folder
         from streams_py.spark.redelivered import redelivered_records
         from streams_py.spark.telemetry import start_telemetry
+        from streams_py.system.file_locks import alone
         from streams_py.telemetry.delta import delta_settings
 
         if table_format is _Format.DELTA:

@@ -21,7 +21,7 @@ from pydantic import Field, model_validator
 from streams_py.connect.api import RetriableError, SinkConnector, SinkRecord, SinkTask, TopicPartition
 from streams_py.connect.connectors.settings import ConnectorSettings, Names, WithSettings
 from streams_py.errors import ConnectorError
-from streams_py.private_files import open_file
+from streams_py.system.private_files import open_file
 
 __all__ = ["FileSinkConnector", "FileSinkTask"]
 

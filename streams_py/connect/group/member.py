@@ -22,7 +22,7 @@ from streams_py.connect.assignment.lists import listed_jobs
 from streams_py.connect.assignment.modes import Mode
 from streams_py.connect.group.coordinator import Coordinator, GroupHandler
 from streams_py.errors import ConfigError, StreamsError
-from streams_py.printable import text_of
+from streams_py.system.printable import text_of
 
 __all__ = ["GroupMember", "MemberListener", "MemberSettings"]
 

@@ -9,12 +9,12 @@ from typing import Any, Final, Protocol
 
 import orjson
 
+from streams_py.config.user_objects import user_object
 from streams_py.connect.api import Connector, SinkTask, SourceTask
 from streams_py.connect.policy.paths import AllowedPaths
 from streams_py.errors import ConfigError, SerializationError
-from streams_py.printable import named
 from streams_py.serdes.json_text import decoder, exact, has_msgspec, refuse_non_finite
-from streams_py.user_objects import user_object
+from streams_py.system.printable import named
 
 __all__ = ["Converter", "MissingClassError", "Plugins", "class_name", "converter_of"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final, Literal, TypeAlias
 
-from streams_py.adapters.security import is_security_key
+from streams_py.adapters.security.settings import is_security_key
 
 __all__ = ["OverridePolicy", "PolicyName"]
 

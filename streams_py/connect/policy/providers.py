@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from streams_py.config_files import properties_in
+from streams_py.config.files import properties_in
 from streams_py.errors import ConfigError
 
 __all__ = ["ConfigProviders", "has_placeholder", "is_placeholder", "values_of_placeholders"]

@@ -10,9 +10,9 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from streams_py.config_keys import is_secret
+from streams_py.config.keys import is_secret
+from streams_py.config.secrets import has_secret
 from streams_py.connect.policy.providers import has_placeholder, is_placeholder, values_of_placeholders
-from streams_py.redact import has_secret
 
 __all__ = ["HIDDEN", "hidden_keys", "scrubbed", "shown_config"]
 

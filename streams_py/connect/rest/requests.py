@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from streams_py.connect.errors import BadRequestError, ConnectError
 from streams_py.connect.stores.configs import TargetState
-from streams_py.foreign_json import loads as loads_foreign
-from streams_py.printable import printable
+from streams_py.system.foreign_json import loads as loads_foreign
+from streams_py.system.printable import printable
 
 __all__ = [
     "NewConnector",

@@ -13,7 +13,7 @@ import httpx
 
 from streams_py.connect.errors import ConnectError, RebalanceExpectedError
 from streams_py.connect.rest.signing import sign
-from streams_py.printable import text_of
+from streams_py.system.printable import text_of
 
 __all__ = ["TaskConfigSender"]
 

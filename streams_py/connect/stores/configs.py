@@ -19,8 +19,8 @@ from streams_protocol.connect import TaskId
 from streams_py.connect.assignment.leader import ConfigSnapshot
 from streams_py.connect.stores.log import TopicLog
 from streams_py.errors import TimeoutExceededError
-from streams_py.foreign_json import loads as loads_foreign
 from streams_py.ports import RawRecord
+from streams_py.system.foreign_json import loads as loads_foreign
 
 __all__ = [
     "ConfigChange",

@@ -12,7 +12,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.connect.ports import ConnectClients, Delivered
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError, TimeoutExceededError
 from streams_py.ports import BEGINNING, Admin, AdminError, AdminErrorKind, RawRecord, TopicSpec
-from streams_py.printable import text_of
+from streams_py.system.printable import text_of
 
 __all__ = ["LoggedStore", "TopicLog", "create_topic"]
 

@@ -10,8 +10,8 @@ from typing import Any
 from streams_py.connect.api import JsonMap
 from streams_py.connect.stores.log import LoggedStore, TopicLog
 from streams_py.errors import SerializationError, TimeoutExceededError
-from streams_py.foreign_json import loads as loads_foreign
 from streams_py.ports import RawRecord
+from streams_py.system.foreign_json import loads as loads_foreign
 
 __all__ = ["OffsetStore", "offset_key"]
 

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 from streams_protocol.connect import TaskId
 from streams_protocol.types import TopicPartition
 from streams_py.connect.stores.log import LoggedStore, TopicLog
-from streams_py.foreign_json import loads as loads_foreign
 from streams_py.ports import RawRecord
+from streams_py.system.foreign_json import loads as loads_foreign
 
 __all__ = ["Job", "JobState", "JobStatus", "StatusStore"]
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from streams_py.connect.api import SinkTask, SourceTask
 from streams_py.connect.stores.configs import TargetState
 from streams_py.connect.stores.statuses import Job, JobState
-from streams_py.printable import Lines, text_of
+from streams_py.system.printable import Lines, text_of
 
 __all__ = ["JobThread", "StatusReport"]
 

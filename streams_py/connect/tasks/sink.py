@@ -12,8 +12,8 @@ from streams_py.connect.ports import SinkConsumer, SinkListener
 from streams_py.connect.tasks.task import TaskStart, TaskThread
 from streams_py.errors import BrokerUnavailableError, ProcessingError
 from streams_py.ports import RawRecord
-from streams_py.printable import text_of
-from streams_py.record_headers import headers_of
+from streams_py.ports.record_headers import headers_of
+from streams_py.system.printable import text_of
 
 __all__ = ["SinkTaskThread"]
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from streams_py.adapters.confluent.connect_clients import ConfluentConnectClients
-from streams_py.adapters.handshake import check_admitted
+from streams_py.adapters.connection.handshake import check_admitted
+from streams_py.adapters.connection.librdkafka_gaps import kafka_python_connection
+from streams_py.adapters.kafka_python.admin.group_admin import KafkaPythonGroupAdmin
 from streams_py.adapters.kafka_python.connect_coordinator import ConnectCoordinator
-from streams_py.adapters.kafka_python.group_admin import KafkaPythonGroupAdmin
-from streams_py.adapters.librdkafka_gaps import kafka_python_connection
-from streams_py.adapters.security import parse_security
+from streams_py.adapters.security.settings import parse_security
 from streams_py.connect.group.coordinator import Coordinator, GroupHandler
 from streams_py.connect.ports import ConnectClients, SinkOffsets
 from streams_py.connect.settings import WorkerSettings

@@ -23,7 +23,7 @@ from streams_py.connect.tasks.source import SourceTaskThread
 from streams_py.connect.tasks.task import TaskSettings, TaskStart
 from streams_py.connect.worker.offsets import sink_group
 from streams_py.errors import ConfigError
-from streams_py.printable import named
+from streams_py.system.printable import named
 
 __all__ = ["RunningJobs"]
 

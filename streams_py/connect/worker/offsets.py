@@ -15,7 +15,7 @@ from streams_py.connect.errors import BadRequestError
 from streams_py.connect.policy.worker_policy import LoadedConnector
 from streams_py.connect.ports import ConnectClients, SinkOffsets
 from streams_py.connect.stores.offsets import OffsetStore, offset_key
-from streams_py.printable import named
+from streams_py.system.printable import named
 
 __all__ = ["ConnectorOffsets", "OffsetChange", "sink_group"]
 

@@ -38,7 +38,7 @@ from streams_py.connect.worker.metrics import Metrics, worker_metrics
 from streams_py.connect.worker.offsets import ConnectorOffsets, OffsetChange
 from streams_py.connect.worker.stores import Stores
 from streams_py.errors import ConfigError
-from streams_py.printable import text_of
+from streams_py.system.printable import text_of
 
 __all__ = ["ConnectorStatus", "Worker"]
 

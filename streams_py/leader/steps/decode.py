@@ -30,11 +30,11 @@ from streams_protocol import (
 )
 from streams_protocol.types import HostInfo, ProcessId, TaskId, TopicPartition
 from streams_py.assignment.java_order import in_hash_order, process_hash
-from streams_py.endpoint import parse_endpoint
+from streams_py.config.endpoint import parse_endpoint
 from streams_py.errors import ConfigError
 from streams_py.leader.events import AssignRequested
 from streams_py.ports import MemberSubscription
-from streams_py.printable import printable
+from streams_py.system.printable import printable
 
 __all__ = ["Client", "Group", "consumer_order", "decode_group", "doubtful_end_points", "unread_topics"]
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 
 from streams_py.errors import IllegalStateError, TaskAssignmentError, TopologyError
 from streams_py.ports import PartitionInfo
-from streams_py.topology.caller import locate
+from streams_py.topology.declare.caller import locate
 from streams_py.topology.physical.metadata import InternalTopic, SubtopologyTopics, TopologyMetadata
 
 __all__ = ["missing_source_topics", "partition_counts", "repartition_counts", "repartition_topics", "with_repartition"]

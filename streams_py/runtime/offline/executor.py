@@ -14,18 +14,18 @@ from typing import Any
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.ports import Clock, RawRecord, RecordProducer
-from streams_py.runtime.event_loop import Background
 from streams_py.runtime.tasks.active_task import ActiveTask
-from streams_py.runtime.tasks.binding import Node
-from streams_py.runtime.tasks.collector import RecordCollector
+from streams_py.runtime.tasks.asynchronous.event_loop import Background
+from streams_py.runtime.tasks.record.binding import Node
+from streams_py.runtime.tasks.record.collector import RecordCollector
+from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.runtime.tasks.task import TaskNodes
-from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.state.caching.cache import RecordCache
-from streams_py.state.directory import StateDirectory
-from streams_py.state.open import Store, StoreDefaults
-from streams_py.state.task_state import TaskState
-from streams_py.topology.names import topic_on_broker
-from streams_py.topology.nodes import Punctuation, SourceNode
+from streams_py.state.directory.state_directory import StateDirectory
+from streams_py.state.opening.stores import Store, StoreDefaults
+from streams_py.state.tasks.task_stores import TaskState
+from streams_py.topology.declare.names import topic_on_broker
+from streams_py.topology.declare.nodes import Punctuation, SourceNode
 
 __all__ = ["EverythingDelivered", "TaskExecutor", "TaskSurroundings", "exact_topics"]
 

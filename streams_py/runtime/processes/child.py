@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 
 if TYPE_CHECKING:
-    from streams_py.runtime.metrics import Measured
+    from streams_py.runtime.processes.measured import Measured
 
 __all__ = ["PROCESS_VARIABLE", "ChildProcess", "this_process"]
 

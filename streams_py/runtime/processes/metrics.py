@@ -21,7 +21,7 @@ from streams_py.errors import ConfigError
 from streams_py.runtime.processes.health import parsed_address
 
 if TYPE_CHECKING:
-    from streams_py.runtime.metrics import Measured
+    from streams_py.runtime.processes.measured import Measured
 
 __all__ = ["ANSWER_S", "ProcessMetrics", "answer_requests", "read_answer", "request_metrics", "serve_metrics"]
 
@@ -105,7 +105,7 @@ def read_answer(answer: socket.socket, until_s: float) -> tuple[Measured, ...]:
 
 
 def _parsed(received: bytearray) -> tuple[Measured, ...]:
-    from streams_py.runtime.metrics import Measured
+    from streams_py.runtime.processes.measured import Measured
 
     try:
         return tuple(

@@ -20,10 +20,10 @@ from streams_py.errors import IllegalStateError, StreamsError
 from streams_py.runtime.processes.child import PROCESS_VARIABLE, ChildProcess
 from streams_py.runtime.processes.health import Health, ProcessHealth
 from streams_py.runtime.processes.metrics import ANSWER_S, ProcessMetrics, read_answer, request_metrics
-from streams_py.runtime.states import State
+from streams_py.runtime.thread.states import State
 
 if TYPE_CHECKING:
-    from streams_py.runtime.metrics import Measured
+    from streams_py.runtime.processes.measured import Measured
 
 __all__ = ["Supervisor", "same_program"]
 

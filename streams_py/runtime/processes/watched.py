@@ -9,16 +9,16 @@ import threading
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ConfigError
 from streams_py.runtime.processes.child import ChildProcess
 from streams_py.runtime.processes.health import Health, HealthServer, ProcessHealth
 from streams_py.runtime.processes.metrics import ProcessMetrics, serve_metrics
 from streams_py.runtime.processes.supervisor import Supervisor, same_program
-from streams_py.runtime.states import State
+from streams_py.runtime.thread.states import State
 
 if TYPE_CHECKING:
-    from streams_py.runtime.metrics import Measured
+    from streams_py.runtime.processes.measured import Measured
 
 __all__ = ["Client", "watched"]
 

@@ -16,9 +16,9 @@ from streams_protocol.types import HostInfo, TopicPartition
 from streams_py.errors import ConfigError, UnknownStateStoreError
 from streams_py.member.assignment import HostView
 from streams_py.serdes import Serde, SerdeDefaults, serde_or_default
-from streams_py.topology.nodes import Partitioner
+from streams_py.topology.declare.nodes import Partitioner
+from streams_py.topology.declare.stores import StoreBuilder
 from streams_py.topology.partitioning import partition_for
-from streams_py.topology.stores import StoreBuilder
 from streams_py.topology.topology import Topology
 
 __all__ = ["NOT_AVAILABLE", "KeyQueryMetadata", "StoreHosts", "StreamsMetadata"]

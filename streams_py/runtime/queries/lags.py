@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from streams_protocol.types import TopicPartition
 from streams_py.ports import Admin, AdminError
 from streams_py.runtime.tasks.task import TaskPhase
-from streams_py.runtime.threads.task_table import StreamTask
+from streams_py.runtime.tasks.task_table import StreamTask
 
 __all__ = ["LagInfo", "store_partition_lags"]
 

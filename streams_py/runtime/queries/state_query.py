@@ -13,12 +13,12 @@ from streams_py.errors import (
     StreamsNotStartedError,
     UnknownStateStoreError,
 )
-from streams_py.runtime.states import State, ThreadState
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.task import TaskPhase
-from streams_py.runtime.threads.stream_thread import StreamThread
-from streams_py.runtime.threads.task_table import StreamTask
-from streams_py.state.typed_queries import (
+from streams_py.runtime.tasks.task_table import StreamTask
+from streams_py.runtime.thread.states import State, ThreadState
+from streams_py.runtime.thread.stream_thread import StreamThread
+from streams_py.state.reading.typed_queries import (
     FailureReason,
     Position,
     Query,

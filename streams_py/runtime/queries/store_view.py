@@ -19,13 +19,13 @@ from streams_py.errors import (
     StreamsNotStartedError,
     UnknownStateStoreError,
 )
-from streams_py.runtime.states import State, ThreadState
 from streams_py.runtime.tasks.task import TaskPhase
-from streams_py.runtime.threads.stream_thread import StreamThread
-from streams_py.runtime.threads.task_table import StreamTask
-from streams_py.state.open import Store
-from streams_py.state.queries import ReadOnlyStore, read_only
-from streams_py.state.queryable import QueryableStoreType
+from streams_py.runtime.tasks.task_table import StreamTask
+from streams_py.runtime.thread.states import State, ThreadState
+from streams_py.runtime.thread.stream_thread import StreamThread
+from streams_py.state.opening.stores import Store
+from streams_py.state.reading.queryable import QueryableStoreType
+from streams_py.state.reading.store_views import ReadOnlyStore, read_only
 
 __all__ = ["store_view"]
 

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailableError, TimeoutExceededError
-from streams_py.outages import level_of_waiting
 from streams_py.ports import BEGINNING, ChangelogPart, RawRecord, SortedPart
+from streams_py.ports.outages import level_of_waiting
 from streams_py.runtime.restore.ends import ChangelogEnd
 
 __all__ = ["ANOTHER_TOPIC", "ChangelogInWork", "LentPart", "RestorableTask"]

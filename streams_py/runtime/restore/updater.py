@@ -28,16 +28,16 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailableError, OffsetOutOfRangeError, StreamsError, TaskCorruptedError
 from streams_py.member.events import Progress
 from streams_py.ports import Admin, Clock, RawRecord, RecordConsumer, SortedPart
-from streams_py.printable import text_of
-from streams_py.runtime.batches import by_partition, only_topic_of
+from streams_py.ports.batches import by_partition, only_topic_of
 from streams_py.runtime.restore.backoff import Backoff
 from streams_py.runtime.restore.changelog import ANOTHER_TOPIC, ChangelogInWork, RestorableTask
 from streams_py.runtime.restore.ends import ask_ends, lost_state
 from streams_py.runtime.restore.listener import RestoreListener, RestoreNews, StandbyUpdateListener
+from streams_py.runtime.restore.parallel_restore import Sharing
 from streams_py.runtime.restore.progress import RestoreMeter, RestoreProgress
 from streams_py.runtime.restore.questions import Questions
-from streams_py.runtime.restore.sharing import Sharing
 from streams_py.runtime.restore.standby_lags import OnWarm, StandbyLags
+from streams_py.system.printable import text_of
 
 __all__ = ["StateUpdater"]
 

@@ -18,25 +18,25 @@ from streams_protocol import LATEST_OFFSET
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailableError, IllegalStateError, StreamsError, TaskCorruptedError
 from streams_py.ports import Clock, OffsetAndMetadata, RawRecord
-from streams_py.runtime.event_loop import Background
 from streams_py.runtime.tasks.asynchronous.async_calls import AsyncNode
 from streams_py.runtime.tasks.asynchronous.batch_calls import BatchNode
+from streams_py.runtime.tasks.asynchronous.event_loop import Background
 from streams_py.runtime.tasks.asynchronous.in_flight import InFlight, InFlightLimit
-from streams_py.runtime.tasks.binding import BoundTopology, bind_nodes
-from streams_py.runtime.tasks.collector import RecordCollector
-from streams_py.runtime.tasks.commit_positions import CommitPositions
-from streams_py.runtime.tasks.error_handling.failures import Failures
-from streams_py.runtime.tasks.error_handling.silence import Retries
-from streams_py.runtime.tasks.node_times import NodeTimes
-from streams_py.runtime.tasks.offset_metadata import UNKNOWN_TIME
-from streams_py.runtime.tasks.punctuation import PunctuationQueue
-from streams_py.runtime.tasks.record_loop import InputPositions, RecordLoop
-from streams_py.runtime.tasks.sinks import bind_sink
-from streams_py.runtime.tasks.sources import source_readers
+from streams_py.runtime.tasks.broker_silence import Retries
+from streams_py.runtime.tasks.record.binding import BoundTopology, bind_nodes
+from streams_py.runtime.tasks.record.collector import RecordCollector
+from streams_py.runtime.tasks.record.failures import Failures
+from streams_py.runtime.tasks.record.loop import InputPositions, RecordLoop
+from streams_py.runtime.tasks.record.node_times import NodeTimes
+from streams_py.runtime.tasks.record.offset_metadata import UNKNOWN_TIME
+from streams_py.runtime.tasks.record.positions import CommitPositions
+from streams_py.runtime.tasks.record.punctuation import PunctuationQueue
+from streams_py.runtime.tasks.record.sinks import bind_sink
+from streams_py.runtime.tasks.record.sources import source_readers
+from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.runtime.tasks.task import Task, TaskNodes, TaskPhase, TaskStores
-from streams_py.runtime.tasks.task_figures import TaskFigures
-from streams_py.runtime.tasks.task_settings import TaskSettings
-from streams_py.topology.nodes import (
+from streams_py.runtime.tasks.task_metrics import TaskFigures
+from streams_py.topology.declare.nodes import (
     AsyncCalls,
     BatchCalls,
     NodeContext,

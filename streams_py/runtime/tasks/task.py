@@ -16,14 +16,14 @@ from typing import Any, ClassVar, Final, Protocol
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import IllegalStateError, StateError
 from streams_py.ports import RawRecord, SortedPart
-from streams_py.runtime.latency import Latency
-from streams_py.runtime.restore.source_replay import task_replays
-from streams_py.runtime.tasks.binding import Node
-from streams_py.runtime.tasks.collector import ChangelogWriter
-from streams_py.runtime.tasks.task_settings import TaskSettings
-from streams_py.state.committed_inputs import CommittedInputs
-from streams_py.topology.nodes import RecordContext
-from streams_py.topology.stores import StoreBuilder
+from streams_py.runtime.tasks.latency import Latency
+from streams_py.runtime.tasks.record.binding import Node
+from streams_py.runtime.tasks.record.collector import ChangelogWriter
+from streams_py.runtime.tasks.record.source_replay import task_replays
+from streams_py.runtime.tasks.settings.task_settings import TaskSettings
+from streams_py.state.tasks.committed_inputs import CommittedInputs
+from streams_py.topology.declare.nodes import RecordContext
+from streams_py.topology.declare.stores import StoreBuilder
 
 __all__ = ["Task", "TaskNodes", "TaskPhase", "TaskStores"]
 

@@ -23,7 +23,7 @@ from streams_py.history.readable import IsReadable, readable_in
 from streams_py.history.records import HistoryRecord
 from streams_py.history.task import StageOrders
 from streams_py.ports import RawRecord
-from streams_py.record_headers import headers_of_all
+from streams_py.ports.record_headers import headers_of_all
 from streams_py.spark.columns import headers_column
 from streams_py.spark.history.blocks import INPUT, RECORD, Blocks, records_batch
 from streams_py.spark.history.each_once import each_once

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from streams_protocol.types import TopicPartition
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import StreamsError
 from streams_py.history.boundaries import checked_instant, checked_until
 from streams_py.history.global_tables import check_global_tables, reads_global_tables

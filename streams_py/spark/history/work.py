@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from streams_py.errors import ConfigError
-from streams_py.file_locks import FileLock, LockHolder
 from streams_py.history.folders import TemporaryFolder
 from streams_py.spark.files import Folder, check_shared
 from streams_py.spark.session import is_local
+from streams_py.system.file_locks import FileLock, LockHolder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from streams_protocol.types import TopicPartition
-from streams_py.config_keys import is_secret
+from streams_py.config.keys import is_secret
 from streams_py.errors import ConfigError
-from streams_py.foreign_json import loads as loads_foreign
 from streams_py.ports import BEGINNING
 from streams_py.spark.kafka.connector_options import translated
+from streams_py.system.foreign_json import loads as loads_foreign
 
 __all__ = [
     "INT64_MAX",

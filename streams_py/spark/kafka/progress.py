@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from streams_protocol.types import TopicPartition
-from streams_py.foreign_json import loads as loads_foreign
 from streams_py.spark.kafka.stream_offsets import firsts_in, offsets_in, stream_partition
+from streams_py.system.foreign_json import loads as loads_foreign
 
 __all__ = ["records_behind", "records_read"]
 

@@ -37,15 +37,15 @@ from threading import get_ident
 from typing import Any, TypeVar, cast
 
 from streams_py.ports import Headers
-from streams_py.state.bytes_store import overlaid
 from streams_py.state.caching.cache import RecordCache, encoded_length, headers_size
 from streams_py.state.caching.closed import ClosedStore
-from streams_py.state.changelog_entries import RestoreRecord
 from streams_py.state.custom.supplied_bytes import SuppliedBytes
-from streams_py.state.key_value import ChangeLog, StoreOverBytes
-from streams_py.state.operations import KeyValueOperations
-from streams_py.topology.nodes import RecordContext
-from streams_py.topology.stores import FlushListener
+from streams_py.state.stores.bytes_store import overlaid
+from streams_py.state.stores.changelog_entries import RestoreRecord
+from streams_py.state.stores.key_value import ChangeLog, StoreOverBytes
+from streams_py.state.stores.operations import KeyValueOperations
+from streams_py.topology.declare.nodes import RecordContext
+from streams_py.topology.declare.stores import FlushListener
 
 __all__ = ["ENTRY_BYTES", "CachedStore", "Entry"]
 

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 from streams_py.state.caching.cache import RecordCache
 from streams_py.state.caching.cached import CachedStore
-from streams_py.state.key_value import PlainStore
-from streams_py.topology.nodes import RecordContext
+from streams_py.state.stores.key_value import PlainStore
+from streams_py.topology.declare.nodes import RecordContext
 
 __all__ = ["CachedPlainStore"]
 

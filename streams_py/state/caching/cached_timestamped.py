@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 from streams_py.state.caching.cache import RecordCache, encoded_length
 from streams_py.state.caching.cached import ENTRY_BYTES, CachedStore, Entry
-from streams_py.state.codec import TIMESTAMP_BYTES, timestamp_of
-from streams_py.state.key_value import TimestampedStore
-from streams_py.topology.nodes import RecordContext
-from streams_py.topology.stores import Updater, ValueAndTimestamp
+from streams_py.state.stores.codec import TIMESTAMP_BYTES, timestamp_of
+from streams_py.state.stores.key_value import TimestampedStore
+from streams_py.topology.declare.nodes import RecordContext
+from streams_py.topology.declare.stores import Updater, ValueAndTimestamp
 
 __all__ = ["CachedTimestampedStore"]
 

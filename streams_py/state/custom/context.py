@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 from streams_protocol.types import TaskId
 from streams_py.errors import UnsupportedOperationError
 from streams_py.ports import Headers
-from streams_py.record_headers import written_headers
-from streams_py.state.key_value import ChangeLog
-from streams_py.topology.nodes import RecordContext
+from streams_py.ports.record_headers import written_headers
+from streams_py.state.stores.key_value import ChangeLog
+from streams_py.topology.declare.nodes import RecordContext
 
 __all__ = ["OwnStoreContext", "only_asked", "refuse_change"]
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from threading import Lock
 
 from streams_py.errors import TopologyError
-from streams_py.topology.caller import located
-from streams_py.topology.custom_stores import KeyValueBytesStore, KeyValueBytesStoreSupplier
+from streams_py.topology.declare.caller import located
+from streams_py.topology.declare.custom_stores import KeyValueBytesStore, KeyValueBytesStoreSupplier
 
 __all__ = ["LruStore", "lru_map"]
 

@@ -7,13 +7,13 @@ from typing import TypeVar
 
 from streams_py.errors import ConfigError, StateError, StreamsError
 from streams_py.ports import RawRecord
-from streams_py.printable import named
-from streams_py.record_headers import headers_of
+from streams_py.ports.record_headers import headers_of
 from streams_py.state.custom.context import OwnStoreContext
 from streams_py.state.custom.supplied_bytes import SuppliedBytes
-from streams_py.state.key_value import ChangeLog
-from streams_py.topology.custom_stores import ChangelogRecord, CustomStateStore, CustomStore
-from streams_py.topology.nodes import RecordContext
+from streams_py.state.stores.key_value import ChangeLog
+from streams_py.system.printable import named
+from streams_py.topology.declare.custom_stores import ChangelogRecord, CustomStateStore, CustomStore
+from streams_py.topology.declare.nodes import RecordContext
 
 __all__ = ["OwnStore", "as_used", "own_store"]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from streams_py.errors import ConfigError
 from streams_py.state.custom.context import OwnStoreContext
 from streams_py.state.custom.lru import LruStore
-from streams_py.state.key_value import ChangeLog
-from streams_py.topology.custom_stores import KeyValueBytesStore
-from streams_py.topology.nodes import RecordContext
+from streams_py.state.stores.key_value import ChangeLog
+from streams_py.topology.declare.custom_stores import KeyValueBytesStore
+from streams_py.topology.declare.nodes import RecordContext
 
 __all__ = ["SuppliedBytes"]
 

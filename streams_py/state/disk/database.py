@@ -25,11 +25,9 @@ import rocksdict
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import StateError
-from streams_py.forks import keep_undestroyed, when_forked
-from streams_py.printable import text_of
-from streams_py.state.checkpoint import DATABASE_DIRECTORY
+from streams_py.state.directory.checkpoint import DATABASE_DIRECTORY
 from streams_py.state.disk import position_keys as keys
-from streams_py.state.disk.aside import Aside
+from streams_py.state.disk.background_close import Aside
 from streams_py.state.disk.bundles import BUNDLE, name_of, unpacked
 from streams_py.state.disk.opening import Place, open_database, prepare_folder
 from streams_py.state.disk.options import (
@@ -41,6 +39,8 @@ from streams_py.state.disk.options import (
     shared_rocks_memory,
 )
 from streams_py.state.disk.store import RocksBytes, flush_at_once, put_or_delete
+from streams_py.system.forks import keep_undestroyed, when_forked
+from streams_py.system.printable import text_of
 
 __all__ = ["RocksMemory", "TaskDatabase"]
 

@@ -18,10 +18,10 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from streams_py.errors import StateError
-from streams_py.private_files import delete, make_folder
-from streams_py.state.checkpoint import DATABASE_DIRECTORY, force_to_disk, has_database
-from streams_py.state.set_aside import ANOTHER_LAYOUT, free_place
-from streams_py.state.task_files import write_marker
+from streams_py.state.directory.checkpoint import DATABASE_DIRECTORY, force_to_disk, has_database
+from streams_py.state.directory.set_aside import ANOTHER_LAYOUT, free_place
+from streams_py.state.directory.task_files import write_marker
+from streams_py.system.private_files import delete, make_folder
 
 if TYPE_CHECKING:
     from streams_py.state.disk.database import TaskDatabase

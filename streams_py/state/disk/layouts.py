@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from streams_protocol.types import TopicPartition
 from streams_py.state.disk.kept_copy import KeptCopy
-from streams_py.state.expiring import bucket_ms
-from streams_py.topology.stores import StoreBuilder
+from streams_py.state.stores.expiring import bucket_ms
+from streams_py.topology.declare.stores import StoreBuilder
 
 if TYPE_CHECKING:
     from streams_py.state.disk.database import TaskDatabase

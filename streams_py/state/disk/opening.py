@@ -16,7 +16,7 @@ from typing import Any, Final
 import rocksdict
 
 from streams_py.errors import StateError
-from streams_py.private_files import FOLDER_MODE, close_to_others, make_folder
+from streams_py.system.private_files import FOLDER_MODE, close_to_others, make_folder
 
 __all__ = ["Place", "open_database", "prepare_folder"]
 

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import rocksdict
 
-from streams_py.forks import end_without_destructors, keep_undestroyed, when_forked
 from streams_py.state.disk.library import use_own_library
+from streams_py.system.forks import end_without_destructors, keep_undestroyed, when_forked
 
 __all__ = [
     "BUFFERS_WAITING_MAX",

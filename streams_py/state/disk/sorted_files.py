@@ -1,9 +1,9 @@
 """Entries of a key-value store as sorted files, which a database takes in whole: in milliseconds, whatever their size.
 
-Whoever makes them need not have the database open, so another process can (:mod:`streams_py.changelog_sorter`). Entries
-come in the order of a changelog; the last one of a key counts, and one without data removes the key from what the
-database has already. They are collected in memory, up to a bound; each time that is full, it becomes one file. Files
-are to be taken in in their order.
+Whoever makes them need not have the database open, so another process can (:mod:`streams_py.clients.sorter_program`).
+Entries come in the order of a changelog; the last one of a key counts, and one without data removes the key from what
+the database has already. They are collected in memory, up to a bound; each time that is full, it becomes one file.
+Files are to be taken in in their order.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Final
 import rocksdict
 
 from streams_py.errors import StateError
-from streams_py.printable import text_of
-from streams_py.private_files import make_folder
-from streams_py.state.changelog_entries import ChangelogEntries
 from streams_py.state.disk.options import RocksMemory, database_options, remedy_for
-from streams_py.topology.stores import StoreBuilder, StoreKind
+from streams_py.state.stores.changelog_entries import ChangelogEntries
+from streams_py.system.printable import text_of
+from streams_py.system.private_files import make_folder
+from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 
 __all__ = ["SortedFiles", "place_of", "sorted_folder"]
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import rocksdict
 
 from streams_py.errors import StateError, StateStoreMigratedError
-from streams_py.printable import text_of
-from streams_py.state.bytes_store import overlaid
 from streams_py.state.disk.bundles import bundle_key, is_worth_it, packed
 from streams_py.state.disk.layer import SMALL_BYTES, Layer
 from streams_py.state.disk.options import BUFFERS_WAITING_MAX, LEVEL_0_FILES_MAX, remedy_for
-from streams_py.state.store_figures import PROPERTIES
+from streams_py.state.disk.properties import PROPERTIES
+from streams_py.state.stores.bytes_store import overlaid
+from streams_py.system.printable import text_of
 
 if TYPE_CHECKING:
     from streams_py.state.disk.database import TaskDatabase

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import SnapshotError
-from streams_py.foreign_json import loads as loads_foreign
-from streams_py.printable import named, printable
+from streams_py.system.foreign_json import loads as loads_foreign
+from streams_py.system.printable import named, printable
 
 __all__ = ["Manifest", "SnapshotFile", "SnapshotOf"]
 

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailableError, LockError, SnapshotError
-from streams_py.printable import text_of
-from streams_py.private_files import make_folder
-from streams_py.state.checkpoint import DATABASE_DIRECTORY, force_to_disk, has_database
+from streams_py.state.directory.checkpoint import DATABASE_DIRECTORY, force_to_disk, has_database
 from streams_py.state.snapshots.manifest import Manifest, SnapshotFile, SnapshotOf
 from streams_py.state.snapshots.storage import TaskSnapshots, hash_of, time_of
 from streams_py.state.snapshots.transfers import Download, Upload
+from streams_py.system.printable import text_of
+from streams_py.system.private_files import make_folder
 
 if TYPE_CHECKING:
     from streams_py.state.disk.database import TaskDatabase

@@ -17,13 +17,13 @@ import uuid
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
-from streams_py.config_keys import masked
+from streams_py.config.keys import masked
+from streams_py.config.secrets import redact
 from streams_py.errors import ConfigError, SnapshotError
-from streams_py.printable import named
-from streams_py.private_files import FILE_MODE, FOLDER_MODE, check_shared_folder, make_folder
-from streams_py.redact import redact
-from streams_py.state.checkpoint import force_to_disk
+from streams_py.state.directory.checkpoint import force_to_disk
 from streams_py.state.snapshots.manifest import Manifest, SnapshotFile, SnapshotOf
+from streams_py.system.printable import named
+from streams_py.system.private_files import FILE_MODE, FOLDER_MODE, check_shared_folder, make_folder
 
 __all__ = ["TaskSnapshots", "hash_of", "open_storage", "time_of"]
 

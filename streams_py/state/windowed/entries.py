@@ -16,14 +16,14 @@ from streams_py.errors import InvalidStateStoreError
 from streams_py.serdes.reasons import cause_of
 from streams_py.serdes.windowed import Windowed
 from streams_py.state.caching.cached import CachedStore
-from streams_py.state.changelog_entries import ChangelogEntries, RestoreRecord
-from streams_py.state.codec import StoreCodec
-from streams_py.state.key_value import ChangeLog, StoreOverBytes
-from streams_py.state.open_iterators import ListsIterators
+from streams_py.state.stores.changelog_entries import ChangelogEntries, RestoreRecord
+from streams_py.state.stores.codec import StoreCodec
+from streams_py.state.stores.key_value import ChangeLog, StoreOverBytes
+from streams_py.state.stores.open_iterators import ListsIterators
 from streams_py.state.windowed.layout import SEGMENT_BYTES, Layout, segment_prefix
 from streams_py.state.windowed.segments import AgingBytes
-from streams_py.topology.nodes import RecordContext
-from streams_py.topology.stores import FlushListener, WindowRetention
+from streams_py.topology.declare.nodes import RecordContext
+from streams_py.topology.declare.stores import FlushListener, WindowRetention
 
 __all__ = ["AnyEntries", "WindowedEntries", "without_segment"]
 

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from streams_py.serdes.windowed import Windowed
-from streams_py.topology.stores import WindowRetention
+from streams_py.topology.declare.stores import WindowRetention
 
 __all__ = ["SEGMENT_BYTES", "SESSION_LAYOUT", "WINDOW_LAYOUT", "Layout", "segment_prefix"]
 

@@ -12,10 +12,10 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
-from streams_py.state.bytes_store import BytesStore, MemoryBytes
+from streams_py.state.stores.bytes_store import BytesStore, MemoryBytes
 from streams_py.state.windowed.layout import SEGMENT_BYTES, Layout, segment_prefix
 from streams_py.state.windowed.recent import RecentSegments
-from streams_py.topology.stores import WindowRetention
+from streams_py.topology.declare.stores import WindowRetention
 
 __all__ = ["AgingBytes", "SegmentedMemory"]
 

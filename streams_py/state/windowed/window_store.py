@@ -7,14 +7,14 @@ from typing import Any, TypeVar, cast
 
 from streams_py.serdes.windowed import Windowed
 from streams_py.state.caching.cached_timestamped import CachedTimestampedStore
-from streams_py.state.codec import StoreCodec
-from streams_py.state.key_value import ChangeLog, TimestampedStore
+from streams_py.state.stores.codec import StoreCodec
+from streams_py.state.stores.key_value import ChangeLog, TimestampedStore
 from streams_py.state.windowed.entries import AnyEntries, WindowedEntries
 from streams_py.state.windowed.layout import SEGMENT_BYTES, WINDOW_LAYOUT, Layout, segment_prefix
 from streams_py.state.windowed.recent import RecentSegments
 from streams_py.state.windowed.segments import AgingBytes
-from streams_py.topology.nodes import RecordContext
-from streams_py.topology.stores import ValueAndTimestamp, WindowRetention, WindowUpdater
+from streams_py.topology.declare.nodes import RecordContext
+from streams_py.topology.declare.stores import ValueAndTimestamp, WindowRetention, WindowUpdater
 
 __all__ = ["DuplicatesWindowStore", "PlainWindowStore", "TimestampedWindowStore", "WindowStoreOverEntries"]
 

@@ -13,14 +13,18 @@ from streams_protocol.types import TaskId
 from streams_py.errors import SerializationError
 from streams_py.events.codec import decode_event, encode_value
 from streams_py.events.model import Envelope, Event, Sample, TaskEvent
-from streams_py.runtime.tasks.offset_metadata import OffsetMetadata, decode_offset_metadata, encode_offset_metadata
+from streams_py.runtime.tasks.record.offset_metadata import (
+    OffsetMetadata,
+    decode_offset_metadata,
+    encode_offset_metadata,
+)
 from streams_py.serdes import Serde
 from streams_py.serdes.basic import BOOL, FLOAT32, FLOAT64, INT16, INT32, INT64, STRING, UUID, VOID
 from streams_py.serdes.json import JSON
 from streams_py.serdes.lists import list_of
 from streams_py.testing.fuzz.target import Target, from_bytes, from_text
+from streams_py.topology.declare.nodes import Change
 from streams_py.topology.formats.change_serde import ChangeSerde
-from streams_py.topology.nodes import Change
 
 __all__ = ["RECORD_TARGETS"]
 

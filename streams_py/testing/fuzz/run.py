@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from streams_protocol import DecodeError, EncodeError
-from streams_py.quiet import quiet_logs
+from streams_py.system.quiet_logs import quiet_logs
 from streams_py.testing.fuzz.inputs import inputs_for, recorded
 from streams_py.testing.fuzz.protocol_targets import PROTOCOL_TARGETS
 from streams_py.testing.fuzz.record_targets import RECORD_TARGETS

@@ -8,11 +8,11 @@ from typing import Final
 
 from streams_protocol.task_list import TaskList
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.config import StreamsConfig
-from streams_py.endpoint import parse_endpoint
+from streams_py.config.endpoint import parse_endpoint
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ConfigError
-from streams_py.state.checkpoint import CHECKPOINT_FILE, read_checkpoint, write_checkpoint
-from streams_py.state.directory import StateDirectory
+from streams_py.state.directory.checkpoint import CHECKPOINT_FILE, read_checkpoint, write_checkpoint
+from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.testing.fuzz.target import Target, from_text
 
 __all__ = ["TEXT_TARGETS"]

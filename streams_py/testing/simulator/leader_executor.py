@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from streams_protocol import decode_assignment_info
-from streams_py.adapters.kafka_python.payloads import assignments_to_send, readable_members
+from streams_py.adapters.kafka_python.classic.payloads import assignments_to_send, readable_members
 from streams_py.assignment.api import ApplicationState, TaskAssignment
 from streams_py.assignment.assignors.registry import assignor_name
 from streams_py.assignment.assignors.static import STATIC_TASKS_SPILL

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from streams_protocol import MIN_VERSION_OFFSET_SUMS
 from streams_protocol.types import TaskId
-from streams_py.quiet import quiet_logs
+from streams_py.system.quiet_logs import quiet_logs
 from streams_py.testing.checkers import Checker, Outcome, Placed, Published, Violation, all_checkers
 from streams_py.testing.simulator.faults.faults import Fault
 from streams_py.testing.simulator.models.timeline import START_MS

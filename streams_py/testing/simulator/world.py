@@ -15,7 +15,7 @@ from streams_protocol import LATEST_SUPPORTED_VERSION, SubscriptionInfo
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.member.group_model.ownership import Partitions
 from streams_py.ports import MemberAssignment
-from streams_py.runtime.threads.assignor_runner import AssignorRunner
+from streams_py.runtime.group.classic.assignor_runner import AssignorRunner
 from streams_py.testing.checkers import Checker, Committed, Gained, Published, Restored
 from streams_py.testing.simulator.assignors import SimulatedAssignor
 from streams_py.testing.simulator.faults.actions import happen

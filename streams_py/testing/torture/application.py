@@ -23,7 +23,7 @@ from typing import Any
 from streams_py import KafkaStreams, State, StreamsBuilder, Topology, key_value_store, serdes
 from streams_py.errors import StreamsError
 from streams_py.testing.torture.history import Entry, entry_bytes, read_entry
-from streams_py.topology.processor import Processor, Record
+from streams_py.topology.declare.processor import Processor, Record
 
 __all__ = ["topology"]
 

@@ -1,6 +1,6 @@
 """Whether the coordinator of a group has lost what was committed.
 
-A coordinator of Kafka 4.3 that comes back may break off reading its log (``streams_py.runtime.threads.offset_doubts``
+A coordinator of Kafka 4.3 that comes back may break off reading its log (``streams_py.runtime.commit.suspect_offsets``
 says why): from then on it tells old offsets, until its broker is started again. No application can go on rightly; a run
 has to tell that from an application that does not.
 """

@@ -18,8 +18,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from streams_py.adapters.client_security import librdkafka_settings
-from streams_py.adapters.security import parse_security
+from streams_py.adapters.security.client_settings import librdkafka_settings
+from streams_py.adapters.security.settings import parse_security
 from streams_py.errors import BrokerUnavailableError
 from streams_py.testing.torture.disk import DiskError, SmallDisk
 from streams_py.testing.torture.faults import CLOSE_S, Faults, Login

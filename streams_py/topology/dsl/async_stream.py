@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
-from streams_py.topology.checked import checked
+from streams_py.topology.declare.checks import checked
+from streams_py.topology.declare.durations import Duration, duration_ms
+from streams_py.topology.declare.names import Prefix
+from streams_py.topology.declare.nodes import AsyncCalls, BatchCalls, RecordContext
 from streams_py.topology.dsl.stream_joins import StreamJoins
-from streams_py.topology.durations import Duration, duration_ms
-from streams_py.topology.names import Prefix
-from streams_py.topology.nodes import AsyncCalls, BatchCalls, RecordContext
 from streams_py.topology.operators.asynchronous import CallAsync, CallInBatches, answered_pair
 
 if TYPE_CHECKING:

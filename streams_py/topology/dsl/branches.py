@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from streams_py.errors import TopologyError
-from streams_py.topology.checked import checked
+from streams_py.topology.declare.checks import checked
+from streams_py.topology.declare.given_serdes import kind_of
+from streams_py.topology.declare.in_context import one_function
+from streams_py.topology.declare.names import Prefix, check_name, name_or_generate
+from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.dsl.place import Place
-from streams_py.topology.given_serdes import kind_of
 from streams_py.topology.logical.graph import ProcessorStep
-from streams_py.topology.names import Prefix, check_name, name_or_generate
-from streams_py.topology.nodes import RecordContext
-from streams_py.topology.operators.in_context import one_function
 from streams_py.topology.operators.stateless import Branch, PassThrough
 
 if TYPE_CHECKING:

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde, SerdeDefaults
-from streams_py.topology.checked import checked
+from streams_py.topology.declare.checks import checked
+from streams_py.topology.declare.names import Prefix, name_or_generate, names_of, suffixed_or_generate
+from streams_py.topology.declare.nodes import ResetPolicy, SourceNode, TimestampExtractor
+from streams_py.topology.declare.processor import ProcessorSupplier, RecordFunction
+from streams_py.topology.declare.stores import StoreBuilder
 from streams_py.topology.dsl.global_table import GlobalKTable
 from streams_py.topology.dsl.kstream import KStream
 from streams_py.topology.dsl.ktable import KTable
@@ -17,13 +21,9 @@ from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
 from streams_py.topology.logical.graph import GlobalStoreStep, LogicalGraph, SourceStep, StoreStep, TableSourceStep
 from streams_py.topology.logical.optimise import optimise, optimizations_in
-from streams_py.topology.names import Prefix, name_or_generate, names_of, suffixed_or_generate
-from streams_py.topology.nodes import ResetPolicy, SourceNode, TimestampExtractor
 from streams_py.topology.operators.processors import ProcessorOperator
 from streams_py.topology.operators.tables import TableSource
 from streams_py.topology.physical.assembly import TopologyAssembly
-from streams_py.topology.processor import ProcessorSupplier, RecordFunction
-from streams_py.topology.stores import StoreBuilder
 from streams_py.topology.topology import Topology
 
 __all__ = ["StreamsBuilder"]

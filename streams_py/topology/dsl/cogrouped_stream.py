@@ -8,7 +8,12 @@ from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde, Windowed
-from streams_py.topology.checked import checked
+from streams_py.topology.declare.checks import checked
+from streams_py.topology.declare.in_context import one_function
+from streams_py.topology.declare.names import Prefix, suffixed_or_generate
+from streams_py.topology.declare.nodes import RecordContext
+from streams_py.topology.declare.stores import StoreBuilder
+from streams_py.topology.declare.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
 from streams_py.topology.dsl.grouped_stream import COGROUP_NEEDS, KGroupedStream
 from streams_py.topology.dsl.ktable import KTable
 from streams_py.topology.dsl.options import Materialized, materialized_or_none
@@ -16,15 +21,10 @@ from streams_py.topology.dsl.place import Place
 from streams_py.topology.dsl.window_options import AnyWindows, close_after_ms, window_store_of, windowed_key_serde
 from streams_py.topology.dsl.windowed_stream import window_aggregate
 from streams_py.topology.logical.graph import ProcessorStep, RepartitionStep
-from streams_py.topology.names import Prefix, suffixed_or_generate
-from streams_py.topology.nodes import RecordContext
 from streams_py.topology.operators.aggregates import StreamAggregate
 from streams_py.topology.operators.cogroup import CogroupMerge
-from streams_py.topology.operators.in_context import one_function
 from streams_py.topology.operators.sessions import SessionAggregate
 from streams_py.topology.operators.tables import TableOperator
-from streams_py.topology.stores import StoreBuilder
-from streams_py.topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
 
 __all__ = ["CogroupedKStream", "SessionWindowedCogroupedKStream", "TimeWindowedCogroupedKStream", "cogrouped"]
 

@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from streams_py.serdes import BYTES, Serde, serde_or_default
+from streams_py.topology.declare.names import NameIndex, changelog_topic, suffixed_or_generate
+from streams_py.topology.declare.nodes import SinkNode, SourceNode
+from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 from streams_py.topology.dsl.options import Materialized
 from streams_py.topology.dsl.place import Place
 from streams_py.topology.formats.foreign_keys import ResponseSerde, SubscriptionSerde
 from streams_py.topology.logical.graph import GraphNode, ProcessorStep, SinkStep, SourceStep, StoreStep, TableStep
-from streams_py.topology.names import NameIndex, changelog_topic, suffixed_or_generate
-from streams_py.topology.nodes import SinkNode, SourceNode
 from streams_py.topology.operators.foreign_key_joins import (
     ForeignKeySerdes,
     ForeignTableJoin,
@@ -23,7 +24,6 @@ from streams_py.topology.operators.foreign_key_joins import (
 )
 from streams_py.topology.operators.tables import TableOperator, TableSource
 from streams_py.topology.physical.assembly import TopologyAssembly
-from streams_py.topology.stores import StoreBuilder, StoreKind
 
 __all__ = ["join_on_foreign_key"]
 

@@ -8,18 +8,24 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import INT64, Serde
-from streams_py.topology.checked import checked
+from streams_py.topology.declare.checks import checked
+from streams_py.topology.declare.in_context import one_function
+from streams_py.topology.declare.names import Prefix, RepartitionNames, check_name, name_or_generate
+from streams_py.topology.declare.nodes import RecordContext
+from streams_py.topology.declare.stores import StoreBuilder
+from streams_py.topology.declare.windows import (
+    EmitStrategy,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    UnlimitedWindows,
+)
 from streams_py.topology.dsl.ktable import KTable
 from streams_py.topology.dsl.options import Initializer, Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
 from streams_py.topology.logical.graph import ProcessorStep, RepartitionStep
-from streams_py.topology.names import Prefix, RepartitionNames, check_name, name_or_generate
-from streams_py.topology.nodes import RecordContext
 from streams_py.topology.operators.aggregates import StreamAggregate, StreamReduce
-from streams_py.topology.operators.in_context import one_function
 from streams_py.topology.operators.tables import TableOperator
-from streams_py.topology.stores import StoreBuilder
-from streams_py.topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 
 if TYPE_CHECKING:
     from streams_py.topology.dsl.cogrouped_stream import CogroupedKStream

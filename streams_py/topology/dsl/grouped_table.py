@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
 
 from streams_py.serdes import INT64, Serde
-from streams_py.topology.checked import checked
+from streams_py.topology.declare.checks import checked
+from streams_py.topology.declare.names import Prefix, name_or_generate, suffixed_or_generate
 from streams_py.topology.dsl.ktable import KTable
 from streams_py.topology.dsl.options import Initializer, Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
 from streams_py.topology.logical.graph import ProcessorStep, TableRepartitionStep
-from streams_py.topology.names import Prefix, name_or_generate, suffixed_or_generate
 from streams_py.topology.operators.aggregates import GroupedTableAggregate, GroupedTableReduce
 from streams_py.topology.operators.tables import TableOperator
 

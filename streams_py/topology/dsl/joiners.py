@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from streams_py.errors import TopologyError
-from streams_py.topology.nodes import RecordContext
-from streams_py.topology.operators.in_context import WithContext
+from streams_py.topology.declare.in_context import WithContext
+from streams_py.topology.declare.nodes import RecordContext
 
 __all__ = ["joiner_with_key"]
 

@@ -8,7 +8,16 @@ from typing import Any, TextIO, TypeVar, overload
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
-from streams_py.topology.checked import checked
+from streams_py.topology.declare.checks import checked
+from streams_py.topology.declare.in_context import one_function
+from streams_py.topology.declare.names import Prefix, RepartitionNames, check_name, name_or_generate, names_of
+from streams_py.topology.declare.nodes import Operator, Partitioner, RecordContext, SinkNode
+from streams_py.topology.declare.processor import (
+    FixedKeyProcessorSupplier,
+    FixedKeyRecordFunction,
+    ProcessorSupplier,
+    RecordFunction,
+)
 from streams_py.topology.dsl.async_stream import AsyncStream
 from streams_py.topology.dsl.branches import BranchedKStream
 from streams_py.topology.dsl.grouped_stream import KGroupedStream
@@ -16,18 +25,9 @@ from streams_py.topology.dsl.ktable import KTable
 from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
 from streams_py.topology.logical.graph import ProcessorStep, RepartitionStep, SinkStep, TableStep
-from streams_py.topology.names import Prefix, RepartitionNames, check_name, name_or_generate, names_of
-from streams_py.topology.nodes import Operator, Partitioner, RecordContext, SinkNode
 from streams_py.topology.operators import stateless
-from streams_py.topology.operators.in_context import one_function
 from streams_py.topology.operators.processors import ProcessorOperator, stores_of_supplier
 from streams_py.topology.operators.tables import TableSource
-from streams_py.topology.processor import (
-    FixedKeyProcessorSupplier,
-    FixedKeyRecordFunction,
-    ProcessorSupplier,
-    RecordFunction,
-)
 
 __all__ = ["KStream"]
 

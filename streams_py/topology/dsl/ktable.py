@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
-from streams_py.topology.checked import checked
+from streams_py.topology.declare.checks import checked
+from streams_py.topology.declare.in_context import one_function
+from streams_py.topology.declare.names import Prefix, check_name, name_or_generate, names_of
+from streams_py.topology.declare.nodes import RecordContext
+from streams_py.topology.declare.processor import ValueTransformer
+from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
 from streams_py.topology.dsl.suppressed import Suppressed
 from streams_py.topology.dsl.table_joins import TableJoins
 from streams_py.topology.logical.graph import ProcessorStep
-from streams_py.topology.names import Prefix, check_name, name_or_generate, names_of
-from streams_py.topology.nodes import RecordContext
-from streams_py.topology.operators.in_context import one_function
 from streams_py.topology.operators.suppress import Suppress
 from streams_py.topology.operators.table_transforms import TableTransformValues
 from streams_py.topology.operators.tables import TableFilter, TableGroupBy, TableMapValues, TableOperator, TableToStream
-from streams_py.topology.processor import ValueTransformer
-from streams_py.topology.stores import StoreBuilder, StoreKind
 
 if TYPE_CHECKING:
     from streams_py.topology.dsl.grouped_table import KGroupedTable

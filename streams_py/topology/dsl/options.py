@@ -13,10 +13,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
-from streams_py.topology.caller import located
-from streams_py.topology.checked import check_given
-from streams_py.topology.durations import Duration, duration_ms
-from streams_py.topology.stores import StoreBuilder, StoreKind, ttl_ms_of
+from streams_py.topology.declare.caller import located
+from streams_py.topology.declare.checks import check_given
+from streams_py.topology.declare.durations import Duration, duration_ms
+from streams_py.topology.declare.stores import StoreBuilder, StoreKind, ttl_ms_of
 
 __all__ = ["Initializer", "Materialized", "materialized_or_none"]
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from streams_py.serdes import Serde
+from streams_py.topology.declare.names import NameIndex, RepartitionNames, name_or_generate
+from streams_py.topology.declare.nodes import Operator
+from streams_py.topology.declare.stores import StoreBuilder
 from streams_py.topology.logical.graph import GraphNode, LogicalGraph, ProcessorStep, RepartitionStep
-from streams_py.topology.names import NameIndex, RepartitionNames, name_or_generate
-from streams_py.topology.nodes import Operator
-from streams_py.topology.stores import StoreBuilder
 
 __all__ = ["Place"]
 

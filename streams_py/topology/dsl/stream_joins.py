@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, overl
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
-from streams_py.topology.checked import check_given, checked
+from streams_py.topology.declare.checks import check_given, checked
+from streams_py.topology.declare.durations import Duration, duration_ms
+from streams_py.topology.declare.names import Prefix, RepartitionNames, check_name, name_or_generate
+from streams_py.topology.declare.nodes import RecordContext
+from streams_py.topology.declare.stores import StoreBuilder, StoreKind
+from streams_py.topology.declare.windows import JoinWindows
 from streams_py.topology.dsl.global_table import GlobalKTable
 from streams_py.topology.dsl.joiners import joiner_with_key
 from streams_py.topology.dsl.place import Place
 from streams_py.topology.dsl.windowed_joins import StreamJoinOptions, join_streams
-from streams_py.topology.durations import Duration, duration_ms
 from streams_py.topology.logical.graph import ProcessorStep, RepartitionStep
-from streams_py.topology.names import Prefix, RepartitionNames, check_name, name_or_generate
-from streams_py.topology.nodes import RecordContext
 from streams_py.topology.operators.stream_joins import GlobalTableJoin, StreamTableJoin
-from streams_py.topology.stores import StoreBuilder, StoreKind
-from streams_py.topology.windows import JoinWindows
 
 if TYPE_CHECKING:
     from streams_py.topology.dsl.kstream import KStream

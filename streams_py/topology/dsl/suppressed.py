@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streams_py.errors import TopologyError
-from streams_py.topology.checked import checked_function
-from streams_py.topology.durations import Duration, duration_ms
+from streams_py.topology.declare.checks import checked_function
+from streams_py.topology.declare.durations import Duration, duration_ms
 from streams_py.topology.logical.graph import GraphNode
 from streams_py.topology.operators.suppress import SuppressionRule
 

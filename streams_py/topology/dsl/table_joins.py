@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
-from streams_py.topology.checked import checked
+from streams_py.topology.declare.checks import checked
+from streams_py.topology.declare.in_context import rearranged
+from streams_py.topology.declare.names import Prefix, name_or_generate, suffixed_or_generate
+from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.dsl.foreign_key_joins import join_on_foreign_key
 from streams_py.topology.dsl.joiners import joiner_with_key
 from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
 from streams_py.topology.logical.graph import TableJoinStep
-from streams_py.topology.names import Prefix, name_or_generate, suffixed_or_generate
-from streams_py.topology.nodes import RecordContext
-from streams_py.topology.operators.in_context import rearranged
 from streams_py.topology.operators.table_joins import TableJoin, TableJoinMerge
 from streams_py.topology.operators.tables import TableOperator
 

@@ -7,10 +7,16 @@ from typing import Any, TypeAlias, TypeVar
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
 from streams_py.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde, WindowedSerde
+from streams_py.topology.declare.durations import duration_ms
+from streams_py.topology.declare.stores import StoreBuilder, StoreKind, WindowRetention
+from streams_py.topology.declare.windows import (
+    EmitStrategy,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    UnlimitedWindows,
+)
 from streams_py.topology.dsl.options import Materialized
-from streams_py.topology.durations import duration_ms
-from streams_py.topology.stores import StoreBuilder, StoreKind, WindowRetention
-from streams_py.topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 
 __all__ = ["AnyWindows", "close_after_ms", "window_store_of", "windowed_key_serde"]
 

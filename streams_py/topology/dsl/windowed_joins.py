@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from streams_py.serdes import Serde, list_of
+from streams_py.topology.declare.names import NameIndex, Prefix, check_name, suffixed_or_generate
+from streams_py.topology.declare.stores import StoreBuilder, StoreKind, WindowRetention
+from streams_py.topology.declare.windows import JoinWindows
 from streams_py.topology.dsl.place import Place
 from streams_py.topology.formats.join_serdes import JoinSideKeySerde, JoinSideValueSerde
 from streams_py.topology.logical.graph import ProcessorStep
 from streams_py.topology.logical.join_steps import JoinSide, StreamJoinStep
-from streams_py.topology.names import NameIndex, Prefix, check_name, suffixed_or_generate
 from streams_py.topology.operators.windowed_joins import JoinRule, JoinWindowKeeper, SelfJoin, StreamJoin
-from streams_py.topology.stores import StoreBuilder, StoreKind, WindowRetention
-from streams_py.topology.windows import JoinWindows
 
 __all__ = ["StreamJoinOptions", "join_streams"]
 

@@ -8,20 +8,20 @@ from typing import Any, Generic, TypeVar, cast, overload
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import INT64, Serde, Windowed
-from streams_py.topology.checked import checked
+from streams_py.topology.declare.checks import checked
+from streams_py.topology.declare.in_context import one_function, rearranged
+from streams_py.topology.declare.names import Prefix
+from streams_py.topology.declare.nodes import RecordContext
+from streams_py.topology.declare.stores import StoreBuilder
+from streams_py.topology.declare.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
 from streams_py.topology.dsl.grouped_stream import AGGREGATE_NEEDS, KGroupedStream, plus_one, zero
 from streams_py.topology.dsl.ktable import KTable
 from streams_py.topology.dsl.options import Initializer, Materialized, materialized_or_none
 from streams_py.topology.dsl.window_options import AnyWindows, close_after_ms, window_store_of, windowed_key_serde
-from streams_py.topology.names import Prefix
-from streams_py.topology.nodes import RecordContext
-from streams_py.topology.operators.in_context import one_function, rearranged
 from streams_py.topology.operators.sessions import SessionAggregate
 from streams_py.topology.operators.sliding import SlidingWindowAggregate
 from streams_py.topology.operators.tables import TableOperator
 from streams_py.topology.operators.windowed import TimeWindowAggregate
-from streams_py.topology.stores import StoreBuilder
-from streams_py.topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
 
 __all__ = ["SessionWindowedKStream", "TimeWindowedKStream", "window_aggregate"]
 

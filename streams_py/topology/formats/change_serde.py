@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from streams_py.errors import ConfigError, SerializationError
 from streams_py.serdes import Serde, SerdeDefaults, serde_or_default
-from streams_py.topology.nodes import Change
+from streams_py.topology.declare.nodes import Change
 
 __all__ = ["ChangeSerde"]
 

@@ -16,15 +16,15 @@ from typing import Any
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde, SerdeDefaults
-from streams_py.topology.caller import locate, user_line
+from streams_py.topology.declare.caller import locate, user_line
+from streams_py.topology.declare.names import NameIndex, RepartitionNames, table_repartition_topic
+from streams_py.topology.declare.nodes import Operator, Partitioner, ProcessorNode, SinkNode, SourceNode
+from streams_py.topology.declare.stores import StoreBuilder
 from streams_py.topology.formats.change_serde import ChangeSerde
-from streams_py.topology.names import NameIndex, RepartitionNames, table_repartition_topic
-from streams_py.topology.nodes import Operator, Partitioner, ProcessorNode, SinkNode, SourceNode
 from streams_py.topology.operators.stateless import NullKeyFilter
 from streams_py.topology.operators.table_joins import TableJoin, TableJoinMerge
 from streams_py.topology.operators.tables import TableOperator, TableSource
 from streams_py.topology.physical.assembly import TopologyAssembly
-from streams_py.topology.stores import StoreBuilder
 
 __all__ = [
     "GlobalStoreStep",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streams_py.topology.declare.nodes import Operator, ProcessorNode
+from streams_py.topology.declare.stores import StoreBuilder
 from streams_py.topology.logical.graph import GraphNode, ProcessorStep
-from streams_py.topology.nodes import Operator, ProcessorNode
 from streams_py.topology.operators.stateless import PassThrough
 from streams_py.topology.operators.windowed_joins import JoinRule, SelfJoin
 from streams_py.topology.physical.assembly import TopologyAssembly
-from streams_py.topology.stores import StoreBuilder
 
 __all__ = ["JoinSide", "StreamJoinStep"]
 

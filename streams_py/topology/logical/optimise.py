@@ -28,10 +28,10 @@ from typing import Any, Final
 
 from streams_py.errors import ConfigError, TopologyError
 from streams_py.serdes import Serde
-from streams_py.topology.caller import locate
+from streams_py.topology.declare.caller import locate
+from streams_py.topology.declare.names import RepartitionNames
 from streams_py.topology.logical.graph import GraphNode, LogicalGraph, RepartitionStep, SourceStep, TableSourceStep
 from streams_py.topology.logical.join_steps import StreamJoinStep
-from streams_py.topology.names import RepartitionNames
 
 __all__ = ["Optimization", "optimise", "optimizations_in"]
 

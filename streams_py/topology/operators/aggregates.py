@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from streams_py.errors import ProcessingError
-from streams_py.topology.nodes import Change, NodeContext, Process
-from streams_py.topology.operators.in_context import within
+from streams_py.topology.declare.in_context import within
+from streams_py.topology.declare.nodes import Change, NodeContext, Process
 from streams_py.topology.operators.in_place import aggregating, fresh_initializer, on_copies
 from streams_py.topology.operators.tables import TableOperator, forward_flushed, make_change
 

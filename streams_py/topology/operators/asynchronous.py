@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from streams_py.topology.nodes import AsyncCalls, BatchCalls, NodeContext, Process
+from streams_py.topology.declare.nodes import AsyncCalls, BatchCalls, NodeContext, Process
 from streams_py.topology.operators.stateless import named_if_no_pair
 
 __all__ = ["CallAsync", "CallInBatches", "answered_pair"]

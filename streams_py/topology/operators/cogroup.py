@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from streams_py.topology.nodes import NodeContext, Process
+from streams_py.topology.declare.nodes import NodeContext, Process
 from streams_py.topology.operators.tables import RowReader, TableOperator
 
 __all__ = ["CogroupMerge"]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from streams_py.serdes.windowed import Windowed
-from streams_py.topology.nodes import NodeContext
+from streams_py.topology.declare.nodes import NodeContext
 from streams_py.topology.operators.tables import make_change
 
 __all__ = ["UNKNOWN_TIME", "FinalResults", "Throttle", "time_of_store"]

@@ -12,6 +12,9 @@ from typing import Any
 
 from streams_py.errors import ConfigError
 from streams_py.serdes import Serde, serde_or_default
+from streams_py.topology.declare.in_context import at_its_time, within
+from streams_py.topology.declare.names import full_topic_name
+from streams_py.topology.declare.nodes import NodeContext, Process
 from streams_py.topology.formats.foreign_keys import (
     Instruction,
     Response,
@@ -20,9 +23,6 @@ from streams_py.topology.formats.foreign_keys import (
     subscription_key,
     subscription_prefix,
 )
-from streams_py.topology.names import full_topic_name
-from streams_py.topology.nodes import NodeContext, Process
-from streams_py.topology.operators.in_context import at_its_time, within
 from streams_py.topology.operators.tables import TableOperator, latest_only, upgrades_from
 
 __all__ = [

@@ -19,8 +19,8 @@ from copy import deepcopy
 from typing import Any, NoReturn
 
 from streams_py.errors import ChangedInPlaceError
-from streams_py.topology.nodes import Change, InPlaceChecks, NodeContext, Process
-from streams_py.topology.operators.in_context import within
+from streams_py.topology.declare.in_context import within
+from streams_py.topology.declare.nodes import Change, InPlaceChecks, NodeContext, Process
 
 __all__ = ["aggregating", "copier_of", "forward_unchanged", "fresh_initializer", "on_copies"]
 

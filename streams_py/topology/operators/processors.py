@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 from streams_protocol.types import TaskId
 from streams_py.errors import ProcessingError, TopologyError
 from streams_py.serdes import Serde
-from streams_py.topology.nodes import Cancellable, NodeContext, Process, Punctuation
-from streams_py.topology.processor import (
+from streams_py.topology.declare.nodes import Cancellable, NodeContext, Process, Punctuation
+from streams_py.topology.declare.processor import (
     ConnectedStoreProvider,
     FixedKeyProcessor,
     FixedKeyRecord,
@@ -19,8 +19,8 @@ from streams_py.topology.processor import (
     Record,
     RecordMetadata,
 )
-from streams_py.topology.sensors import ProcessorMetrics
-from streams_py.topology.stores import StoreBuilder
+from streams_py.topology.declare.stores import StoreBuilder
+from streams_py.topology.metrics.processor_metrics import ProcessorMetrics
 
 __all__ = ["BoundContext", "ProcessorOperator", "stores_of_supplier"]
 

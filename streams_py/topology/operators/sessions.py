@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from streams_py.serdes.windowed import Windowed
-from streams_py.topology.nodes import NodeContext, Process
+from streams_py.topology.declare.in_context import within
+from streams_py.topology.declare.nodes import NodeContext, Process
+from streams_py.topology.declare.windows import EmitStrategy, SessionWindows
 from streams_py.topology.operators.emission import FinalResults, time_of_store
-from streams_py.topology.operators.in_context import within
 from streams_py.topology.operators.in_place import aggregating, copier_of, fresh_initializer
 from streams_py.topology.operators.tables import RowReader, TableOperator, forward_flushed, make_change
 from streams_py.topology.operators.windowed import NULL_KEY, WINDOW_CLOSED
-from streams_py.topology.windows import EmitStrategy, SessionWindows
 
 __all__ = ["SessionAggregate"]
 

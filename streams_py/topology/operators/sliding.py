@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from streams_py.topology.nodes import NodeContext, Process
+from streams_py.topology.declare.in_context import within
+from streams_py.topology.declare.nodes import NodeContext, Process
+from streams_py.topology.declare.windows import SlidingWindows
 from streams_py.topology.operators.emission import UNKNOWN_TIME, time_of_store
-from streams_py.topology.operators.in_context import within
 from streams_py.topology.operators.in_place import aggregating, fresh_initializer, on_copies
 from streams_py.topology.operators.tables import make_change
 from streams_py.topology.operators.windowed import WINDOW_CLOSED, WindowedOperator, make_windowed
-from streams_py.topology.windows import SlidingWindows
 
 __all__ = ["SlidingWindowAggregate"]
 

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TextIO
 
-from streams_py.topology.nodes import NodeContext, Operator, Process, RecordContext
-from streams_py.topology.operators.in_context import at_its_time, within
+from streams_py.topology.declare.in_context import at_its_time, within
+from streams_py.topology.declare.nodes import NodeContext, Operator, Process, RecordContext
 
 __all__ = [
     "Branch",
@@ -42,7 +42,7 @@ Predicate = Callable[[Any, Any], object]
 
 class Statement:
     """An operator that is no more than one statement around the user's function, so that a chain of them can be one
-    function (see ``runtime/tasks/fusing.py``). ``statement`` works on ``key`` and ``value``, with ``{f}`` for
+    function (see ``runtime/tasks/record/fusing.py``). ``statement`` works on ``key`` and ``value``, with ``{f}`` for
     ``function``; when that raises, it leaves both as they were."""
 
     statement: str

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from streams_py.topology.nodes import NodeContext, Process
-from streams_py.topology.operators.in_context import at_its_time, within
+from streams_py.topology.declare.in_context import at_its_time, within
+from streams_py.topology.declare.nodes import NodeContext, Process
 from streams_py.topology.operators.tables import TableOperator
 
 __all__ = ["GlobalTableJoin", "StreamTableJoin"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streams_py.errors import StateError
-from streams_py.topology.nodes import NodeContext, Process
+from streams_py.topology.declare.nodes import NodeContext, Process
 from streams_py.topology.operators.emission import UNKNOWN_TIME
 from streams_py.topology.operators.tables import DataReader, RowReader, TableOperator, make_change
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from streams_py.topology.nodes import NodeContext, Process
-from streams_py.topology.operators.in_context import within
+from streams_py.topology.declare.in_context import within
+from streams_py.topology.declare.nodes import NodeContext, Process
 from streams_py.topology.operators.tables import RowReader, TableOperator, forward_flushed, latest_only, make_change
 
 __all__ = ["TableJoin", "TableJoinMerge"]

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from streams_py.errors import ProcessingError, TopologyError
-from streams_py.topology.nodes import NodeContext, Process, RecordContext
+from streams_py.topology.declare.nodes import NodeContext, Process, RecordContext
+from streams_py.topology.declare.processor import ValueTransformer
 from streams_py.topology.operators.processors import BoundContext
 from streams_py.topology.operators.tables import PastRowReader, RowReader, TableOperator, TableTransformation
-from streams_py.topology.processor import ValueTransformer
 
 __all__ = ["TableTransformValues"]
 

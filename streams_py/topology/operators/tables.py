@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from streams_py.errors import ProcessingError
-from streams_py.topology.nodes import Change, LateChange, NodeContext, Process
-from streams_py.topology.operators.in_context import at_its_time, within
+from streams_py.topology.declare.in_context import at_its_time, within
+from streams_py.topology.declare.nodes import Change, LateChange, NodeContext, Process
 from streams_py.topology.operators.stateless import named_if_no_pair
 from streams_py.topology.operators.versioned import VersionedTable
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from streams_py.topology.nodes import Change, LateChange, Process
-from streams_py.topology.stores import Updater
-from streams_py.topology.versioned_stores import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
+from streams_py.topology.declare.nodes import Change, LateChange, Process
+from streams_py.topology.declare.stores import Updater
+from streams_py.topology.declare.versioned_stores import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
 
 __all__ = ["VersionedTable"]
 

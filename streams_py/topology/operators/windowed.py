@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from streams_py.serdes.windowed import Windowed
-from streams_py.topology.nodes import NodeContext, Process
+from streams_py.topology.declare.in_context import within
+from streams_py.topology.declare.nodes import NodeContext, Process
+from streams_py.topology.declare.windows import EmitStrategy, TimeWindows, UnlimitedWindows
 from streams_py.topology.operators.emission import UNKNOWN_TIME, FinalResults, time_of_store
-from streams_py.topology.operators.in_context import within
 from streams_py.topology.operators.in_place import aggregating, fresh_initializer, on_copies
 from streams_py.topology.operators.tables import RowReader, TableOperator, forward_flushed, make_change
-from streams_py.topology.windows import EmitStrategy, TimeWindows, UnlimitedWindows
 
 __all__ = ["NULL_KEY", "WINDOW_CLOSED", "TimeWindowAggregate", "WindowedOperator"]
 

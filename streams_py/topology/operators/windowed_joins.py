@@ -20,10 +20,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from streams_py.topology.declare.in_context import at_its_time, within
+from streams_py.topology.declare.nodes import NodeContext, Process, RecordContext
+from streams_py.topology.declare.windows import JoinWindows
 from streams_py.topology.formats.join_serdes import JoinSideKey, JoinSideValue
-from streams_py.topology.nodes import NodeContext, Process, RecordContext
-from streams_py.topology.operators.in_context import at_its_time, within
-from streams_py.topology.windows import JoinWindows
 
 __all__ = ["JoinRule", "JoinWindowKeeper", "SelfJoin", "StreamJoin"]
 

@@ -15,10 +15,10 @@ from typing import TypeAlias, TypeVar
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import SerdeDefaults, serde_or_default
-from streams_py.topology.caller import locate, user_line
-from streams_py.topology.names import check_name
-from streams_py.topology.nodes import ProcessorNode, SinkNode, SourceNode
-from streams_py.topology.stores import StoreBuilder, StoreKind
+from streams_py.topology.declare.caller import locate, user_line
+from streams_py.topology.declare.names import check_name
+from streams_py.topology.declare.nodes import ProcessorNode, SinkNode, SourceNode
+from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 
 __all__ = ["GlobalStore", "Node", "TopologyAssembly"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cache
 
-from streams_py.topology.nodes import ProcessorNode, SinkNode, SourceNode
+from streams_py.topology.declare.nodes import ProcessorNode, SinkNode, SourceNode
 from streams_py.topology.physical.assembly import Node
 from streams_py.topology.physical.subtopologies import Subtopology
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from streams_py.topology.names import changelog_topic, full_topic_name, internal_topics, topic_on_broker
-from streams_py.topology.nodes import SourceNode
+from streams_py.topology.declare.names import changelog_topic, full_topic_name, internal_topics, topic_on_broker
+from streams_py.topology.declare.nodes import SourceNode
+from streams_py.topology.declare.stores import StoreBuilder
 from streams_py.topology.physical.assembly import TopologyAssembly
 from streams_py.topology.physical.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
 from streams_py.topology.physical.subtopologies import Subtopology
-from streams_py.topology.stores import StoreBuilder
 
 __all__ = ["matched_topics", "topology_metadata"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from streams_py.topology.nodes import ProcessorNode, SinkNode, SourceNode
+from streams_py.topology.declare.nodes import ProcessorNode, SinkNode, SourceNode
 from streams_py.topology.physical.assembly import Node
 from streams_py.topology.physical.subtopologies import Subtopology
 

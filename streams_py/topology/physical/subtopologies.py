@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streams_py.topology.nodes import ProcessorNode, SinkNode, SourceNode
+from streams_py.topology.declare.nodes import ProcessorNode, SinkNode, SourceNode
+from streams_py.topology.declare.stores import StoreBuilder
 from streams_py.topology.physical.assembly import Node, TopologyAssembly
-from streams_py.topology.stores import StoreBuilder
 
 __all__ = ["Subtopology", "subtopologies_of"]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from streams_py.errors import TopologyError
-from streams_py.topology.names import internal_topics
+from streams_py.topology.declare.names import internal_topics
 from streams_py.topology.upgrade.fingerprint import digest
 from streams_py.topology.upgrade.shape import Lineage, Part, Shape
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
-from streams_py.topology.nodes import ProcessorNode, SinkNode, SourceNode
+from streams_py.topology.declare.nodes import ProcessorNode, SinkNode, SourceNode
+from streams_py.topology.declare.stores import StoreBuilder
 from streams_py.topology.physical.subtopologies import Subtopology
-from streams_py.topology.stores import StoreBuilder
 from streams_py.topology.topology import Topology
 from streams_py.topology.upgrade.fingerprint import digest, fingerprint, serde_text
 from streams_py.topology.upgrade.shape import Lineage, Part, Shape

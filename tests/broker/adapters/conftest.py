@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 
 from streams_protocol.types import TopicPartition
-from streams_py.adapters.kafka_python.membership import KafkaPythonMembership
+from streams_py.adapters.kafka_python.classic.membership import KafkaPythonMembership
 from streams_py.adapters.kafka_python.settings import membership_settings
 from streams_py.errors import StreamsError
 from streams_py.ports import MemberAssignment, MemberSubscription, OffsetAndMetadata

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from streams_py.errors import BrokerUnavailableError
-from streams_py.outages import MemberContact
 from streams_py.ports import OffsetAndMetadata
+from streams_py.ports.outages import MemberContact
 
 pytestmark = pytest.mark.broker
 

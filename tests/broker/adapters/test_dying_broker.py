@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from streams_py.adapters.confluent import ConfluentClients
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import StreamsError
 from streams_py.ports import Admin, OffsetAndMetadata
 from tests.dying_broker import DyingBroker, Place, places

@@ -14,9 +14,9 @@ from kafka import KafkaProducer
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.admin import ConfluentAdmin
-from streams_py.adapters.kafka_python.transaction_admin import KafkaPythonTransactionAdmin
-from streams_py.runtime.clock import SystemClock
-from streams_py.runtime.open_transactions import OpenTransactions
+from streams_py.adapters.kafka_python.admin.transaction_admin import KafkaPythonTransactionAdmin
+from streams_py.runtime.commit.open_transactions import OpenTransactions
+from streams_py.system.clock import SystemClock
 from streams_py.testing.broker import Broker
 
 pytestmark = [pytest.mark.broker, pytest.mark.xdist_group("hanging")]

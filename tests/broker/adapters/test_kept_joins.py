@@ -14,8 +14,8 @@ from kafka.net.compat import KafkaNetClient
 from kafka.structs import MemberState
 
 from streams_py.adapters.kafka_python.callbacks import CallbackInbox
-from streams_py.adapters.kafka_python.coordinator import StreamsCoordinator
-from streams_py.adapters.kafka_python.options import MemberOptions
+from streams_py.adapters.kafka_python.classic.coordinator import StreamsCoordinator
+from streams_py.adapters.kafka_python.classic.options import MemberOptions
 
 pytestmark = pytest.mark.broker
 

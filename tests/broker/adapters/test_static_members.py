@@ -7,8 +7,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from streams_protocol.types import TopicPartition
-from streams_py.adapters.librdkafka_gaps import kafka_python_connection, remove_static_member
-from streams_py.adapters.security import SecuritySettings
+from streams_py.adapters.connection.librdkafka_gaps import kafka_python_connection, remove_static_member
+from streams_py.adapters.security.settings import SecuritySettings
 from streams_py.errors import StreamsError
 
 pytestmark = pytest.mark.broker

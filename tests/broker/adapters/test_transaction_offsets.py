@@ -13,7 +13,7 @@ from kafka.structs import TopicPartition as KafkaPartition
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.clients import ConfluentClients
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import TaskCorruptedError, TaskMigratedError
 from streams_py.ports import GroupMetadata, OffsetAndMetadata
 from streams_py.testing.broker import Broker

@@ -12,7 +12,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent import ConfluentClients
 from streams_py.adapters.confluent.consumer import ConfluentConsumer
 from streams_py.adapters.confluent.producer import ConfluentProducer
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.ports import BEGINNING, RawRecord
 from streams_py.testing.broker import Broker
 from tests.waiting import until

@@ -18,9 +18,9 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent import ConfluentClients
 from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
 from streams_py.adapters.confluent.settings import admin_settings
-from streams_py.adapters.librdkafka_gaps import KafkaPythonEpochSender, kafka_python_connection
-from streams_py.adapters.security import SecuritySettings
-from streams_py.config import StreamsConfig
+from streams_py.adapters.connection.librdkafka_gaps import KafkaPythonEpochSender, kafka_python_connection
+from streams_py.adapters.security.settings import SecuritySettings
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import StreamsError
 from streams_py.ports import BEGINNING, AdminError, AdminErrorKind, TopicSpec
 from streams_py.testing.broker import Broker

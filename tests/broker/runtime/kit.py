@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from streams_protocol.types import TopicPartition
-from streams_py.clients import KafkaClients
-from streams_py.config import StreamsConfig
+from streams_py.clients.factory import KafkaClients
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.ports import BEGINNING, RawRecord
 from streams_py.testing.broker import Broker, EmbeddedBroker
 from tests.beside import beside

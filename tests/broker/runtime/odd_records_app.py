@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from streams_py import KafkaStreams, State, StreamsBuilder, serdes
-from streams_py.topology.processor import Processor, Record
+from streams_py.topology.declare.processor import Processor, Record
 
 SERDES: dict[str, Any] = {"bytes": serdes.BYTES, "text": serdes.STRING, "number": serdes.INT64, "json": serdes.JSON}
 

@@ -13,7 +13,7 @@ import pytest
 from streams_protocol import ErrorCode, decode_assignment_info
 from streams_protocol.types import TopicPartition
 from streams_py import KafkaStreams, State, StreamsBuilder, Topology, serdes
-from streams_py.adapters.kafka_python.membership import KafkaPythonMembership
+from streams_py.adapters.kafka_python.classic.membership import KafkaPythonMembership
 from streams_py.adapters.kafka_python.settings import membership_settings
 from streams_py.cli.connecting import connected
 from streams_py.errors import (
@@ -26,7 +26,7 @@ from streams_py.errors import (
 from streams_py.inspection.gather import inspect_group
 from streams_py.inspection.reasons import explain_group
 from streams_py.ports import MemberAssignment, MemberSubscription, OffsetAndMetadata
-from streams_py.runtime.tasks.error_handling.handlers import Answer, DeadLetterQueue
+from streams_py.runtime.tasks.settings.handlers import Answer, DeadLetterQueue
 from streams_py.testing.broker import Broker
 from tests.uneven_joins import UNEVEN, check_error, uneven
 from tests.waiting import PATIENCE_S

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from streams_py import KafkaStreams, State, StreamsBuilder, serdes
 from streams_py.errors import ProductionError
-from streams_py.runtime.tasks.error_handling.handlers import Answer, DeadLetterQueue, OutgoingRecord
+from streams_py.runtime.tasks.settings.handlers import Answer, DeadLetterQueue, OutgoingRecord
 from streams_py.testing.broker import Broker
 from tests.waiting import PATIENCE_S, until
 

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from streams_py import KafkaStreams, StreamsBuilder
-from streams_py.runtime.threads import global_thread
+from streams_py.runtime.global_thread import global_thread
 from streams_py.serdes import STRING
 from streams_py.testing.broker import Broker
 from tests.waiting import until

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.broker
 
 def warnings(log: str) -> list[str]:
     """Lines about connections, ours and those of the two client libraries."""
-    loggers = (" streams_py.outages ", " streams_py.adapters.confluent", " kafka.", "Traceback")
+    loggers = (" streams_py.ports.outages ", " streams_py.adapters.confluent", " kafka.", "Traceback")
     return [line for line in log.splitlines() if any(logger in line for logger in loggers)]
 
 

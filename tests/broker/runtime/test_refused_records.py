@@ -15,10 +15,10 @@ from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka import TopicPartition as Position
 
 from streams_py import KafkaStreams, State, StreamsBuilder, serdes
-from streams_py.adapters.librdkafka_gaps import KafkaPythonEpochSender, kafka_python_connection
-from streams_py.adapters.security import parse_security
+from streams_py.adapters.connection.librdkafka_gaps import KafkaPythonEpochSender, kafka_python_connection
+from streams_py.adapters.security.settings import parse_security
 from streams_py.errors import ProductionError, StreamsError
-from streams_py.runtime.tasks.error_handling.handlers import Answer, DeadLetterQueue, OutgoingRecord, Response
+from streams_py.runtime.tasks.settings.handlers import Answer, DeadLetterQueue, OutgoingRecord, Response
 from streams_py.testing.broker import Broker
 from tests.waiting import PATIENCE_S, until
 

@@ -12,7 +12,7 @@ import pytest
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import SnapshotError
-from streams_py.state.checkpoint import CHECKPOINT_FILE
+from streams_py.state.directory.checkpoint import CHECKPOINT_FILE
 from streams_py.state.snapshots.manifest import Manifest
 
 from .kit import Application, Instance, text, true_counts

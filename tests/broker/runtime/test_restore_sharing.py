@@ -17,7 +17,7 @@ import pytest
 from streams_py import KafkaStreams, State, StreamsBuilder
 from streams_py.adapters.sorter_process import SorterProcess
 from streams_py.ports import ChangelogPart, SortedPart
-from streams_py.runtime.restore import sharing
+from streams_py.runtime.restore import parallel_restore as sharing
 from streams_py.serdes import STRING
 from streams_py.testing.broker import Broker
 from tests.waiting import until

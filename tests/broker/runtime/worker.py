@@ -32,11 +32,11 @@ from streams_py import (
 )
 from streams_py.adapters.sorter_process import SorterProcess
 from streams_py.ports import ChangelogPart
-from streams_py.runtime.clock import SystemClock
-from streams_py.runtime.restore import sharing
+from streams_py.runtime.restore import parallel_restore as sharing
 from streams_py.runtime.restore.listener import RestoreListener
 from streams_py.state.disk.store import RocksBytes
-from streams_py.topology.processor import Processor, Record
+from streams_py.system.clock import SystemClock
+from streams_py.topology.declare.processor import Processor, Record
 
 _REPORT_INTERVAL_S = 0.05
 _out = threading.Lock()

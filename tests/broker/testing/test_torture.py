@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from typer.testing import CliRunner
 
-from streams_py.adapters.handshake import refusal
-from streams_py.adapters.security import parse_security
+from streams_py.adapters.connection.handshake import refusal
+from streams_py.adapters.security.settings import parse_security
 from streams_py.cli.commands import app
 from streams_py.cli.development import torturing
 from streams_py.testing.broker import Broker, NoBrokerError, Right, SecuredBroker

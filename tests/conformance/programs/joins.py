@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from streams_py.serdes import INT64, STRING
+from streams_py.topology.declare.stores import key_value_store
+from streams_py.topology.declare.windows import JoinWindows
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.options import Materialized
-from streams_py.topology.stores import key_value_store
-from streams_py.topology.windows import JoinWindows
 from tests.conformance.programs.registry import Text, dsl, stream, table
 from tests.conformance.programs.user_code import Lookup, UpperGlobal, cat, first
 

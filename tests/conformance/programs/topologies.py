@@ -6,11 +6,11 @@ import re
 from typing import Any
 
 from streams_py.serdes import INT64, STRING
+from streams_py.topology.declare.nodes import Punctuation, RecordContext
+from streams_py.topology.declare.stores import key_value_store, timestamped_key_value_store
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.kstream import KStream
 from streams_py.topology.dsl.options import Materialized
-from streams_py.topology.nodes import Punctuation, RecordContext
-from streams_py.topology.stores import key_value_store, timestamped_key_value_store
 from streams_py.topology.topology import Topology
 from tests.conformance.programs.registry import Program, Text, dsl, register, stream, table
 from tests.conformance.programs.user_code import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from streams_py.serdes import Windowed
-from streams_py.topology.nodes import Punctuation
-from streams_py.topology.processor import (
+from streams_py.topology.declare.nodes import Punctuation
+from streams_py.topology.declare.processor import (
     FixedKeyProcessor,
     FixedKeyProcessorContext,
     FixedKeyRecord,

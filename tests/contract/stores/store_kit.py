@@ -12,9 +12,9 @@ import pytest
 from streams_py.serdes import INT64, STRING, Serde
 from streams_py.state.caching.cache import RecordCache
 from streams_py.state.disk.database import RocksMemory, TaskDatabase
-from streams_py.state.open import AnyKeyValueStore, open_store
-from streams_py.topology.nodes import RecordContext
-from streams_py.topology.stores import StoreBuilder, StoreKind, ValueAndTimestamp
+from streams_py.state.opening.stores import AnyKeyValueStore, open_store
+from streams_py.topology.declare.nodes import RecordContext
+from streams_py.topology.declare.stores import StoreBuilder, StoreKind, ValueAndTimestamp
 
 MEMORY = RocksMemory(block_cache_bytes=1 << 20, write_buffer_bytes=4 << 20)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streams_py.serdes import INT64, STRING
-from streams_py.topology.stores import StoreKind
+from streams_py.topology.declare.stores import StoreKind
 from tests.contract.stores.store_kit import Kit, Logged, Shape
 
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streams_py.state.windowed.recent import RecentMemory
-from streams_py.topology.stores import StoreKind
+from streams_py.topology.declare.stores import StoreKind
 from tests.contract.stores.test_windowed_model import KEYS, RETENTION_MS, TIMES, opened
 
 STEPS = st.one_of(
@@ -56,7 +56,7 @@ def test_store_of_a_join_behaves_like_a_list_that_forgets(
 ) -> None:
     memory = RecentMemory(memory_bytes)
     with (
-        patch("streams_py.state.windowed.open.shared_recent_memory", lambda: memory),
+        patch("streams_py.state.opening.window_stores.shared_recent_memory", lambda: memory),
         opened(StoreKind.WINDOW, persistent, keeps_duplicates=True) as kit,
     ):
         model = Model()

@@ -11,9 +11,14 @@ from hypothesis import strategies as st
 
 from streams_py.serdes import BYTES, INT64
 from streams_py.state.disk.database import TaskDatabase
-from streams_py.state.open import open_store
-from streams_py.topology.nodes import RecordContext
-from streams_py.topology.versioned_stores import NOT_PUT, VALID_TO_UNDEFINED, VersionedRecord, versioned_key_value_store
+from streams_py.state.opening.stores import open_store
+from streams_py.topology.declare.nodes import RecordContext
+from streams_py.topology.declare.versioned_stores import (
+    NOT_PUT,
+    VALID_TO_UNDEFINED,
+    VersionedRecord,
+    versioned_key_value_store,
+)
 from tests.contract.stores.store_kit import MEMORY
 
 HISTORY_MS = 30

@@ -16,9 +16,9 @@ from streams_py.errors import InvalidStateStoreError
 from streams_py.serdes import BYTES, INT64, Windowed
 from streams_py.state.caching.cache import RecordCache
 from streams_py.state.disk.database import TaskDatabase
-from streams_py.state.open import open_store
-from streams_py.topology.nodes import RecordContext
-from streams_py.topology.stores import StoreBuilder, StoreKind, ValueAndTimestamp, WindowRetention
+from streams_py.state.opening.stores import open_store
+from streams_py.topology.declare.nodes import RecordContext
+from streams_py.topology.declare.stores import StoreBuilder, StoreKind, ValueAndTimestamp, WindowRetention
 from tests.contract.stores.store_kit import MEMORY, Logged
 
 RETENTION_MS = 40

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from streams_protocol.task_list import TAG_VALUE_CHARS_MAX, TaskList
 from streams_protocol.types import TaskId
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ConfigError
 
 BASE = {"application.id": "app", "bootstrap.servers": "embedded"}

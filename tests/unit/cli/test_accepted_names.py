@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from streams_py.cli.commands import app
 from streams_py.cli.groups import watching
-from streams_py.runtime.kafka_streams import KafkaStreams
+from streams_py.runtime.client.kafka_streams import KafkaStreams
 
 NAMES = ("--accepted-name", "a.example", "--accepted-name", "b.example")
 TOPOLOGY = """

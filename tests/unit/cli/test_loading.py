@@ -39,11 +39,11 @@ def test_looking_at_a_topology_loads_nothing_that_runs_one(command: list[str], t
     )
     assert done.returncode == 0, done.stderr
     loaded = set(done.stderr.split())
-    assert "streams_py.runtime.kafka_streams" in loaded
+    assert "streams_py.runtime.client.kafka_streams" in loaded
     assert not loaded & {
         *("confluent_kafka", "kafka", "rocksdict", "pyspark", "uvicorn", "starlette", "httpx"),
         *("opentelemetry", "prometheus_client", "asyncio"),
-        *("streams_py.config", "streams_py.runtime.client_resources", "streams_py.state.open"),
+        *("streams_py.config.streams_config", "streams_py.runtime.wiring.shared", "streams_py.state.opening.stores"),
     }
     parts = {name.split(".")[1] for name in loaded if name.startswith("streams_py.")}
     assert not parts & {"adapters", "assignment", "events", "leader", "member", "metrics", "spark", "testing"}

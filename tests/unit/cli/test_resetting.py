@@ -13,10 +13,15 @@ import pytest
 from streams_protocol.types import TopicPartition
 from streams_py.cli.groups import resetting
 from streams_py.cli.groups.resetting import Target, reset_application
-from streams_py.described_groups import DescribedGroup, DescribedMember, DescribedStreamsGroup, DescribedSubtopology
 from streams_py.errors import StreamsError
 from streams_py.ports import PartitionInfo
-from streams_py.state.directory import StateDirectory
+from streams_py.ports.described_groups import (
+    DescribedGroup,
+    DescribedMember,
+    DescribedStreamsGroup,
+    DescribedSubtopology,
+)
+from streams_py.state.directory.state_directory import StateDirectory
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from streams_py.cli.groups import commands
 from streams_py.dashboard.board import Board
 from streams_py.dashboard.history import History
 from streams_py.dashboard.watcher import GroupWatcher
-from streams_py.described_groups import DescribedGroup
 from streams_py.errors import BrokerUnavailableError, StreamsError
+from streams_py.ports.described_groups import DescribedGroup
 from tests.unit.inspection.groups import FakeCluster, rebalanced, said, topics
 from tests.waiting import until
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ConfigError
 from streams_py.events.assignment_events import AssignmentEvents, check_event_clients, open_assignment_events
 from streams_py.events.emitter import Limits

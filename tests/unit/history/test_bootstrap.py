@@ -13,7 +13,6 @@ import pytest
 from streams_protocol.types import TopicPartition
 from streams_py import StreamsBuilder, Topology, serdes
 from streams_py.adapters.confluent.answers import TopicRetention
-from streams_py.described_groups import DescribedMember
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 from streams_py.history.bootstrap import (
     Allowances,
@@ -30,6 +29,7 @@ from streams_py.history.bootstrap_state import check_written, written
 from streams_py.history.refuse import RefusedTopologyError
 from streams_py.history.task import TaskSummary
 from streams_py.ports import OffsetAndMetadata, TopicSpec
+from streams_py.ports.described_groups import DescribedMember
 
 APP = "shop"
 CHANGELOG, BETWEEN = f"{APP}-counts-changelog", f"{APP}-counts-repartition"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from streams_py.history.fold import Expiry, Fold, fold_of
-from streams_py.state.bytes_store import MemoryBytes
 from streams_py.state.custom.lru import lru_map
+from streams_py.state.stores.bytes_store import MemoryBytes
 from streams_py.state.windowed.layout import SESSION_LAYOUT, WINDOW_LAYOUT
-from streams_py.topology.stores import StoreBuilder, StoreKind, WindowRetention
+from streams_py.topology.declare.stores import StoreBuilder, StoreKind, WindowRetention
 
 RETENTION_MS = 1_000
 

@@ -7,8 +7,8 @@ import pytest
 from streams_py.errors import DeserializationError
 from streams_py.history.global_tables import FrozenTables
 from streams_py.history.records import HistoryRecord
-from streams_py.runtime.tasks.error_handling.handlers import Handler, log_and_continue, log_and_fail
-from streams_py.runtime.tasks.task_settings import TaskSettings
+from streams_py.runtime.tasks.settings.handlers import Handler, log_and_continue, log_and_fail
+from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.serdes import INT64, JSON
 from streams_py.topology.dsl.builder import StreamsBuilder
 

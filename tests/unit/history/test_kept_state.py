@@ -13,10 +13,10 @@ import pytest
 
 from streams_py import Materialized, Processor, StreamsBuilder, TimeWindows, Topology, Windowed, serdes
 from streams_py.state.custom.lru import lru_map
-from streams_py.topology.custom_stores import ChangelogRecord, CustomStateStore, StateStoreContext, custom_store
-from streams_py.topology.stores import key_value_store, timestamped_key_value_store
-from streams_py.topology.versioned_stores import versioned_key_value_store
-from streams_py.topology.window_stores import session_store, window_store
+from streams_py.topology.declare.custom_stores import ChangelogRecord, CustomStateStore, StateStoreContext, custom_store
+from streams_py.topology.declare.stores import key_value_store, timestamped_key_value_store
+from streams_py.topology.declare.versioned_stores import versioned_key_value_store
+from streams_py.topology.declare.window_stores import session_store, window_store
 
 pytest.importorskip("pyarrow")
 

@@ -11,7 +11,7 @@ import pytest
 
 from streams_py import Processor, Record, StreamsBuilder, TimeWindows, Topology, key_value_store, serdes
 from streams_py.history.refuse import RefusedTopologyError, check_allowed, findings
-from streams_py.runtime.tasks.timestamps import log_and_skip_invalid
+from streams_py.runtime.tasks.settings.timestamps import log_and_skip_invalid
 from streams_py.topology.dsl.suppressed import Suppressed
 
 

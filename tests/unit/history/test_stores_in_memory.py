@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from streams_py import EmitStrategy, Materialized, Processor, SessionWindows, StreamsBuilder, Topology, Windowed, serdes
-from streams_py.topology.stores import key_value_store
+from streams_py.topology.declare.stores import key_value_store
 
 pytest.importorskip("pyarrow")
 
@@ -20,8 +20,8 @@ from streams_py.history.task import HistoryTask, StageOrders
 from streams_py.history.travel import TopologySource
 from streams_py.state.disk.database import TaskDatabase
 from streams_py.testing.memory_clients import MemoryRecord
-from streams_py.topology.versioned_stores import versioned_key_value_store
-from streams_py.topology.window_stores import session_store, window_store
+from streams_py.topology.declare.versioned_stores import versioned_key_value_store
+from streams_py.topology.declare.window_stores import session_store, window_store
 from tests.history_runs import Given, driven, folded, numbered, run_locally
 
 IN_MEMORY = {"dsl.store.suppliers.class": "in_memory"}

@@ -16,11 +16,11 @@ from streams_protocol import (
 )
 from streams_protocol.types import ProcessId, TaskId, TopicPartition
 from streams_py.assignment.configs import AssignmentConfigs
-from streams_py.described_groups import DescribedGroup, DescribedMember
 from streams_py.inspection.deciding import Answer, decide
 from streams_py.leader.events import AssignRequested
 from streams_py.leader.settings import LeaderSettings
 from streams_py.ports import AdminError, AdminErrorKind, MemberSubscription, PartitionInfo, TopicSpec
+from streams_py.ports.described_groups import DescribedGroup, DescribedMember
 from streams_py.topology.physical.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
 
 GROUP = "app"

@@ -29,7 +29,6 @@ from streams_protocol import (
 from streams_protocol.types import ProcessId, TaskId, TopicPartition
 from streams_py.cli.groups import inspecting
 from streams_py.cli.groups.inspecting import inspect_command, render, short_tasks, to_json
-from streams_py.described_groups import DescribedMember
 from streams_py.inspection.changelogs import changelogs_of
 from streams_py.inspection.election import Election, decode_election, offsets_partition
 from streams_py.inspection.gather import inspect_group
@@ -37,6 +36,7 @@ from streams_py.inspection.labels import last_rebalance
 from streams_py.inspection.lags import with_copy_lags, with_input_lags
 from streams_py.inspection.members import decode_member
 from streams_py.inspection.view import CopyKind, GroupView, view_group
+from streams_py.ports.described_groups import DescribedMember
 from tests.unit.inspection.groups import GROUP, FakeCluster, rebalanced, said, topics
 
 PROCESSES = [ProcessId(uuid.UUID(int=number)) for number in range(1, 200)]

@@ -12,13 +12,13 @@ import pytest
 from rich.console import Console
 
 from streams_protocol.types import TaskId
-from streams_py.adapters.kafka_python.streams_groups import StreamsGroupDescribeResponse, streams_group
+from streams_py.adapters.kafka_python.admin.streams_groups import StreamsGroupDescribeResponse, streams_group
 from streams_py.cli.groups.inspecting import render, to_json
-from streams_py.described_groups import DescribedGroup, DescribedStreamsGroup
 from streams_py.errors import StreamsError
 from streams_py.inspection.gather import inspect_group
 from streams_py.inspection.reasons import explain_group
 from streams_py.inspection.view import CopyKind
+from streams_py.ports.described_groups import DescribedGroup, DescribedStreamsGroup
 
 from .groups import FakeCluster
 

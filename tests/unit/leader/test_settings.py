@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from streams_protocol.types import HostInfo
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ConfigError
 from streams_py.leader import LeaderSettings
 from streams_py.member import MemberSettings

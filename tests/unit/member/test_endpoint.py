@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streams_protocol.types import HostInfo
-from streams_py.endpoint import parse_endpoint
+from streams_py.config.endpoint import parse_endpoint
 from streams_py.errors import ConfigError
 
 

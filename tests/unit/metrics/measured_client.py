@@ -7,10 +7,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from streams_py.runtime.metrics import Measured, MetricsInput, measure
-from streams_py.runtime.states import State
+from streams_py.runtime.client.metrics import MetricsInput, measure
+from streams_py.runtime.processes.measured import Measured
+from streams_py.runtime.thread.states import State
 from streams_py.serdes import STRING
-from streams_py.topology.stores import key_value_store
+from streams_py.topology.declare.stores import key_value_store
 from tests.unit.runtime.world import Steps, World, counting, task, tp
 
 __all__ = ["Client"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streams_py.topology.nodes import Punctuation
+from streams_py.topology.declare.nodes import Punctuation
 from tests.unit.metrics.measured_client import Client
 
 

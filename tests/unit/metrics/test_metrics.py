@@ -25,15 +25,16 @@ from streams_py.errors import ConfigError  # noqa: E402
 from streams_py.metrics import MetricsServer, StreamsCollector, dashboard, observe_metrics, trace_rebalances  # noqa: E402
 from streams_py.metrics.families import FAMILIES, family_name  # noqa: E402
 from streams_py.metrics.prometheus import ProcessMetricsServer  # noqa: E402
-from streams_py.runtime.metrics import Measured, client_metrics  # noqa: E402
+from streams_py.runtime.client.metrics import client_metrics  # noqa: E402
+from streams_py.runtime.group.timeline import RebalanceTimeline  # noqa: E402
 from streams_py.runtime.processes.child import ChildProcess  # noqa: E402
+from streams_py.runtime.processes.measured import Measured  # noqa: E402
 from streams_py.runtime.processes.metrics import ProcessMetrics  # noqa: E402
-from streams_py.runtime.threads.rebalance_timeline import RebalanceTimeline  # noqa: E402
 from streams_py.serdes import INT64, STRING  # noqa: E402
-from streams_py.state.codec import StoreCodec  # noqa: E402
-from streams_py.state.suppression.buffer import SuppressionBuffer  # noqa: E402
-from streams_py.topology.nodes import RecordContext  # noqa: E402
-from streams_py.topology.stores import ValueAndTimestamp  # noqa: E402
+from streams_py.state.buffers.suppress_buffer import SuppressionBuffer  # noqa: E402
+from streams_py.state.stores.codec import StoreCodec  # noqa: E402
+from streams_py.topology.declare.nodes import RecordContext  # noqa: E402
+from streams_py.topology.declare.stores import ValueAndTimestamp  # noqa: E402
 from tests.unit.metrics.measured_client import Client  # noqa: E402
 from tests.unit.runtime.world import task, tp  # noqa: E402
 from tests.waiting import until  # noqa: E402

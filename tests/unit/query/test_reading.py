@@ -15,7 +15,7 @@ from streams_py import State, Windowed
 from streams_py.query.errors import BadQueryError, OwnerTimeoutError
 from streams_py.query.keys import json_text
 from streams_py.query.reading import Query, answer_here
-from streams_py.state.queryable import QueryableStoreType
+from streams_py.state.reading.queryable import QueryableStoreType
 
 
 class Sessions:

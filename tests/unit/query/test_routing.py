@@ -15,7 +15,7 @@ from streams_py.query.errors import BadQueryError, NotHereNowError, OwnerAnswerE
 from streams_py.query.reading import Query
 from streams_py.query.routing import HOP_HEADER, Answer, Router
 from streams_py.runtime.queries.hosts import KeyQueryMetadata
-from streams_py.state.queryable import QueryableStoreType
+from streams_py.state.reading.queryable import QueryableStoreType
 
 OWNER, STANDBY, OWN = HostInfo("owner", 1), HostInfo("standby", 1), HostInfo("own", 1)
 

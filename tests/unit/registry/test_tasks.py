@@ -9,7 +9,7 @@ import pytest
 from streams_py import StreamsBuilder, serdes
 from streams_py.errors import RegistryError, TaskCorruptedError, TimeoutExceededError
 from streams_py.registry import SchemaRegistry
-from streams_py.runtime.tasks.error_handling.handlers import Answer, Response
+from streams_py.runtime.tasks.settings.handlers import Answer, Response
 from streams_py.testing import TopologyTestDriver
 
 pytest.importorskip("fastavro")

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from streams_py.runtime.kafka_streams import KafkaStreams
-from streams_py.runtime.states import State, ThreadState, thread_may_go
-from streams_py.runtime.threads.stream_thread import StreamThread
-from streams_py.runtime.uncaught import StreamThreadExceptionResponse
+from streams_py.runtime.client.kafka_streams import KafkaStreams
+from streams_py.runtime.client.uncaught import StreamThreadExceptionResponse
+from streams_py.runtime.thread.states import State, ThreadState, thread_may_go
+from streams_py.runtime.thread.stream_thread import StreamThread
 from tests.unit.runtime.world import World, counting
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.runtime.restore.listener import RestoreListener, StandbyUpdateListener, SuspendReason
-from streams_py.runtime.restore.sharing import Sharing
+from streams_py.runtime.restore.parallel_restore import Sharing
 from streams_py.runtime.restore.updater import StateUpdater
 from tests.unit.runtime.fakes import FakeAdmin, FakeClock, FakeConsumer, FakeLog, FakeTask
 

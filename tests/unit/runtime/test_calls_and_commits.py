@@ -10,8 +10,8 @@ import pytest
 
 from streams_py import StreamsBuilder, serdes
 from streams_py.errors import BrokerUnavailableError, TaskCorruptedError, TimeoutExceededError
-from streams_py.topology.nodes import Punctuation
-from streams_py.topology.processor import Processor, Record
+from streams_py.topology.declare.nodes import Punctuation
+from streams_py.topology.declare.processor import Processor, Record
 from streams_py.topology.topology import Topology
 from tests.unit.runtime.tasks.async_kit import Service
 from tests.unit.runtime.tasks.task_kit import Kit, record

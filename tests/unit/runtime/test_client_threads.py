@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from streams_py.errors import StreamsError
-from streams_py.runtime.states import State, ThreadState
-from streams_py.runtime.uncaught import StreamThreadExceptionResponse
+from streams_py.runtime.client.uncaught import StreamThreadExceptionResponse
+from streams_py.runtime.thread.states import State, ThreadState
 from tests.unit.runtime.fake_threads import Client
 
 # -- errors ------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ import pytest
 from streams_protocol.types import TopicPartition
 from streams_py.errors import BrokerUnavailableError, StreamsError, TaskCorruptedError
 from streams_py.ports import OffsetAndMetadata
-from streams_py.state import checkpoint
+from streams_py.state.directory import checkpoint
 from streams_py.state.disk.database import TaskDatabase
 from tests.unit.runtime.world import Steps, World, WorldProducer, WorldTransactions, counting, task, tp
 from tests.unit.runtime.world_membership import WorldMembership

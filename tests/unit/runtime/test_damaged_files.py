@@ -8,7 +8,7 @@ import pytest
 
 from streams_py.errors import StateError
 from streams_py.ports import OffsetAndMetadata
-from streams_py.runtime.tasks.error_handling.damage import DamagedFiles
+from streams_py.runtime.tasks.damage import DamagedFiles
 from tests.unit.runtime.world import Steps, World, counting, task, tp
 
 ONE, OTHER = task("0_0"), task("0_1")

@@ -6,7 +6,7 @@ import pytest
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import StateError, TaskCorruptedError, TaskMigratedError
-from streams_py.runtime.tasks.error_handling.deferred_errors import DeferredErrors
+from streams_py.runtime.tasks.deferred_errors import DeferredErrors
 
 A, B = TaskId(0, 0), TaskId(0, 1)
 ONE, TWO = TopicPartition("log", 0), TopicPartition("log", 1)

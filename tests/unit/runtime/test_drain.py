@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from streams_py import State
-from streams_py.runtime.states import ThreadState
+from streams_py.runtime.thread.states import ThreadState
 from tests.unit.runtime.fake_threads import Client
 from tests.unit.runtime.world import Steps, World, copying, counting, task, tp
 from tests.waiting import until

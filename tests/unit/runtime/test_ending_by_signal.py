@@ -15,8 +15,8 @@ from tests.waiting import PATIENCE_S
 _PROGRAM = """
 import sys, threading, time
 from pathlib import Path
-from streams_py.runtime.kafka_streams import KafkaStreams
-from streams_py.runtime.states import State
+from streams_py.runtime.client.kafka_streams import KafkaStreams
+from streams_py.runtime.thread.states import State
 from tests.unit.runtime.world import World, copying
 
 def user_code_that_hangs():

@@ -12,7 +12,7 @@ import pytest
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import BrokerUnavailableError, StateError, TaskCorruptedError, TaskMigratedError
-from streams_py.runtime.states import ThreadState
+from streams_py.runtime.thread.states import ThreadState
 from streams_py.state.disk.database import TaskDatabase
 from tests.unit.runtime.world import Steps, World, counting, task, tp
 

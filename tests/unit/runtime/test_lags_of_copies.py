@@ -16,8 +16,8 @@ from streams_py.member.events import Progress
 from streams_py.member.promotion import Promotion
 from streams_py.ports import RawRecord
 from streams_py.runtime.queries.lags import LagInfo, store_partition_lags
+from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.runtime.tasks.standby_task import StandbyTask
-from streams_py.runtime.tasks.task_settings import TaskSettings
 from tests.unit.runtime.fakes import FakeLog
 from tests.unit.runtime.stepped_updater import Stepped
 from tests.unit.runtime.tasks.task_kit import FakeStores

@@ -14,26 +14,26 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py import Answer, serdes
 from streams_py.errors import BrokerUnavailableError, DeserializationError, StreamsError
 from streams_py.ports import RawRecord
-from streams_py.runtime.restore.source_replay import ReplayedRecord, task_replays
 from streams_py.runtime.tasks.active_task import ActiveTask
-from streams_py.runtime.tasks.collector import RecordCollector
-from streams_py.runtime.tasks.error_handling.handlers import DeadLetterQueue, Handler, log_and_continue, log_and_fail
+from streams_py.runtime.tasks.record.collector import RecordCollector
+from streams_py.runtime.tasks.record.source_replay import ReplayedRecord, task_replays
+from streams_py.runtime.tasks.settings.handlers import DeadLetterQueue, Handler, log_and_continue, log_and_fail
+from streams_py.runtime.tasks.settings.task_settings import TaskSettings
+from streams_py.runtime.tasks.settings.timestamps import log_and_skip_invalid, partition_time_if_invalid
 from streams_py.runtime.tasks.standby_task import StandbyTask
 from streams_py.runtime.tasks.task import Task
-from streams_py.runtime.tasks.task_settings import TaskSettings
-from streams_py.runtime.tasks.timestamps import log_and_skip_invalid, partition_time_if_invalid
 from streams_py.serdes import BYTES, INT64, JSON, STRING, UUID, Serde
 from streams_py.state.custom.lru import lru_map
-from streams_py.state.directory import StateDirectory
-from streams_py.state.open import StoreDefaults
-from streams_py.state.task_state import TaskState
-from streams_py.state.versioned import VersionedStore
+from streams_py.state.directory.state_directory import StateDirectory
+from streams_py.state.opening.stores import StoreDefaults
+from streams_py.state.stores.versioned import VersionedStore
+from streams_py.state.tasks.task_stores import TaskState
 from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
+from streams_py.topology.declare.nodes import TimestampExtractor
+from streams_py.topology.declare.processor import Processor, Record
+from streams_py.topology.declare.stores import key_value_store
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.options import Materialized
-from streams_py.topology.nodes import TimestampExtractor
-from streams_py.topology.processor import Processor, Record
-from streams_py.topology.stores import key_value_store
 from streams_py.topology.topology import Topology
 from tests.unit.runtime.fakes import FakeLog
 from tests.unit.runtime.stepped_updater import LOG, OTHER, Stepped, active

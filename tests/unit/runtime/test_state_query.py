@@ -36,9 +36,9 @@ from streams_py import (
 )
 from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.queries.state_query import query_store
-from streams_py.runtime.states import State
+from streams_py.runtime.thread.states import State
 from streams_py.serdes import INT64, STRING
-from streams_py.state.typed_queries import QueryResult, StateQueryResult, answer_of, is_up_to
+from streams_py.state.reading.typed_queries import QueryResult, StateQueryResult, answer_of, is_up_to
 from streams_py.testing import TopologyTestDriver
 from tests.contract.stores.test_custom_stores import TopStore
 from tests.unit.runtime.world import Steps, World, counting, task, tp

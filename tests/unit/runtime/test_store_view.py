@@ -19,10 +19,10 @@ from streams_py.errors import (
 )
 from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.queries.store_view import store_view
-from streams_py.runtime.states import State, ThreadState
+from streams_py.runtime.thread.states import State, ThreadState
 from streams_py.serdes import STRING
-from streams_py.state.queries import ReadOnlyKeyValueStore
-from streams_py.state.queryable import QueryableStoreType
+from streams_py.state.reading.queryable import QueryableStoreType
+from streams_py.state.reading.store_views import ReadOnlyKeyValueStore
 from tests.beside import beside
 from tests.unit.runtime.world import Steps, World, copying, counting, task, tp
 from tests.waiting import PATIENCE_S

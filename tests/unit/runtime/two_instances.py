@@ -21,7 +21,7 @@ from streams_py.errors import BrokerUnavailableError, StateError, TaskCorruptedE
 from streams_py.runtime.restore import updater
 from streams_py.state.disk import bundles
 from streams_py.state.disk.database import TaskDatabase
-from streams_py.topology.processor import Processor, Record
+from streams_py.topology.declare.processor import Processor, Record
 from tests.unit.runtime.world import Steps, World, tp
 
 __all__ = ["TwoInstances"]

@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py import serdes
-from streams_py.config import StreamsConfig
-from streams_py.described_transactions import OpenTransaction, TransactionInfo
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import (
     BrokerUnavailableError,
     IllegalStateError,
@@ -36,10 +35,11 @@ from streams_py.ports import (
     TopicCleanup,
     TopicSpec,
 )
-from streams_py.runtime.client_resources import ClientResources
-from streams_py.runtime.states import ThreadState
-from streams_py.runtime.threads.inbox import Inbox
-from streams_py.runtime.threads.rebalance import TaskSide
+from streams_py.ports.described_transactions import OpenTransaction, TransactionInfo
+from streams_py.runtime.group.classic.rebalance import TaskSide
+from streams_py.runtime.group.inbox import Inbox
+from streams_py.runtime.thread.states import ThreadState
+from streams_py.runtime.wiring.shared import ClientResources
 from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.topology import Topology

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from streams_py.history.records import HistoryRecord
 from streams_py.ports import RawRecord
-from streams_py.runtime.tasks.error_handling.handlers import log_and_fail
+from streams_py.runtime.tasks.settings.handlers import log_and_fail
 from streams_py.spark.columns import HEADERS, headers_column
 from streams_py.spark.history import portions
 from streams_py.spark.history.blocks import INPUT, RECORD, Blocks, records_batch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from streams_protocol.types import TaskId
-from streams_py.state.directory import StateDirectory
+from streams_py.state.directory.state_directory import StateDirectory
 
 T0, T1, T2 = TaskId(0, 0), TaskId(0, 1), TaskId(1, 10)
 

@@ -12,9 +12,9 @@ import pytest
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.serdes import INT64, STRING
-from streams_py.state.directory import StateDirectory
-from streams_py.state.task_state import TaskState
-from streams_py.topology.stores import StoreBuilder, StoreKind
+from streams_py.state.directory.state_directory import StateDirectory
+from streams_py.state.tasks.task_stores import TaskState
+from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 
 CHANGELOGS = [TopicPartition(f"app-{name}-changelog", 0) for name in "st"]
 BUILDERS = [StoreBuilder(name, StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64, persistent=True) for name in "st"]
@@ -24,10 +24,10 @@ WRITER = """
 import random, sys
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.serdes import INT64, STRING
-from streams_py.state.directory import StateDirectory
-from streams_py.state.task_state import TaskState
-from streams_py.topology.nodes import RecordContext
-from streams_py.topology.stores import StoreBuilder, StoreKind
+from streams_py.state.directory.state_directory import StateDirectory
+from streams_py.state.tasks.task_stores import TaskState
+from streams_py.topology.declare.nodes import RecordContext
+from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 
 directory = StateDirectory(sys.argv[1], "app")
 directory.open()
@@ -54,11 +54,11 @@ RESTORER = """
 import random, sys
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.serdes import INT64, STRING
-from streams_py.state.directory import StateDirectory
+from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.disk import database, options
-from streams_py.state.task_state import TaskState
+from streams_py.state.tasks.task_stores import TaskState
 from streams_py.testing.memory_clients import MemoryRecord
-from streams_py.topology.stores import StoreBuilder, StoreKind
+from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 
 database._LOGGED_RECORDS = 1_000  # what comes after them is on the disk when RocksDB flushes
 options._WRITE_BUFFER_BYTES = 128 << 10

@@ -13,12 +13,12 @@ import pytest
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.serdes import INT64, STRING
-from streams_py.state.directory import StateDirectory
+from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.disk import database as database_module
 from streams_py.state.disk.database import TaskDatabase
-from streams_py.state.task_state import TaskState
+from streams_py.state.tasks.task_stores import TaskState
 from streams_py.testing.memory_clients import MemoryRecord
-from streams_py.topology.stores import StoreBuilder, StoreKind
+from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 
 CHANGELOGS = [TopicPartition(f"app-{name}-changelog", 0) for name in "st"]
 KEYS, REMOVES_EVERY = 97, 5

@@ -14,12 +14,12 @@ import pytest
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import StateError
 from streams_py.serdes import STRING
-from streams_py.state.directory import StateDirectory
+from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.disk.database import TaskDatabase
-from streams_py.state.task_state import TaskState
+from streams_py.state.tasks.task_stores import TaskState
 from streams_py.testing.memory_clients import MemoryRecord
-from streams_py.topology.nodes import RecordContext
-from streams_py.topology.stores import key_value_store
+from streams_py.topology.declare.nodes import RecordContext
+from streams_py.topology.declare.stores import key_value_store
 
 TASK = TaskId(0, 1)
 CHANGELOG = TopicPartition("app-names-changelog", 1)
@@ -158,7 +158,7 @@ _INSTANCE = """
 import os, sys
 from pathlib import Path
 from streams_protocol.types import TaskId
-from streams_py.state.directory import StateDirectory
+from streams_py.state.directory.state_directory import StateDirectory
 directory = StateDirectory(sys.argv[1], "app", cluster_id=lambda: sys.argv[2])
 directory.open()
 path = Path(directory.prepare_task(TaskId(0, 1)))

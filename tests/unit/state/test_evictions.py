@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from streams_py.serdes import INT64, JSON, STRING, list_of
-from streams_py.state.bytes_store import MemoryBytes
 from streams_py.state.caching.cache import RecordCache
 from streams_py.state.caching.cached_timestamped import CachedTimestampedStore
-from streams_py.state.open import open_store
-from streams_py.topology.nodes import RecordContext
-from streams_py.topology.stores import StoreBuilder, StoreKind, WindowRetention
+from streams_py.state.opening.stores import open_store
+from streams_py.state.stores.bytes_store import MemoryBytes
+from streams_py.topology.declare.nodes import RecordContext
+from streams_py.topology.declare.stores import StoreBuilder, StoreKind, WindowRetention
 from tests.contract.stores.store_kit import CACHED_SHAPES, CACHED_TIMESTAMPED, Kit, Shape, listen
 from tests.waiting import PATIENCE_S
 

@@ -9,9 +9,9 @@ import pytest
 from streams_py.errors import BrokerUnavailableError
 from streams_py.serdes import INT64, STRING
 from streams_py.state.caching.cache import RecordCache
-from streams_py.state.open import open_store
-from streams_py.topology.nodes import RecordContext
-from streams_py.topology.stores import StoreBuilder, StoreKind, ValueAndTimestamp
+from streams_py.state.opening.stores import open_store
+from streams_py.topology.declare.nodes import RecordContext
+from streams_py.topology.declare.stores import StoreBuilder, StoreKind, ValueAndTimestamp
 
 ANY = 1 << 30
 

@@ -17,15 +17,15 @@ from streams_protocol.types import TopicPartition
 from streams_py.errors import StateError
 from streams_py.ports import BEGINNING
 from streams_py.serdes import INT64, STRING
-from streams_py.state.checkpoint import read_checkpoint
-from streams_py.state.directory import StateDirectory
+from streams_py.state.directory.checkpoint import read_checkpoint
+from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.disk import database as database_module
-from streams_py.state.global_stores import GlobalStores
-from streams_py.state.open import StoreDefaults
+from streams_py.state.opening.stores import StoreDefaults
+from streams_py.state.tasks.global_stores import GlobalStores
 from streams_py.testing.memory_clients import MemoryRecord
-from streams_py.topology.nodes import RecordContext
+from streams_py.topology.declare.nodes import RecordContext
+from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 from streams_py.topology.physical.assembly import GlobalStore
-from streams_py.topology.stores import StoreBuilder, StoreKind
 
 PARTITIONS = [TopicPartition("g", 0), TopicPartition("g", 1)]
 KEYS = 997

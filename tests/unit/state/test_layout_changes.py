@@ -17,14 +17,14 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import StateError
 from streams_py.ports import BEGINNING
 from streams_py.serdes import INT64, STRING
-from streams_py.state.directory import StateDirectory
+from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.disk.database import TaskDatabase
-from streams_py.state.task_state import TaskState
+from streams_py.state.tasks.task_stores import TaskState
+from streams_py.topology.declare.nodes import RecordContext
+from streams_py.topology.declare.stores import StoreBuilder, key_value_store
+from streams_py.topology.declare.window_stores import session_store, window_store
+from streams_py.topology.declare.windows import TimeWindows
 from streams_py.topology.dsl.builder import StreamsBuilder
-from streams_py.topology.nodes import RecordContext
-from streams_py.topology.stores import StoreBuilder, key_value_store
-from streams_py.topology.window_stores import session_store, window_store
-from streams_py.topology.windows import TimeWindows
 
 TASK = TaskId(0, 0)
 CHANGELOG = TopicPartition("app-s-changelog", 0)

@@ -30,17 +30,16 @@ from streams_py import (
 from streams_py.errors import ConfigError, StateError
 from streams_py.ports import BEGINNING
 from streams_py.serdes import SerdeDefaults
-from streams_py.state.directory import StateDirectory
-from streams_py.state.queries import read_only
-from streams_py.state.queryable import QueryableStoreType
-from streams_py.state.task_state import TaskState
+from streams_py.state.directory.state_directory import StateDirectory
+from streams_py.state.reading.queryable import QueryableStoreType
+from streams_py.state.reading.store_views import read_only
+from streams_py.state.tasks.task_stores import TaskState
 from streams_py.testing import TopologyTestDriver
+from streams_py.topology.declare.nodes import RecordContext
+from streams_py.topology.declare.stores import StoreBuilder
 from streams_py.topology.missing_serdes import check_serdes
-from streams_py.topology.nodes import RecordContext
-from streams_py.topology.stores import StoreBuilder
 from tests.contract.stores.test_custom_stores import SqliteStore, TopStore
-
-from .test_task_state import Record as Stored
+from tests.unit.state.tasks.test_task_stores import Record as Stored
 
 TASK = TaskId(0, 3)
 TOP = TopicPartition("app-top-changelog", 3)

@@ -10,14 +10,14 @@ import pytest
 
 from streams_protocol.types import TaskId
 from streams_py.serdes import STRING
-from streams_py.state.directory import StateDirectory
-from streams_py.state.open import StoreDefaults
-from streams_py.state.task_state import TaskState
+from streams_py.state.directory.state_directory import StateDirectory
+from streams_py.state.opening.stores import StoreDefaults
+from streams_py.state.tasks.task_stores import TaskState
 from streams_py.testing.driver import TopologyTestDriver
+from streams_py.topology.declare.windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.suppressed import Suppressed
 from streams_py.topology.topology import Topology
-from streams_py.topology.windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from streams_py.errors import StateError
-from streams_py.state.checkpoint import DATABASE_DIRECTORY
-from streams_py.state.directory import StateDirectory
+from streams_py.state.directory.checkpoint import DATABASE_DIRECTORY
+from streams_py.state.directory.state_directory import StateDirectory
+from streams_py.state.directory.task_files import FORMAT, FORMAT_MARKER
 from streams_py.state.disk.database import TaskDatabase
-from streams_py.state.task_files import FORMAT, FORMAT_MARKER
 from tests.unit.state.directories import T0, opened, store_something
 
 LONG_AFTER_MS = 10**15

@@ -16,10 +16,10 @@ import pytest
 
 pytest.importorskip("fsspec")
 
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import BrokerUnavailableError, LockError
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo
-from streams_py.runtime.state_snapshots import open_snapshots
+from streams_py.runtime.wiring.snapshots import open_snapshots
 from streams_py.state.snapshots import snapshots
 from streams_py.state.snapshots.manifest import Manifest
 from streams_py.state.snapshots.snapshots import ChangelogNow

@@ -24,15 +24,15 @@ from streams_py import KafkaStreams
 from streams_py.errors import ConfigError, LockError, SnapshotError
 from streams_py.ports import OffsetAndMetadata
 from streams_py.serdes import STRING
-from streams_py.state.directory import StateDirectory
+from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.snapshots import snapshots as snapshots_module
 from streams_py.state.snapshots.manifest import Manifest, SnapshotFile, SnapshotOf
 from streams_py.state.snapshots.snapshots import ChangelogNow, Snapshots
 from streams_py.state.snapshots.storage import TaskSnapshots, hash_of, open_storage
-from streams_py.state.task_state import TaskState
+from streams_py.state.tasks.task_stores import TaskState
 from streams_py.testing.memory_clients import MemoryRecord
-from streams_py.topology.nodes import RecordContext
-from streams_py.topology.stores import key_value_store
+from streams_py.topology.declare.nodes import RecordContext
+from streams_py.topology.declare.stores import key_value_store
 from tests.unit.runtime.world import World, counting
 from tests.waiting import PATIENCE_S, until
 

@@ -13,16 +13,16 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import StateError
 from streams_py.ports import SortedPart
 from streams_py.serdes import STRING
-from streams_py.state.changelog_entries import ChangelogEntries
-from streams_py.state.codec import pack_timestamp
-from streams_py.state.directory import StateDirectory
+from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.disk import database as database_module
 from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.disk.options import LEVEL_0_FILES_MAX, LEVEL_0_FILES_MERGED
 from streams_py.state.disk.sorted_files import SortedFiles
-from streams_py.state.task_state import TaskState
+from streams_py.state.stores.changelog_entries import ChangelogEntries
+from streams_py.state.stores.codec import pack_timestamp
+from streams_py.state.tasks.task_stores import TaskState
 from streams_py.testing.memory_clients import MemoryRecord
-from streams_py.topology.stores import StoreBuilder, StoreKind, WindowRetention
+from streams_py.topology.declare.stores import StoreBuilder, StoreKind, WindowRetention
 
 TASK = TaskId(0, 3)
 LOG = TopicPartition("app-disk-changelog", 3)

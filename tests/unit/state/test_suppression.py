@@ -10,10 +10,10 @@ import pytest
 from streams_py.errors import InvalidStateStoreError, SerializationError
 from streams_py.serdes import INT64, STRING, time_windowed
 from streams_py.serdes.windowed import Windowed
-from streams_py.state.codec import StoreCodec
-from streams_py.state.suppression.buffer import SuppressionBuffer
+from streams_py.state.buffers.suppress_buffer import SuppressionBuffer
+from streams_py.state.stores.codec import StoreCodec
 from streams_py.testing.memory_clients import MemoryRecord
-from streams_py.topology.nodes import RecordContext
+from streams_py.topology.declare.nodes import RecordContext
 
 TOPIC = "app-s-changelog"
 

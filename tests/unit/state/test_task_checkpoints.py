@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from streams_py.state.checkpoint import read_checkpoint
-from streams_py.state.directory import StateDirectory
-from tests.unit.state.test_task_state import DISK, SOURCE, TASK, Record, opened
+from streams_py.state.directory.checkpoint import read_checkpoint
+from streams_py.state.directory.state_directory import StateDirectory
+from tests.unit.state.tasks.test_task_stores import DISK, SOURCE, TASK, Record, opened
 
 
 def test_checkpoint_is_written_only_after_enough_records_when_not_enforced(
     directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr("streams_py.state.checkpoint.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("streams_py.state.directory.checkpoint.time.monotonic", lambda: now[0])
     state = opened(directory)
     state.restore(DISK, [Record(6_000, "a", 1)])
     state.restore(SOURCE, [Record(4_000, "a", 1)])
@@ -47,7 +47,9 @@ def test_checkpoint_that_says_the_same_is_not_forced_to_the_disk_again(
     state.restore(DISK, [Record(4, "a", 1)])
     state.checkpoint(enforce=True)
     with monkeypatch.context() as patch:
-        patch.setattr("streams_py.state.checkpoint.write_checkpoint", lambda *_: pytest.fail("it says the same"))
+        patch.setattr(
+            "streams_py.state.directory.checkpoint.write_checkpoint", lambda *_: pytest.fail("it says the same")
+        )
         state.checkpoint(enforce=True)
     state.restore(DISK, [Record(5, "a", 1)])
     state.checkpoint(enforce=True)
@@ -67,7 +69,7 @@ def test_processing_goes_on_with_a_warning_when_the_checkpoint_cannot_be_written
 
     state = opened(directory)
     state.restore(DISK, [Record(4, "a", 1)])
-    monkeypatch.setattr("streams_py.state.checkpoint.write_checkpoint", refuse)
+    monkeypatch.setattr("streams_py.state.directory.checkpoint.write_checkpoint", refuse)
     state.checkpoint(enforce=True)
     assert "No space left" in caplog.text
     monkeypatch.undo()

@@ -10,14 +10,14 @@ import pytest
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import StateError
 from streams_py.serdes import STRING
-from streams_py.state.checkpoint import read_checkpoint
-from streams_py.state.directory import StateDirectory
+from streams_py.state.directory.checkpoint import read_checkpoint
+from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.disk import database as database_module
 from streams_py.state.disk.database import TaskDatabase
-from streams_py.state.task_state import TaskState
+from streams_py.state.tasks.task_stores import TaskState
 from streams_py.testing.memory_clients import MemoryRecord
-from streams_py.topology.nodes import RecordContext
-from streams_py.topology.stores import StoreBuilder, StoreKind, WindowRetention
+from streams_py.topology.declare.nodes import RecordContext
+from streams_py.topology.declare.stores import StoreBuilder, StoreKind, WindowRetention
 
 TASK = TaskId(0, 3)
 DISK = TopicPartition("app-disk-changelog", 3)

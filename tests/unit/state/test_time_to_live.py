@@ -11,18 +11,18 @@ import pytest
 from streams_protocol.types import TaskId
 from streams_py.errors import TopologyError
 from streams_py.serdes import INT64, STRING
-from streams_py.state.bytes_store import MemoryBytes
-from streams_py.state.directory import StateDirectory
+from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.disk.database import TaskDatabase
-from streams_py.state.expiring import ExpiringBytes
-from streams_py.state.open import StoreDefaults, open_store
-from streams_py.state.task_state import TaskState
+from streams_py.state.opening.stores import StoreDefaults, open_store
+from streams_py.state.stores.bytes_store import MemoryBytes
+from streams_py.state.stores.expiring import ExpiringBytes
+from streams_py.state.tasks.task_stores import TaskState
 from streams_py.testing.driver import TopologyTestDriver
+from streams_py.topology.declare.nodes import RecordContext
+from streams_py.topology.declare.stores import StoreBuilder, key_value_store, timestamped_key_value_store
+from streams_py.topology.declare.windows import TimeWindows
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.options import Materialized
-from streams_py.topology.nodes import RecordContext
-from streams_py.topology.stores import StoreBuilder, key_value_store, timestamped_key_value_store
-from streams_py.topology.windows import TimeWindows
 
 TTL_MS = 160
 BUILDERS: list[Callable[..., StoreBuilder]] = [key_value_store, timestamped_key_value_store]

@@ -10,13 +10,13 @@ import pytest
 from streams_py.errors import InvalidStateStoreError
 from streams_py.serdes import INT64, STRING, Windowed
 from streams_py.state.caching.cache import RecordCache
-from streams_py.state.open import open_store
-from streams_py.state.queries import read_only
-from streams_py.state.queryable import QueryableStoreType
-from streams_py.state.windowed.queries import ReadOnlySessionStore, ReadOnlyWindowStore
-from streams_py.topology.nodes import RecordContext
-from streams_py.topology.stores import StoreBuilder, ValueAndTimestamp, key_value_store
-from streams_py.topology.window_stores import session_store, timestamped_window_store, window_store
+from streams_py.state.opening.stores import open_store
+from streams_py.state.reading.queryable import QueryableStoreType
+from streams_py.state.reading.store_views import read_only
+from streams_py.state.reading.window_views import ReadOnlySessionStore, ReadOnlyWindowStore
+from streams_py.topology.declare.nodes import RecordContext
+from streams_py.topology.declare.stores import StoreBuilder, ValueAndTimestamp, key_value_store
+from streams_py.topology.declare.window_stores import session_store, timestamped_window_store, window_store
 
 
 def opened(builder: StoreBuilder) -> Any:

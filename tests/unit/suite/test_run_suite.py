@@ -186,7 +186,7 @@ def test_order_of_two_tests_does_not_depend_on_the_others() -> None:
         (("--shuffle=1",), [DEFAULT, "-n3"]),
         (("--shuffle", "1"), [DEFAULT, "-n3"]),
         (("tests/unit",), ["--shuffle=7"]),
-        (("tests/unit/test_config.py::test_x", "--shuffle=1"), []),
+        (("tests/unit/config/test_streams_config.py::test_x", "--shuffle=1"), []),
         (("-n", "3"), [DEFAULT, "--shuffle=7"]),
         (("--pdb",), [DEFAULT, "--shuffle=7"]),
     ],

@@ -12,14 +12,14 @@ import pytest
 from streams_py import serdes
 from streams_py.errors import DeserializationError, IllegalStateError, TopologyError, UnknownStateStoreError
 from streams_py.testing.driver import TopologyTestDriver
+from streams_py.topology.declare.nodes import Punctuation
+from streams_py.topology.declare.processor import Processor, Record
+from streams_py.topology.declare.stores import key_value_store
+from streams_py.topology.declare.windows import JoinWindows
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.options import Materialized
-from streams_py.topology.nodes import Punctuation
 from streams_py.topology.partitioning import partition_for
-from streams_py.topology.processor import Processor, Record
-from streams_py.topology.stores import key_value_store
 from streams_py.topology.topology import Topology
-from streams_py.topology.windows import JoinWindows
 
 S, N = serdes.STRING, serdes.INT64
 

@@ -10,10 +10,10 @@ import pytest
 from streams_py import serdes
 from streams_py.errors import ChangedInPlaceError
 from streams_py.testing.driver import TopologyTestDriver
+from streams_py.topology.declare.nodes import RecordContext
+from streams_py.topology.declare.windows import SessionWindows, SlidingWindows, TimeWindows
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.kstream import KStream
-from streams_py.topology.nodes import RecordContext
-from streams_py.topology.windows import SessionWindows, SlidingWindows, TimeWindows
 
 S, J = serdes.STRING, serdes.JSON
 

@@ -24,9 +24,9 @@ from streams_py import (
     timestamped_key_value_store,
 )
 from streams_py.serdes import INT64, STRING, Serde, serde
-from streams_py.topology.nodes import Punctuation
-from streams_py.topology.processor import FixedKeyProcessor, Processor, Record, ValueTransformer
-from streams_py.topology.stores import ValueAndTimestamp
+from streams_py.topology.declare.nodes import Punctuation
+from streams_py.topology.declare.processor import FixedKeyProcessor, Processor, Record, ValueTransformer
+from streams_py.topology.declare.stores import ValueAndTimestamp
 from tests.conformance.programs.user_code import first, show, tail
 
 Step = Mapping[str, Any]

@@ -10,9 +10,16 @@ from streams_protocol.types import TaskId
 from streams_py import serdes
 from streams_py.ports import Headers
 from streams_py.serdes import SerdeDefaults
-from streams_py.state.codec import StoreCodec
-from streams_py.topology.nodes import InPlaceChecks, Process, ProcessorNode, Punctuation, RecordContext, SinkNode
-from streams_py.topology.stores import StoreBuilder, StoreKind
+from streams_py.state.stores.codec import StoreCodec
+from streams_py.topology.declare.nodes import (
+    InPlaceChecks,
+    Process,
+    ProcessorNode,
+    Punctuation,
+    RecordContext,
+    SinkNode,
+)
+from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 from streams_py.topology.topology import Topology
 
 

@@ -7,11 +7,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from streams_py.runtime.tasks.task_settings import TaskSettings
+from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.serdes import STRING
 from streams_py.testing.in_process import InProcessTasks, WholeTopology
 from streams_py.testing.memory_clients import ManualClock, MemoryRecord
-from streams_py.topology.stores import StoreKind
+from streams_py.topology.declare.stores import StoreKind
 from streams_py.topology.topology import Topology
 from tests.conformance.programs.user_code import show
 

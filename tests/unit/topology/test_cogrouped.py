@@ -8,9 +8,9 @@ import pytest
 
 from streams_py.serdes import STRING
 from streams_py.testing.driver import TopologyTestDriver
+from streams_py.topology.declare.windows import SessionWindows, SlidingWindows, TimeWindows
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.topology import Topology
-from streams_py.topology.windows import SessionWindows, SlidingWindows, TimeWindows
 
 
 def joined(key: str, value: str, total: str) -> str:

@@ -8,12 +8,12 @@ from typing import Any, cast
 import pytest
 
 from streams_py import StreamsBuilder, serdes
-from streams_py.state.codec import StoreCodec
+from streams_py.state.stores.codec import StoreCodec
 from streams_py.testing.driver import TopologyTestDriver
+from streams_py.topology.declare.nodes import NodeContext
+from streams_py.topology.declare.windows import SessionWindows, SlidingWindows, TimeWindows
 from streams_py.topology.dsl.kstream import KStream
-from streams_py.topology.nodes import NodeContext
 from streams_py.topology.operators.in_place import fresh_initializer
-from streams_py.topology.windows import SessionWindows, SlidingWindows, TimeWindows
 
 EMPTY: dict[str, Any] = {"n": 0, "seen": []}
 

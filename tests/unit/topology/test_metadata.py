@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from streams_py.serdes import INT64, STRING
+from streams_py.topology.declare.nodes import ResetPolicy, SinkNode, SourceNode
+from streams_py.topology.declare.processor import Processor, Record
+from streams_py.topology.declare.stores import key_value_store
+from streams_py.topology.declare.versioned_stores import versioned_key_value_store
+from streams_py.topology.declare.window_stores import window_store
+from streams_py.topology.declare.windows import JoinWindows
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.options import Materialized
 from streams_py.topology.formats.change_serde import ChangeSerde
-from streams_py.topology.nodes import ResetPolicy, SinkNode, SourceNode
 from streams_py.topology.physical.assembly import TopologyAssembly
 from streams_py.topology.physical.metadata import InternalTopic, InternalTopicKind
-from streams_py.topology.processor import Processor, Record
-from streams_py.topology.stores import key_value_store
 from streams_py.topology.topology import Topology
-from streams_py.topology.versioned_stores import versioned_key_value_store
-from streams_py.topology.window_stores import window_store
-from streams_py.topology.windows import JoinWindows
 
 
 class Noop(Processor[Any, Any, Any, Any]):

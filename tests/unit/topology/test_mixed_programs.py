@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from streams_py.topology.stores import StoreKind
+from streams_py.topology.declare.stores import StoreKind
 
 from . import chained_programs, edge_programs, mixed_programs
 from .recorded_runs import by_topic, feed, in_one_order

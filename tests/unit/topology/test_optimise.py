@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from streams_py.serdes import INT64, STRING
+from streams_py.topology.declare.names import RepartitionNames
+from streams_py.topology.declare.nodes import SinkNode
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.kstream import KStream
 from streams_py.topology.logical.graph import GraphNode, LogicalGraph, ProcessorStep, RepartitionStep
 from streams_py.topology.logical.optimise import Optimization, optimise, optimizations_in
-from streams_py.topology.names import RepartitionNames
-from streams_py.topology.nodes import SinkNode
 from streams_py.topology.operators.stateless import PassThrough
 from streams_py.topology.topology import Topology
 from tests.unit.topology.fakes import FakeTask

@@ -10,9 +10,9 @@ import pytest
 
 from streams_py.serdes import INT64, STRING
 from streams_py.testing.driver import TopologyTestDriver
+from streams_py.topology.declare.nodes import SinkNode
+from streams_py.topology.declare.processor import FixedKeyProcessor, Processor
 from streams_py.topology.dsl.builder import StreamsBuilder
-from streams_py.topology.nodes import SinkNode
-from streams_py.topology.processor import FixedKeyProcessor, Processor
 from streams_py.topology.topology import Topology
 
 PARTITIONS = 4

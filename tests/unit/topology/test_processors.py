@@ -13,9 +13,8 @@ from streams_py.errors import ProcessingError, TopologyError
 from streams_py.ports import Headers
 from streams_py.serdes import STRING
 from streams_py.testing.driver import TopologyTestDriver
-from streams_py.topology.dsl.builder import StreamsBuilder
-from streams_py.topology.nodes import Punctuation
-from streams_py.topology.processor import (
+from streams_py.topology.declare.nodes import Punctuation
+from streams_py.topology.declare.processor import (
     FixedKeyProcessor,
     FixedKeyRecord,
     Processor,
@@ -23,9 +22,10 @@ from streams_py.topology.processor import (
     Record,
     RecordMetadata,
 )
-from streams_py.topology.stores import key_value_store, timestamped_key_value_store
+from streams_py.topology.declare.stores import key_value_store, timestamped_key_value_store
+from streams_py.topology.declare.window_stores import window_store
+from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.topology import Topology
-from streams_py.topology.window_stores import window_store
 from tests.conformance.programs.user_code import Counter, Lookup, Previous, Router
 from tests.unit.topology.fakes import FakeTask
 

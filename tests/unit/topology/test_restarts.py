@@ -11,16 +11,20 @@ from typing import Any
 
 import pytest
 
-from streams_py.runtime.tasks.offset_metadata import OffsetMetadata, decode_offset_metadata, encode_offset_metadata
+from streams_py.runtime.tasks.record.offset_metadata import (
+    OffsetMetadata,
+    decode_offset_metadata,
+    encode_offset_metadata,
+)
 from streams_py.serdes import INT64, STRING, Windowed
 from streams_py.testing.driver import TopologyTestDriver
+from streams_py.topology.declare.processor import Processor, Record
+from streams_py.topology.declare.window_stores import session_store, window_store
+from streams_py.topology.declare.windows import EmitStrategy, JoinWindows, SessionWindows, SlidingWindows, TimeWindows
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.options import Materialized
 from streams_py.topology.dsl.suppressed import Suppressed
-from streams_py.topology.processor import Processor, Record
-from streams_py.topology.window_stores import session_store, window_store
-from streams_py.topology.windows import EmitStrategy, JoinWindows, SessionWindows, SlidingWindows, TimeWindows
-from tests.unit.topology.test_windows import restart
+from tests.unit.topology.declare.test_windows import restart
 
 ON_CLOSE = EmitStrategy.ON_WINDOW_CLOSE
 FRESH = {"statestore.cache.max.bytes": 0}

@@ -9,14 +9,14 @@ import pytest
 
 from streams_py.errors import ConfigError, TopologyError
 from streams_py.serdes import INT64, STRING
+from streams_py.topology.declare.nodes import ResetPolicy, SinkNode, SourceNode
+from streams_py.topology.declare.processor import FixedKeyProcessor, FixedKeyRecord, Processor, Record
+from streams_py.topology.declare.stores import key_value_store, timestamped_key_value_store
+from streams_py.topology.declare.windows import JoinWindows
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.options import Materialized
-from streams_py.topology.nodes import ResetPolicy, SinkNode, SourceNode
 from streams_py.topology.physical.assembly import TopologyAssembly
-from streams_py.topology.processor import FixedKeyProcessor, FixedKeyRecord, Processor, Record
-from streams_py.topology.stores import key_value_store, timestamped_key_value_store
 from streams_py.topology.topology import Topology
-from streams_py.topology.windows import JoinWindows
 
 
 class Noop(Processor[object, object, object, object]):

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from streams_py.errors import TopologyError
+from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.kstream import KStream
-from streams_py.topology.nodes import RecordContext
 from tests.unit.topology.fakes import FakeTask
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from streams_py import StreamsBuilder, Topology, check_upgrade, serdes
 from streams_py.errors import TopologyError
+from streams_py.topology.declare.windows import TimeWindows
 from streams_py.topology.dsl.options import Materialized
 from streams_py.topology.upgrade import Level, UpgradeReport, check_running
-from streams_py.topology.windows import TimeWindows
 from tests.conformance.programs import program_of
 from tests.conformance.upgrades import Pair, pairs
 

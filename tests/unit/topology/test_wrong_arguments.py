@@ -27,11 +27,11 @@ from streams_py import (
     serdes,
 )
 from streams_py.serdes import SerdeDefaults
-from streams_py.topology.custom_stores import custom_store
+from streams_py.topology.declare.custom_stores import custom_store
+from streams_py.topology.declare.stores import timestamped_key_value_store
+from streams_py.topology.declare.versioned_stores import versioned_key_value_store
+from streams_py.topology.declare.window_stores import session_store, timestamped_window_store, window_store
 from streams_py.topology.missing_serdes import check_serdes
-from streams_py.topology.stores import timestamped_key_value_store
-from streams_py.topology.versioned_stores import versioned_key_value_store
-from streams_py.topology.window_stores import session_store, timestamped_window_store, window_store
 
 TEXT: Final = serdes.STRING
 

@@ -11,11 +11,9 @@ from collections.abc import Iterator
 from typing import reveal_type
 
 from streams_py import serdes
-from streams_py.topology.dsl.builder import StreamsBuilder
-from streams_py.topology.dsl.options import Materialized
-from streams_py.topology.nodes import Punctuation, RecordContext
-from streams_py.topology.operators.in_context import with_context
-from streams_py.topology.processor import (
+from streams_py.topology.declare.in_context import with_context
+from streams_py.topology.declare.nodes import Punctuation, RecordContext
+from streams_py.topology.declare.processor import (
     FixedKeyProcessor,
     FixedKeyProcessorContext,
     FixedKeyRecord,
@@ -23,9 +21,11 @@ from streams_py.topology.processor import (
     ProcessorContext,
     Record,
 )
-from streams_py.topology.stores import key_value_store
+from streams_py.topology.declare.stores import key_value_store
+from streams_py.topology.declare.windows import JoinWindows, TimeWindows
+from streams_py.topology.dsl.builder import StreamsBuilder
+from streams_py.topology.dsl.options import Materialized
 from streams_py.topology.topology import Topology
-from streams_py.topology.windows import JoinWindows, TimeWindows
 
 builder = StreamsBuilder()
 text = serdes.STRING

@@ -1,8 +1,8 @@
 """Settings of clients that read and write topics as a whole, outside of any application: data jobs, tools.
 
-They are given as Kafka's dotted keys (or librdkafka's own) without a :class:`~streams_py.config.StreamsConfig`.
-Security keys mean what they mean for an application, the rest goes to librdkafka as it is, below what a bulk reader or
-writer cannot do without.
+They are given as Kafka's dotted keys (or librdkafka's own) without a
+:class:`~streams_py.config.streams_config.StreamsConfig`. Security keys mean what they mean for an application, the rest
+goes to librdkafka as it is, below what a bulk reader or writer cannot do without.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from streams_py.adapters.client_security import librdkafka_settings
 from streams_py.adapters.confluent.settings import Settings
-from streams_py.adapters.security import is_security_key, parse_security
+from streams_py.adapters.security.client_settings import librdkafka_settings
+from streams_py.adapters.security.settings import is_security_key, parse_security
 from streams_py.errors import ConfigError
 
 __all__ = ["bulk_admin_settings", "bulk_consumer_settings", "bulk_producer_settings"]

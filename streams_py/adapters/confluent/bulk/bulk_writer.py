@@ -13,9 +13,9 @@ from streams_py.adapters.confluent.failures import is_refusal, send_error
 from streams_py.adapters.confluent.producer import ConfluentProducer, EpochRecordSender
 from streams_py.adapters.confluent.settings import Settings
 from streams_py.adapters.confluent.topic_limits import TopicLimits
-from streams_py.adapters.security import is_security_key, parse_security
+from streams_py.adapters.security.settings import is_security_key, parse_security
 from streams_py.errors import BrokerUnavailableError, ProductionError, StreamsError
-from streams_py.record_headers import check_header_names
+from streams_py.ports.record_headers import check_header_names
 
 __all__ = ["BulkWriter"]
 
@@ -32,7 +32,7 @@ class BulkWriter:
         self._bootstrap = str(settings["bootstrap.servers"])
 
         def epoch_sender() -> EpochRecordSender:
-            from streams_py.adapters.librdkafka_gaps import KafkaPythonEpochSender, kafka_python_connection
+            from streams_py.adapters.connection.librdkafka_gaps import KafkaPythonEpochSender, kafka_python_connection
 
             security = parse_security({key: value for key, value in kafka.items() if is_security_key(key)})
             client_id = str(settings["client.id"])

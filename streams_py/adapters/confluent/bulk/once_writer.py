@@ -24,7 +24,7 @@ from streams_py.adapters.confluent.producer import EpochRecordSender
 from streams_py.adapters.confluent.transactional_producer import ConfluentTransactionalProducer
 from streams_py.errors import ProductionError, StreamsError
 from streams_py.ports import GroupMetadata, OffsetAndMetadata
-from streams_py.record_headers import check_header_names
+from streams_py.ports.record_headers import check_header_names
 
 __all__ = ["OnceWriter", "known_position"]
 

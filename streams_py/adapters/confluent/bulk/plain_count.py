@@ -16,7 +16,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.settings import Settings
 from streams_py.errors import BrokerUnavailableError, StreamsError
-from streams_py.rights import TOPIC, missing_right
+from streams_py.ports.rights import TOPIC, missing_right
 
 __all__ = ["PlainCount", "count_records"]
 

@@ -27,8 +27,8 @@ from streams_py.adapters.confluent.failures import error_of
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
 from streams_py.errors import BrokerUnavailableError, OffsetOutOfRangeError, StreamsError
 from streams_py.ports import RawRecord
-from streams_py.record_headers import headers_of_all
-from streams_py.rights import TOPIC, missing_right
+from streams_py.ports.record_headers import headers_of_all
+from streams_py.ports.rights import TOPIC, missing_right
 
 __all__ = ["Columns", "ReadLimits", "first_record", "read_messages", "read_range"]
 

@@ -32,8 +32,8 @@ from streams_py.adapters.confluent.answers import NO_ANSWER, whole_partitions
 from streams_py.adapters.confluent.embedded import server
 from streams_py.adapters.confluent.embedded.mock_library import TOPIC_ALREADY_EXISTS
 from streams_py.adapters.confluent.settings import Settings
-from streams_py.adapters.security import is_security_key
-from streams_py.config import StreamsConfig
+from streams_py.adapters.security.settings import is_security_key
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicCleanup, TopicSpec
 

@@ -37,7 +37,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from streams_py.adapters.confluent.embedded.mock_library import MockCluster
-from streams_py.adapters.exact_reads import read_exactly
+from streams_py.adapters.connection.exact_reads import read_exactly
 from streams_py.errors import StreamsError
 from streams_py.ports import EMBEDDED_CLUSTER_ID
 

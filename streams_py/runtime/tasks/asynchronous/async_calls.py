@@ -14,9 +14,9 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from streams_py.errors import CallTimeoutError, ProcessingError
-from streams_py.runtime.event_loop import Background
+from streams_py.runtime.tasks.asynchronous.event_loop import Background
 from streams_py.runtime.tasks.asynchronous.in_flight import Call, InFlight
-from streams_py.topology.nodes import AsyncCalls, NodeContext, Process
+from streams_py.topology.declare.nodes import AsyncCalls, NodeContext, Process
 
 __all__ = ["AsyncNode", "lane_of", "named", "send_on"]
 

@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from streams_py.errors import CallTimeoutError, ProcessingError
-from streams_py.printable import text_of
 from streams_py.runtime.tasks.asynchronous.async_calls import named, send_on
 from streams_py.runtime.tasks.asynchronous.in_flight import Call, InFlight
-from streams_py.topology.nodes import BatchCalls, NodeContext, Process
+from streams_py.system.printable import text_of
+from streams_py.topology.declare.nodes import BatchCalls, NodeContext, Process
 
 __all__ = ["BatchNode"]
 

@@ -21,8 +21,8 @@ from typing import Any, Protocol
 
 from streams_protocol.types import TopicPartition
 from streams_py.ports import Clock, Headers, RawRecord
-from streams_py.runtime.event_loop import Background
-from streams_py.topology.nodes import Process, RecordContext
+from streams_py.runtime.tasks.asynchronous.event_loop import Background
+from streams_py.topology.declare.nodes import Process, RecordContext
 
 __all__ = ["Call", "Calls", "InFlight", "InFlightLimit"]
 

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Protocol
 
 from streams_protocol.consumer import Subscription, encode_subscription
-from streams_py.adapters.kafka_python.payloads import read_assignment
+from streams_py.adapters.kafka_python.classic.payloads import read_assignment
 from streams_py.errors import StreamsError
 from streams_py.member.group_model.ownership import Ownership, OwnershipListener, Partitions
 from streams_py.testing.simulator.models.coordinator import GroupCoordinator, JoinReply, Reply, SyncReply

@@ -19,11 +19,11 @@ from streams_py import (
     timestamped_window_store,
     window_store,
 )
+from streams_py.topology.declare.processor import Processor, Record
+from streams_py.topology.declare.stores import key_value_store, timestamped_key_value_store
+from streams_py.topology.declare.windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows
 from streams_py.topology.dsl.options import Materialized
 from streams_py.topology.dsl.suppressed import Suppressed
-from streams_py.topology.processor import Processor, Record
-from streams_py.topology.stores import key_value_store, timestamped_key_value_store
-from streams_py.topology.windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows
 
 TEXT = serdes.STRING
 

@@ -10,7 +10,7 @@ import pytest
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition as KafkaPartition
 
-from streams_py.runtime.tasks.offset_metadata import decode_offset_metadata
+from streams_py.runtime.tasks.record.offset_metadata import decode_offset_metadata
 
 from ..kit import PYTHON, Application, Instance, text, true_counts
 

@@ -18,10 +18,10 @@ from kafka import TopicPartition as KafkaPartition
 
 from streams_protocol.types import TopicPartition
 from streams_py import EmitStrategy, KafkaStreams, KStream, StreamsBuilder, serdes
-from streams_py.runtime.tasks.offset_metadata import decode_offset_metadata
+from streams_py.runtime.tasks.record.offset_metadata import decode_offset_metadata
+from streams_py.topology.declare.windows import JoinWindows, TimeWindows
 from streams_py.topology.dsl.options import Materialized
 from streams_py.topology.partitioning import partition_for
-from streams_py.topology.windows import JoinWindows, TimeWindows
 
 from ..kit import Application, Instance
 from .state_programs import join, pair, show

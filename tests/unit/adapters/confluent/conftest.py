@@ -13,7 +13,7 @@ from streams_py.adapters.confluent import consumer as consumer_module
 from streams_py.adapters.confluent.consumer import ConfluentConsumer
 from streams_py.adapters.confluent.embedded.mock_library import MockCluster
 from streams_py.adapters.confluent.producer import ConfluentProducer
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.ports import BEGINNING, RawRecord
 from tests.waiting import until
 

@@ -11,7 +11,7 @@ import sys
 import time
 
 from streams_py.adapters.confluent import ConfluentClients
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import RecordsExpiredError
 
 

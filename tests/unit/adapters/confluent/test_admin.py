@@ -16,7 +16,7 @@ from streams_py.adapters.confluent.admin import _on_deletion
 from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.embedded.mock_library import MockCluster
 from streams_py.adapters.confluent.producer import ConfluentProducer
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import BrokerUnavailableError, ConfigError
 from streams_py.ports import Admin, AdminError, AdminErrorKind, TopicSpec
 from tests.waiting import until

@@ -19,7 +19,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent import ConfluentClients, EmbeddedCluster
 from streams_py.adapters.confluent.embedded.cluster import EmbeddedAdmin, _ask, _folder, _is_running
 from streams_py.adapters.confluent.embedded.server import SOCKET_NAME
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import Admin, AdminError, AdminErrorKind, TopicSpec
 from tests.waiting import until

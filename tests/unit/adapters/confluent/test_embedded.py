@@ -14,7 +14,7 @@ import pytest
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent import ConfluentClients, EmbeddedCluster
 from streams_py.adapters.confluent.embedded.cluster import _folder, _is_running, embedded_name, refuse_unsupported
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 from streams_py.ports import AdminError, AdminErrorKind, TopicSpec
 

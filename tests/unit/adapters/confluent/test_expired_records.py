@@ -21,7 +21,7 @@ from streams_py.adapters.confluent import ConfluentClients
 from streams_py.adapters.confluent.embedded.mock_library import MockCluster
 from streams_py.adapters.confluent.producer import ConfluentProducer
 from streams_py.adapters.confluent.send_queue import waiting_records
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ProductionError, RecordsExpiredError
 from tests.waiting import until
 

@@ -16,9 +16,9 @@ from kafka import errors as kafka_errors
 from kafka.admin import MemberToRemove
 
 from streams_protocol.types import TopicPartition
-from streams_py.adapters import librdkafka_gaps
 from streams_py.adapters.confluent.admin import ConfluentAdmin
 from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
+from streams_py.adapters.connection import librdkafka_gaps
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import AdminError, AdminErrorKind, TopicCleanup, TopicSpec
 

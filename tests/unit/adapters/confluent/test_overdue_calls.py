@@ -14,7 +14,7 @@ from streams_py.adapters.confluent import transactional_producer
 from streams_py.adapters.confluent.bounded_calls import BoundedCalls
 from streams_py.adapters.confluent.settings import transactional_settings
 from streams_py.adapters.confluent.transactional_producer import ConfluentTransactionalProducer
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import TaskCorruptedError
 from streams_py.ports import GroupMetadata, OffsetAndMetadata
 

@@ -14,9 +14,9 @@ from streams_py.adapters.confluent import ConfluentClients
 from streams_py.adapters.confluent.consumer import ConfluentConsumer
 from streams_py.adapters.confluent.embedded.mock_library import MockCluster
 from streams_py.adapters.confluent.producer import ConfluentProducer
-from streams_py.adapters.librdkafka_gaps import KafkaPythonEpochSender, kafka_python_connection
-from streams_py.adapters.security import SecuritySettings
-from streams_py.config import StreamsConfig
+from streams_py.adapters.connection.librdkafka_gaps import KafkaPythonEpochSender, kafka_python_connection
+from streams_py.adapters.security.settings import SecuritySettings
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import BrokerUnavailableError, ProductionError, StreamsError, TaskMigratedError
 from streams_py.topology.partitioning import partition_for
 

@@ -12,7 +12,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.consumer import ConfluentConsumer
 from streams_py.adapters.confluent.embedded.mock_library import MockCluster
 from streams_py.ports import BEGINNING, RawRecord
-from streams_py.record_headers import headers_of, headers_of_all
+from streams_py.ports.record_headers import headers_of, headers_of_all
 from tests.waiting import until
 from tests.wire_records import WireRecord, write_records
 
@@ -92,11 +92,11 @@ def test_headers_of_all_is_empty_without_records() -> None:
 def test_first_repaired_records_are_logged_with_topic_partition_and_offset(
     deliver: _Deliver, topic: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streams_py.record_headers._Repairs.count", 0)
+    monkeypatch.setattr("streams_py.ports.record_headers._Repairs.count", 0)
     records = deliver(*[_with_values([b"\xe9t\xe9"])] * 9)
     with caplog.at_level(logging.WARNING, "streams_py"):
         headers_of_all(records)
-    logged = [record.getMessage() for record in caplog.records if record.name == "streams_py.record_headers"]
+    logged = [record.getMessage() for record in caplog.records if record.name == "streams_py.ports.record_headers"]
     assert [f"{topic}-0, offset {offset}" in text for offset, text in zip((0, 1, 3, 7), logged, strict=True)] == [
         True
     ] * 4

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from streams_py.adapters.client_security import kafka_python_settings, librdkafka_settings
-from streams_py.adapters.security import Mechanism, SecurityProtocol, parse_security
-from streams_py.adapters.tls import tls_context
-from streams_py.config import StreamsConfig
+from streams_py.adapters.security.client_settings import kafka_python_settings, librdkafka_settings
+from streams_py.adapters.security.settings import Mechanism, SecurityProtocol, parse_security
+from streams_py.adapters.security.tls import tls_context
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ConfigError
 
 SCRAM = {

@@ -20,8 +20,8 @@ from streams_py.adapters.confluent.settings import (
     producer_settings,
     rejected_setting,
 )
-from streams_py.clients import KafkaClients
-from streams_py.config import StreamsConfig
+from streams_py.clients.factory import KafkaClients
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ConfigError
 
 

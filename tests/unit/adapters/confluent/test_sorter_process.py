@@ -18,10 +18,10 @@ from streams_py.adapters import sorter_process
 from streams_py.adapters.confluent import ConfluentClients
 from streams_py.adapters.confluent.producer import ConfluentProducer
 from streams_py.adapters.sorter_process import SorterProcess
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import StreamsError
 from streams_py.ports import ChangelogPart, SortedPart
-from streams_py.state.codec import pack_timestamp
+from streams_py.state.stores.codec import pack_timestamp
 from tests.waiting import until
 
 

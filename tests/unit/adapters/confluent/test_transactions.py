@@ -15,7 +15,7 @@ from streams_py.adapters.confluent.clients import ConfluentClients
 from streams_py.adapters.confluent.settings import CONSUMER_PREFIXES, consumer_settings, transactional_settings
 from streams_py.adapters.confluent.transaction_offsets import check_access
 from streams_py.adapters.confluent.transactional_producer import ConfluentTransactionalProducer
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError, TaskCorruptedError, TaskMigratedError
 from streams_py.ports import GroupMetadata, OffsetAndMetadata
 

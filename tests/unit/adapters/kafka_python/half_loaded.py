@@ -27,7 +27,7 @@ from kafka.protocol.consumer import (
     SyncGroupResponse,
 )
 
-from streams_py.adapters.kafka_python.coordinator import PROTOCOL_NAME
+from streams_py.adapters.kafka_python.classic.coordinator import PROTOCOL_NAME
 from streams_py.ports import MemberAssignment
 from tests.unit.adapters.kafka_python.scripted_member import (
     ILLEGAL_GENERATION,

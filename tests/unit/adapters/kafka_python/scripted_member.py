@@ -22,8 +22,8 @@ from kafka.protocol.consumer import (
 
 from streams_protocol.consumer import Assignment, decode_subscription, encode_assignment
 from streams_protocol.types import TopicPartition
-from streams_py.adapters.kafka_python.coordinator import PROTOCOL_NAME, StreamsCoordinator
-from streams_py.adapters.kafka_python.options import MemberOptions
+from streams_py.adapters.kafka_python.classic.coordinator import PROTOCOL_NAME, StreamsCoordinator
+from streams_py.adapters.kafka_python.classic.options import MemberOptions
 from streams_py.ports import OffsetAndMetadata
 
 T0, T1, T2 = (TopicPartition("t", i) for i in range(3))

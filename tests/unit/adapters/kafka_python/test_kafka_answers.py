@@ -28,11 +28,13 @@ def test_library_builds_answer_classes_when_they_are_used() -> None:
 
 
 def test_importing_the_membership_builds_them_all() -> None:
-    assert versions_left("import streams_py.adapters.kafka_python.membership") == 0
-    assert versions_left("import streams_py.adapters.librdkafka_gaps") == 0
+    assert versions_left("import streams_py.adapters.kafka_python.classic.membership") == 0
+    assert versions_left("import streams_py.adapters.connection.librdkafka_gaps") == 0
 
 
-@pytest.mark.parametrize("module", ["clients", "adapters.librdkafka_gaps", "adapters.kafka_python.group_admin"])
+@pytest.mark.parametrize(
+    "module", ["clients.factory", "adapters.connection.librdkafka_gaps", "adapters.kafka_python.admin.group_admin"]
+)
 def test_nothing_that_loads_the_library_warns(module: str) -> None:
     """It would be at the end of every test run of an application."""
     command = [sys.executable, "-W", "error::DeprecationWarning", "-c", f"import streams_py.{module}"]

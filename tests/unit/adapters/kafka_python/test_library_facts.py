@@ -16,7 +16,7 @@ from kafka.protocol.broker_version_data import BROKER_API_VERSIONS
 from kafka.protocol.consumer import JoinGroupRequest, SyncGroupRequest
 from kafka.protocol.metadata import ApiVersionsRequest
 
-from streams_py.adapters.kafka_python.options import MOCK_CLUSTER
+from streams_py.adapters.kafka_python.classic.options import MOCK_CLUSTER
 
 TESTED_VERSIONS = {"3.0.12"}
 

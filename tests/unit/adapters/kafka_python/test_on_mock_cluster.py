@@ -7,8 +7,8 @@ import itertools
 import pytest
 
 from streams_protocol.types import TopicPartition
-from streams_py.adapters.kafka_python.membership import KafkaPythonMembership
-from streams_py.adapters.kafka_python.options import MOCK_CLUSTER
+from streams_py.adapters.kafka_python.classic.membership import KafkaPythonMembership
+from streams_py.adapters.kafka_python.classic.options import MOCK_CLUSTER
 from streams_py.adapters.kafka_python.settings import membership_settings
 from streams_py.errors import BrokerUnavailableError, TaskMigratedError
 from streams_py.ports import MemberAssignment, OffsetAndMetadata

@@ -13,7 +13,7 @@ from streams_py.assignment.assignors.high_availability import HighAvailabilityAs
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.problem import AssignmentProblem, ClientInput, Decision
 from streams_py.assignment.rack import optimiser_for
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ConfigError
 from tests.unit.assignment.rack.fixture import STRATEGIES, process_id
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py import StreamsBuilder, serdes
 from streams_py.runtime.offline.executor import TaskExecutor, TaskSurroundings, exact_topics
-from streams_py.runtime.tasks.task_settings import TaskSettings
-from streams_py.state.directory import StateDirectory
+from streams_py.runtime.tasks.settings.task_settings import TaskSettings
+from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
 from streams_py.topology.physical.subtopologies import Subtopology
 

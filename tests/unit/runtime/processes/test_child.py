@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.runtime.processes.child import PROCESS_VARIABLE, ChildProcess, this_process
 
 BASE = {"application.id": "app", "bootstrap.servers": "b:1"}

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from streams_py.errors import IllegalStateError, StreamsError
-from streams_py.runtime.metrics import Measured
 from streams_py.runtime.processes import supervisor as module
+from streams_py.runtime.processes.measured import Measured
 from streams_py.runtime.processes.metrics import read_answer
 from streams_py.runtime.processes.supervisor import Supervisor, same_program
 from tests.waiting import until

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ConfigError
-from streams_py.runtime.metrics import Measured
 from streams_py.runtime.processes.child import ChildProcess
+from streams_py.runtime.processes.measured import Measured
 from streams_py.runtime.processes.metrics import read_answer, request_metrics
 from streams_py.runtime.processes.watched import watched
-from streams_py.runtime.states import State
+from streams_py.runtime.thread.states import State
 from tests.waiting import until
 
 

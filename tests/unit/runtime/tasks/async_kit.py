@@ -8,7 +8,7 @@ from typing import Any
 from streams_protocol.types import TopicPartition
 from streams_py import StreamsBuilder, serdes
 from streams_py.ports import OffsetAndMetadata
-from streams_py.runtime.tasks.error_handling.handlers import Answer, ErrorContext, FailedRecord, Response
+from streams_py.runtime.tasks.settings.handlers import Answer, ErrorContext, FailedRecord, Response
 from tests.unit.runtime.tasks.task_kit import Kit, record
 from tests.waiting import until
 

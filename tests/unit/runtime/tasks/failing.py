@@ -6,9 +6,9 @@ from typing import Any
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import BrokerUnavailableError, ProductionError
-from streams_py.runtime.tasks.error_handling.handlers import Answer, ErrorContext
+from streams_py.runtime.tasks.settings.handlers import Answer, ErrorContext
 from streams_py.testing.memory_clients import MemoryProducer
-from streams_py.topology.processor import Processor, Record
+from streams_py.topology.declare.processor import Processor, Record
 from streams_py.topology.topology import Topology
 
 IN = TopicPartition("in", 0)

@@ -9,13 +9,13 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py import serdes
 from streams_py.errors import StateError
 from streams_py.ports import BEGINNING, RawRecord
-from streams_py.runtime.event_loop import Background, EventLoop
 from streams_py.runtime.tasks.active_task import ActiveTask
-from streams_py.runtime.tasks.collector import ChangelogWriter, RecordCollector
-from streams_py.runtime.tasks.task_settings import TaskSettings
-from streams_py.state.committed_inputs import CommittedInputs
+from streams_py.runtime.tasks.asynchronous.event_loop import Background, EventLoop
+from streams_py.runtime.tasks.record.collector import ChangelogWriter, RecordCollector
+from streams_py.runtime.tasks.settings.task_settings import TaskSettings
+from streams_py.state.tasks.committed_inputs import CommittedInputs
 from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
-from streams_py.topology.nodes import RecordContext
+from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.topology import Topology
 
 APP = "app"

@@ -12,10 +12,10 @@ import pytest
 from streams_py import StreamsBuilder, serdes
 from streams_py.errors import CallTimeoutError, ProcessingError, TopologyError
 from streams_py.runtime.tasks.asynchronous.async_calls import lane_of
-from streams_py.runtime.tasks.error_handling.handlers import Answer, ErrorContext, FailedRecord
-from streams_py.runtime.tasks.offset_metadata import decode_offset_metadata
-from streams_py.topology.nodes import Punctuation, RecordContext
-from streams_py.topology.processor import Processor, Record
+from streams_py.runtime.tasks.record.offset_metadata import decode_offset_metadata
+from streams_py.runtime.tasks.settings.handlers import Answer, ErrorContext, FailedRecord
+from streams_py.topology.declare.nodes import Punctuation, RecordContext
+from streams_py.topology.declare.processor import Processor, Record
 from tests.unit.runtime.tasks.async_kit import (
     IN,
     TEXT,

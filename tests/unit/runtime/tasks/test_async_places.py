@@ -15,9 +15,9 @@ import pytest
 
 from streams_py import StreamsBuilder, serdes
 from streams_py.errors import CallTimeoutError
-from streams_py.runtime.event_loop import Background, EventLoop
+from streams_py.runtime.tasks.asynchronous.event_loop import Background, EventLoop
 from streams_py.runtime.tasks.asynchronous.in_flight import Call
-from streams_py.runtime.tasks.error_handling.handlers import Answer
+from streams_py.runtime.tasks.settings.handlers import Answer
 from tests.unit.runtime.tasks.async_kit import TEXT, Service, add, asking, failing, offset, until_sent, values
 from tests.unit.runtime.tasks.task_kit import Kit
 from tests.waiting import until
@@ -192,7 +192,7 @@ def test_a_coroutine_that_stops_the_loop_does_not_stop_the_others() -> None:
 def test_a_coroutine_that_blocks_the_loop_is_named(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("streams_py.runtime.event_loop._BLOCKED_S", 0.02)
+    monkeypatch.setattr("streams_py.runtime.tasks.asynchronous.event_loop._BLOCKED_S", 0.02)
     goes_on = threading.Event()
 
     async def ask(value: str) -> str:

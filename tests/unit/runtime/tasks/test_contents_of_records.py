@@ -8,11 +8,11 @@ import traceback
 import pytest
 
 from streams_py import serdes
-from streams_py.config import StreamsConfig
+from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import DeserializationError, StreamsError
-from streams_py.runtime.tasks.error_handling.handlers import log_and_continue, log_and_fail
-from streams_py.runtime.tasks.task_settings import TaskSettings
-from streams_py.state.codec import StoreCodec
+from streams_py.runtime.tasks.settings.handlers import log_and_continue, log_and_fail
+from streams_py.runtime.tasks.settings.task_settings import TaskSettings
+from streams_py.state.stores.codec import StoreCodec
 from streams_py.topology.topology import Topology
 from tests.unit.runtime.tasks.task_kit import Kit, record
 

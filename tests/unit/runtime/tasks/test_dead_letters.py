@@ -9,8 +9,8 @@ import pytest
 
 from streams_py import serdes
 from streams_py.errors import ProductionError, TaskCorruptedError
-from streams_py.runtime.tasks.error_handling.handlers import Answer, DeadLetter, DeadLetterQueue, Response
-from streams_py.topology.processor import Processor, Record
+from streams_py.runtime.tasks.settings.handlers import Answer, DeadLetter, DeadLetterQueue, Response
+from streams_py.topology.declare.processor import Processor, Record
 from streams_py.topology.topology import Topology
 from tests.unit.runtime.tasks.failing import Asked, Unreachable
 from tests.unit.runtime.tasks.task_kit import Kit, record

@@ -19,13 +19,13 @@ from streams_py.errors import (
     TaskCorruptedError,
 )
 from streams_py.ports import DirectSend
-from streams_py.runtime.tasks.collector import RecordCollector
-from streams_py.runtime.tasks.error_handling.handlers import Answer, ErrorContext, Origin, OutgoingRecord
-from streams_py.runtime.tasks.task_settings import TaskSettings
+from streams_py.runtime.tasks.record.collector import RecordCollector
+from streams_py.runtime.tasks.settings.handlers import Answer, ErrorContext, Origin, OutgoingRecord
+from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.testing.memory_clients import MemoryProducer, MemoryRecord
-from streams_py.topology.nodes import NodeContext, Process, ProcessorNode, SinkNode, SourceNode
+from streams_py.topology.declare.nodes import NodeContext, Process, ProcessorNode, SinkNode, SourceNode
+from streams_py.topology.declare.processor import Record
 from streams_py.topology.physical.assembly import TopologyAssembly
-from streams_py.topology.processor import Record
 from streams_py.topology.topology import Topology
 from tests.unit.runtime.tasks.failing import IN, Asked, Forwarding, chain
 from tests.unit.runtime.tasks.task_kit import Kit, record

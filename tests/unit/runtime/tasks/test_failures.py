@@ -19,19 +19,26 @@ from streams_py.errors import (
     TimeoutExceededError,
     TopologyError,
 )
-from streams_py.runtime.tasks.error_handling.handlers import (
+from streams_py.runtime.tasks.settings.handlers import (
     Answer,
     DeadLetterQueue,
     ErrorContext,
     FailedRecord,
     log_and_continue,
 )
-from streams_py.state.open import open_store
+from streams_py.state.opening.stores import open_store
 from streams_py.testing.memory_clients import MemoryProducer, MemoryRecord
-from streams_py.topology.nodes import NodeContext, Process, ProcessorNode, Punctuation, RecordContext, SourceNode
+from streams_py.topology.declare.nodes import (
+    NodeContext,
+    Process,
+    ProcessorNode,
+    Punctuation,
+    RecordContext,
+    SourceNode,
+)
+from streams_py.topology.declare.processor import Processor, Record
+from streams_py.topology.declare.stores import key_value_store
 from streams_py.topology.physical.assembly import TopologyAssembly
-from streams_py.topology.processor import Processor, Record
-from streams_py.topology.stores import key_value_store
 from streams_py.topology.topology import Topology
 from tests.unit.runtime.tasks.failing import IN, Asked, Forwarding, Picky, Unreachable, chain
 from tests.unit.runtime.tasks.task_kit import Kit, record

@@ -8,7 +8,7 @@ import pytest
 
 from streams_protocol.types import TaskId
 from streams_py.errors import ConfigError, HandlerError, ProductionError
-from streams_py.runtime.tasks.error_handling.handlers import (
+from streams_py.runtime.tasks.settings.handlers import (
     Answer,
     DeadLetterQueue,
     ErrorContext,
@@ -47,7 +47,7 @@ def continuing(context: ErrorContext, record: object, error: Exception) -> Answe
         Continuing(),
         continuing,
         "log_and_continue",
-        "streams_py.runtime.tasks.error_handling.handlers:log_and_continue",
+        "streams_py.runtime.tasks.settings.handlers:log_and_continue",
     ],
 )
 def test_resolve_handler_takes_classes_objects_functions_and_names(given: object) -> None:

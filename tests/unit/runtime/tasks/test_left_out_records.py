@@ -9,7 +9,7 @@ import pytest
 
 from streams_py.adapters.confluent.refusals import LeftOutRecords
 from streams_py.errors import ProductionError, RefusedRecord, StreamsError, TaskCorruptedError
-from streams_py.runtime.tasks.error_handling.handlers import Answer, DeadLetterQueue, OutgoingRecord
+from streams_py.runtime.tasks.settings.handlers import Answer, DeadLetterQueue, OutgoingRecord
 from streams_py.testing.memory_clients import MemoryProducer
 from tests.unit.runtime.tasks.failing import Asked, chain
 from tests.unit.runtime.tasks.task_kit import Kit, record

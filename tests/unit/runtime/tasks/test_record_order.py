@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streams_py.runtime.tasks.error_handling.handlers import log_and_continue
-from streams_py.topology.processor import Processor, Record
+from streams_py.runtime.tasks.settings.handlers import log_and_continue
+from streams_py.topology.declare.processor import Processor, Record
 from streams_py.topology.topology import Topology
 from tests.unit.runtime.tasks.task_kit import Kit, record
 

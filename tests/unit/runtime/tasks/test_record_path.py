@@ -10,8 +10,8 @@ from streams_protocol.types import TopicPartition
 from streams_py import serdes
 from streams_py.errors import ProcessingError, StreamsError
 from streams_py.ports import OffsetAndMetadata
-from streams_py.runtime.tasks.offset_metadata import OffsetMetadata, encode_offset_metadata
-from streams_py.topology.processor import Processor, Record
+from streams_py.runtime.tasks.record.offset_metadata import OffsetMetadata, encode_offset_metadata
+from streams_py.topology.declare.processor import Processor, Record
 from streams_py.topology.topology import Topology
 from tests.unit.runtime.tasks.task_kit import Kit, record
 

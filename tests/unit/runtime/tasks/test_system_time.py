@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from streams_py.runtime.tasks.task_settings import TaskSettings
+from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.serdes import STRING
 from streams_py.testing.in_process import InProcessTasks, WholeTopology
 from streams_py.testing.memory_clients import ManualClock
+from streams_py.topology.declare.nodes import Punctuation
+from streams_py.topology.declare.processor import Processor
+from streams_py.topology.declare.windows import JoinWindows
 from streams_py.topology.dsl.builder import StreamsBuilder
-from streams_py.topology.nodes import Punctuation
-from streams_py.topology.processor import Processor
-from streams_py.topology.windows import JoinWindows
 
 
 class Reads(Processor[Any, Any, Any, Any]):

@@ -11,15 +11,15 @@ from streams_py import serdes
 from streams_py.errors import IllegalStateError, LockError
 from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.tasks.active_task import ActiveTask
-from streams_py.runtime.tasks.collector import RecordCollector
-from streams_py.runtime.tasks.offset_metadata import OffsetMetadata, encode_offset_metadata
+from streams_py.runtime.tasks.record.collector import RecordCollector
+from streams_py.runtime.tasks.record.offset_metadata import OffsetMetadata, encode_offset_metadata
+from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.runtime.tasks.standby_task import StandbyTask
 from streams_py.runtime.tasks.task import TaskPhase
-from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.testing.memory_clients import MemoryRecord
-from streams_py.topology.nodes import Punctuation
-from streams_py.topology.processor import Processor, Record
-from streams_py.topology.stores import key_value_store
+from streams_py.topology.declare.nodes import Punctuation
+from streams_py.topology.declare.processor import Processor, Record
+from streams_py.topology.declare.stores import key_value_store
 from streams_py.topology.topology import Topology
 from tests.unit.runtime.tasks.task_kit import FakeStores, Kit, record
 

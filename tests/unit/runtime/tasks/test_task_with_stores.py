@@ -11,12 +11,12 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py import serdes
 from streams_py.ports import BEGINNING
 from streams_py.runtime.tasks.active_task import ActiveTask
-from streams_py.runtime.tasks.collector import RecordCollector
+from streams_py.runtime.tasks.record.collector import RecordCollector
+from streams_py.runtime.tasks.settings.task_settings import TaskSettings
 from streams_py.runtime.tasks.standby_task import StandbyTask
-from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.state.caching.cache import RecordCache
-from streams_py.state.directory import StateDirectory
-from streams_py.state.task_state import TaskState
+from streams_py.state.directory.state_directory import StateDirectory
+from streams_py.state.tasks.task_stores import TaskState
 from streams_py.testing.memory_clients import ManualClock, MemoryProducer
 from streams_py.topology.dsl.builder import StreamsBuilder
 from tests.unit.runtime.tasks.task_kit import FakeInputs, record

@@ -10,7 +10,7 @@ import pytest
 
 from streams_py import StreamsBuilder, Topology, serdes
 from streams_py.errors import SerializationError
-from streams_py.runtime.tasks.error_handling.handlers import Answer, ErrorContext, Origin, OutgoingRecord, Response
+from streams_py.runtime.tasks.settings.handlers import Answer, ErrorContext, Origin, OutgoingRecord, Response
 from streams_py.serdes import Serde
 from streams_py.serdes.json import _Json
 from streams_py.testing import TopologyTestDriver

@@ -11,13 +11,13 @@ import pytest
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import BYTES, STRING
-from streams_py.state.bytes_store import MemoryBytes
-from streams_py.state.codec import StoreCodec
-from streams_py.state.join_buffer import JoinBuffer
+from streams_py.state.buffers.join_buffer import JoinBuffer
+from streams_py.state.stores.bytes_store import MemoryBytes
+from streams_py.state.stores.codec import StoreCodec
 from streams_py.testing.driver import TopologyTestDriver
+from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.options import Materialized
-from streams_py.topology.nodes import RecordContext
 from streams_py.topology.topology import Topology
 
 RECORDED = Path(__file__).parents[3] / "vectors" / "versioned_tables" / "join_with_grace.json"

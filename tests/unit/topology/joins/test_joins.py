@@ -10,13 +10,13 @@ import pytest
 from streams_py.errors import StreamsError, TopologyError
 from streams_py.serdes import INT64, STRING
 from streams_py.testing.driver import TopologyTestDriver
+from streams_py.topology.declare.processor import Processor, Record
+from streams_py.topology.declare.stores import key_value_store
+from streams_py.topology.declare.windows import JoinWindows
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.options import Materialized
 from streams_py.topology.formats.join_serdes import JoinSideKey, JoinSideValue
-from streams_py.topology.processor import Processor, Record
-from streams_py.topology.stores import key_value_store
 from streams_py.topology.topology import Topology
-from streams_py.topology.windows import JoinWindows
 from tests.unit.topology.fakes import FakeTask
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from streams_py.errors import ConfigError, SerializationError
 from streams_py.serdes import INT64, STRING, SerdeDefaults, serde_or_default
+from streams_py.topology.declare.nodes import Change
 from streams_py.topology.formats.change_serde import ChangeSerde
-from streams_py.topology.nodes import Change
 
 DEFAULTS = SerdeDefaults(INT64, STRING)
 SERIALIZE = ChangeSerde(STRING).serializer("t", is_key=False)

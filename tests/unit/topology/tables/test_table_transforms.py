@@ -9,9 +9,9 @@ import pytest
 from streams_py.errors import ProcessingError, StreamsError, TopologyError
 from streams_py.serdes import INT64, STRING
 from streams_py.testing.driver import TopologyTestDriver
+from streams_py.topology.declare.processor import ProcessingContext, Record, ValueTransformer, ValueTransformerContext
+from streams_py.topology.declare.stores import key_value_store
 from streams_py.topology.dsl.builder import StreamsBuilder
-from streams_py.topology.processor import ProcessingContext, Record, ValueTransformer, ValueTransformerContext
-from streams_py.topology.stores import key_value_store
 
 
 class Seen(ValueTransformer[str, str, str]):

@@ -10,10 +10,10 @@ import pytest
 from streams_py.errors import ProcessingError
 from streams_py.serdes import STRING
 from streams_py.testing.driver import TopologyTestDriver
+from streams_py.topology.declare.nodes import Change
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.kstream import KStream
 from streams_py.topology.dsl.ktable import KTable
-from streams_py.topology.nodes import Change
 from streams_py.topology.topology import Topology
 from tests.unit.topology.fakes import FakeNode, FakeTask
 

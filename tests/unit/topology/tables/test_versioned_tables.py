@@ -10,12 +10,12 @@ import pytest
 from streams_py.errors import TopologyError
 from streams_py.serdes import INT64, STRING
 from streams_py.testing.driver import TopologyTestDriver
+from streams_py.topology.declare.windows import TimeWindows
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.ktable import KTable
 from streams_py.topology.dsl.options import Materialized
 from streams_py.topology.dsl.suppressed import Suppressed
 from streams_py.topology.topology import Topology
-from streams_py.topology.windows import TimeWindows
 
 HISTORY_MS = 100
 

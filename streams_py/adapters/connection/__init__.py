@@ -1,0 +1,1 @@
+"""Requests and checks on a connection that neither client library offers."""

@@ -1,0 +1,147 @@
+"""The two requests that librdkafka cannot make, made by kafka-python: rare, so a slow way is good enough.
+
+* A record with timestamp 0. librdkafka's produce call reads 0 as "now".
+* Removing a static member from its group (KIP-345, ``close(leave_group=True)``).
+
+Both open a connection of their own when they are first needed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from streams_py.adapters.connection import kafka_answers  # noqa: F401  # isort: skip  # loads the library, before there are threads
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.admin import MemberToRemove
+from kafka.errors import FencedInstanceIdError, KafkaError, UnknownMemberIdError
+from kafka.partitioner import murmur2
+from kafka.structs import TopicPartition
+
+from streams_py.adapters.security.kafka_python import kafka_python_security
+from streams_py.adapters.security.settings import SecuritySettings
+from streams_py.errors import BrokerUnavailableError, ProductionError
+
+__all__ = ["KafkaPythonEpochSender", "kafka_python_connection", "remove_static_member"]
+
+_REQUEST_TIMEOUT_MS: Final = 30_000
+_GONE: Final = (UnknownMemberIdError.errno, FencedInstanceIdError.errno)
+"""The latter: another member has its place."""
+_PINNED_FOR_EMBEDDED: Final = (2, 3)
+"""librdkafka's mock cluster offers single versions that kafka-python's own negotiation trips over."""
+
+
+def kafka_python_connection(
+    bootstrap: str, client_id: str, security: SecuritySettings, *, embedded: bool
+) -> Mapping[str, object]:
+    """Arguments that every kafka-python client needs to reach the cluster."""
+    settings = kafka_python_security(security) | {"bootstrap_servers": bootstrap.split(","), "client_id": client_id}
+    if embedded:
+        settings["api_version"] = _PINNED_FOR_EMBEDDED
+    return settings
+
+
+class _Headers(list[tuple[str, bytes | None]]):
+    """Headers for kafka-python's batch builder, which writes null values as Kafka does. The bookkeeping around it would
+    fail on their missing length, and skips headers that are "empty"."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        return False
+
+
+class _Producer(KafkaProducer):  # type: ignore[misc]  # kafka-python has no type information
+    """Sends what :meth:`KafkaProducer.send` refuses: headers with a null value, a null key with a null value."""
+
+    def send_any(
+        self, topic: str, value: bytes | None, key: bytes | None, partition: int, timestamp_ms: int, headers: _Headers
+    ) -> Any:
+        """As ``send``, unchecked: a future of the record's metadata. Private methods; the broker tests watch them."""
+        partitions = sorted(self._wait_on_metadata(topic, self.config["max_block_ms"]))
+        if partition < 0 and key is None:
+            partition = random.choice(partitions)
+        elif partition < 0:
+            partition = (murmur2(key) & 0x7FFFFFFF) % len(partitions)
+        future, *_ = self._accumulator.append(TopicPartition(topic, partition), timestamp_ms, key, value, headers)
+        self._sender.wakeup()
+        return future
+
+
+class KafkaPythonEpochSender:
+    """Writes records with timestamp 0, one at a time; ``send`` returns when all in-sync replicas have the record.
+
+    ``connection`` is :func:`kafka_python_connection`'s result; ``timeout_ms`` bounds one record.
+    """
+
+    def __init__(self, connection: Mapping[str, object], *, timeout_ms: int) -> None:
+        self._timeout_ms = timeout_ms
+        try:
+            self._producer = _Producer(
+                **connection,
+                acks="all",
+                # One request at a time keeps the order; the mock cluster's producer ids are librdkafka's business.
+                enable_idempotence=False,
+                max_in_flight_requests_per_connection=1,
+                max_block_ms=timeout_ms,
+                request_timeout_ms=min(timeout_ms, _REQUEST_TIMEOUT_MS),
+                delivery_timeout_ms=timeout_ms,
+            )
+        except KafkaError as failed:
+            raise BrokerUnavailableError(f"no connection to write a record with timestamp 0: {failed}") from failed
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int,
+        headers: Sequence[tuple[str, bytes | None]] | None,
+    ) -> tuple[int, int]:
+        """Partition and offset of the written record; ``partition`` -1: murmur2 of the key, any for a null key.
+
+        Raises ProductionError; ``retriable`` when the broker did not answer.
+        """
+        try:
+            sent = self._producer.send_any(topic, value, key, partition, 0, _Headers(headers or ()))
+            written = sent.get(timeout=self._timeout_ms / 1000)
+        except KafkaError as failed:
+            retriable = bool(getattr(failed, "retriable", False))
+            where = topic if partition < 0 else f"{topic}-{partition}"
+            raise ProductionError(
+                f"a record for {where} with timestamp 0 was not written: {failed}",
+                topic=topic,
+                partition=partition,
+                retriable=retriable,
+            ) from failed
+        return int(written.partition), int(written.offset)
+
+    def close(self) -> None:
+        """Nothing is queued here: every send waited."""
+        self._producer.close(timeout=1)
+
+
+def remove_static_member(
+    connection: Mapping[str, object], group: str, instance_id: str, member_id: str, *, timeout_ms: int
+) -> None:
+    """Make the group's coordinator forget a static member at once. A namesake that has its place by now stays, unless
+    ``member_id`` is empty: then it is whoever has it.
+
+    BrokerUnavailableError when nobody says that it did: ``timeout_ms`` bounds reaching a broker, and each request.
+    """
+    doing = f"static member {instance_id} of group {group} could not be removed"
+    limits = {"bootstrap_timeout_ms": timeout_ms, "request_timeout_ms": min(timeout_ms, _REQUEST_TIMEOUT_MS)}
+    try:
+        admin: Any = KafkaAdminClient(**connection, **limits)
+        try:
+            answers = admin.remove_group_members(group, [MemberToRemove(member_id or None, instance_id)])
+        finally:
+            admin.close()
+    except KafkaError as failed:
+        raise BrokerUnavailableError(f"{doing}: {failed}") from failed
+    if not answers:
+        raise BrokerUnavailableError(f"{doing}: the answer names no member")
+    for error in answers.values():
+        if getattr(error, "errno", 0) not in (0, *_GONE):
+            raise BrokerUnavailableError(f"{doing}: {error()}")

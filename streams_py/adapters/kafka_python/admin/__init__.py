@@ -1,0 +1,1 @@
+"""Requests about groups and transactions from outside."""

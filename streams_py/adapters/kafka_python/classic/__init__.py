@@ -1,0 +1,1 @@
+"""Membership of a classic consumer group: JoinGroup, SyncGroup and user data."""

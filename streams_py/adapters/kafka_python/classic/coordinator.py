@@ -1,0 +1,516 @@
+"""A member of a Streams group, built on kafka-python's consumer coordinator.
+
+kafka-python 3.0.12 can host a custom assignor with binary user data, which librdkafka cannot; but its coordinator
+makes four choices that a Streams member cannot live with. This subclass replaces them, on top of :mod:`.group_requests`
+and :mod:`.subscribed_topics`. It touches private methods, so it works with the tested versions only (pinned in
+pyproject.toml); tests state each fact it leans on.
+
+1. *A finished join is kept.* JoinGroup and SyncGroup run in the background, and only a later poll that still sees a
+   reason to rejoin looks at the result. If the attempt has ended by then, that poll sends a new JoinGroup; if the
+   reason is gone (a new leader's first metadata arrived), nobody ever looks: the member is "rebalancing" for ever,
+   without heartbeats and without an error. Here the result of an attempt is remembered with the generation it belongs
+   to, a new attempt returns it while that generation is current, and a rejoin that was started keeps
+   ``need_rejoin`` true until it is completed.
+2. *Callbacks come in Kafka's order* (KIP-429; Java's ``ConsumerCoordinator.onJoinComplete``): revoked and committed
+   first, then the assignment, then new ownership, then assigned - also when nothing was added. A lost generation
+   means ``lost``, never ``revoked``, also when it is lost in the middle of a rejoin.
+3. *Nothing waits on the network thread.* User data, the leader's assignment and revocation are computed on the polling
+   thread (:mod:`.callbacks`). The leader heartbeats while it assigns: creating topics may outlast a session.
+4. *A leader's watch on metadata starts from what it assigned with.* A topic that appears because the assignment
+   created it is no change; otherwise every first rebalance would be followed by a second. A returning static leader
+   watches again (KIP-814: JoinGroup version 9).
+
+Threads: every method runs on the network thread unless it says otherwise.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafka import errors as kafka_errors
+from kafka.coordinator.assignors.abstract import RebalanceProtocol
+from kafka.protocol.consumer import UNKNOWN_MEMBER_ID, JoinGroupRequest, SyncGroupRequest
+from kafka.structs import MemberState
+from kafka.structs import TopicPartition as KafkaPartition
+from kafka.util import Timer
+
+from streams_protocol.types import TopicPartition
+from streams_py.adapters.kafka_python.callbacks import CallbackInbox
+from streams_py.adapters.kafka_python.classic.options import MemberOptions
+from streams_py.adapters.kafka_python.classic.payloads import (
+    assignments_to_send,
+    read_assignment,
+    readable_members,
+    subscription_to_send,
+)
+from streams_py.adapters.kafka_python.classic.subscribed_topics import SubscribedTopics
+from streams_py.adapters.kafka_python.failures import is_retriable, translated
+from streams_py.adapters.kafka_python.offsets import (
+    answered_offsets,
+    check_all_committed,
+    check_topics_allowed,
+    commit_owned,
+    fetch_committed,
+    send_offset_fetch,
+    unstable_partitions,
+)
+from streams_py.adapters.kafka_python.stored_group import GroupNotStoredError, StoredGroup
+from streams_py.errors import BrokerUnavailableError, StreamsError, TaskAssignmentError, TaskMigratedError
+from streams_py.ports import CommittedOffsets, GroupMetadata, MembershipListener, OffsetAndMetadata
+
+__all__ = ["PROTOCOL_NAME", "StreamsCoordinator"]
+
+_log = logging.getLogger(__name__)
+
+PROTOCOL_NAME: Final = "stream"
+"""Name of the group protocol of every Kafka Streams member."""
+
+_JOIN_VERSION_MAX, _SYNC_VERSION_MAX = 9, 5
+_REASON_CHARS_MAX = 255
+_FRESH_METADATA_MS = 5_000
+_WATCH_INTERVAL_MS_MAX = 1_000
+_TO_BE_JOINED_AGAIN = (
+    kafka_errors.UnknownMemberIdError,
+    kafka_errors.RebalanceInProgressError,
+    kafka_errors.IllegalGenerationError,
+    kafka_errors.MemberIdRequiredError,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _FinishedJoin:
+    generation: Any
+    assignment: bytes
+
+
+class StreamsCoordinator(SubscribedTopics):
+    """kafka-python's coordinator with a Streams member's rules; see the module's text."""
+
+    def __init__(
+        self,
+        client: Any,
+        subscription: Any,
+        listener: MembershipListener,
+        inbox: CallbackInbox,
+        options: MemberOptions,
+        **settings: Any,
+    ) -> None:
+        self._listener = listener
+        self._options = options
+        self.owned: frozenset[TopicPartition] = frozenset()
+        self.unstable: list[TopicPartition] = []  # by the last answer about committed offsets
+        """The member's own record of what it owns: the only valid one."""
+        self._joined: GroupMetadata | None = None
+        self._joined_at = -float("inf")
+        self._finished_join: _FinishedJoin | None = None
+        self._rejoin_reason: str | None = None
+        self._completing = False
+        self._in_doubt = False  # as the listener was told
+        super().__init__(client, subscription, inbox, with_racks=bool(options.rack), **settings)
+        self._stored_group = StoredGroup(self.group_id, self.config["retry_backoff_ms"])
+
+    # -- asked by other threads ------------------------------------------------------------------------------------
+
+    def membership(self) -> GroupMetadata | None:
+        """Group metadata of the last completed join; None when not a member or when heartbeats are silent."""
+        joined = self._joined
+        if joined is None or self.heartbeats_are_silent():
+            return None
+        return joined
+
+    def is_member(self) -> bool:
+        """True while the group is sure to count this as a member, by this process's clock."""
+        return self._joined is not None and not self._session.is_over()
+
+    def forming(self) -> GroupMetadata | None:
+        """Group metadata as the last JoinGroup answer has it, also before that join is complete."""
+        generation = self._generation
+        if generation.is_lost():
+            return None
+        return GroupMetadata(self.group_id, generation.generation_id, generation.member_id, self.group_instance_id)
+
+    def heartbeats_are_silent(self) -> bool:
+        """True when a stable member's last heartbeat was answered longer ago than a session, or none are sent."""
+        with self._lock:
+            if self.state is not MemberState.STABLE or self.rejoining:
+                return False  # no heartbeats while joining: JoinGroup itself keeps the member alive
+            answered = max(self.heartbeat.last_receive, self._joined_at)
+            silent_s = time.monotonic() - answered
+            return not self._heartbeat_enabled or silent_s > self.config["session_timeout_ms"] / 1000
+
+    # -- doubts ------------------------------------------------------------------------------------------------------
+
+    def watch_session(self) -> None:
+        """Tell the listener when this may be no member any more, now and again and again.
+
+        A process that was frozen goes on with the record that it was at. This is one of the first things that happen
+        then, since its time has come: so the member learns it before any answer from the network.
+        """
+        if self.is_closing:
+            return
+        self._note_doubt()
+        self._net.call_later(min(_WATCH_INTERVAL_MS_MAX, self._session.look_interval_ms) / 1000, self.watch_session)
+
+    def _note_doubt(self) -> None:
+        if self.owned and not (self._in_doubt or self.is_closing or self.is_member()):
+            self._in_doubt = True
+            self._listener.on_doubt(True)
+
+    def _confirm(self, sent_at: float) -> None:
+        super()._confirm(sent_at)
+        if self._in_doubt and not self._session.is_over():
+            self._in_doubt = False
+            self._listener.on_doubt(False)
+
+    # -- polling ---------------------------------------------------------------------------------------------------
+
+    async def poll_async(self, timeout_ms: int) -> bool:
+        """Find the coordinator and (re)join if there is reason to. False when not done within ``timeout_ms``.
+
+        A join that is not done goes on in the background, and the next poll collects it.
+        """
+        if self.failure is not None:
+            raise self.failure
+        timer = Timer(timeout_ms)
+        if not await self.ensure_coordinator_ready_async(timeout_ms=timer.timeout_ms):
+            return False
+        while self.need_rejoin():  # a revocation is followed by another round at once
+            if self._subscription.subscribed_pattern and not self.rejoining:
+                await self._refresh_metadata(timer.timeout_ms)
+            if not await self.ensure_active_group_async(timeout_ms=timer.timeout_ms):
+                return False
+        return True
+
+    def need_rejoin(self) -> bool:
+        if not self._subscription.partitions_auto_assigned():
+            return False
+        return bool(self.rejoining or self._rejoin_reason is not None or super().need_rejoin())
+
+    def request_rejoin_because(self, reason: str) -> None:
+        """Ask for a rebalance. A request that comes while a JoinGroup is under way leads to another one after it."""
+        self._rejoin_reason = reason[:_REASON_CHARS_MAX]
+        self._inbox.wake()
+
+    def request_rejoin(self) -> None:
+        super().request_rejoin()
+        self._inbox.wake()
+
+    # -- joining -----------------------------------------------------------------------------------------------------
+
+    def _validate_rebalance_protocol(self) -> Any:
+        # The base class would ask its assignors; a Streams group has exactly one, and it is the listener.
+        self._assignors: dict[str, Any] = {}
+        return RebalanceProtocol.COOPERATIVE if self._options.cooperative else RebalanceProtocol.EAGER
+
+    def reset_generation(self, member_id: str = UNKNOWN_MEMBER_ID) -> None:
+        was_member = not self._generation.is_lost()
+        super().reset_generation(member_id)
+        self._joined = None
+        if was_member:
+            # Also in the middle of a rejoin: prepare again, so that what was owned is reported as lost.
+            self.rejoining = False
+            self._finished_join = None
+            self._note_doubt()
+        self._inbox.wake()
+
+    async def _on_join_prepare_async(self, generation: int, member_id: str, timeout_ms: int | None = None) -> None:
+        """Before a rejoin, once per rebalance; again only after the generation was lost (KIP-429)."""
+        owned = self.owned
+        if self._generation.is_lost():
+            self.owned = frozenset()
+            if owned:
+                await self._inbox.call(self._listener.on_lost, tuple(sorted(owned)))
+        elif not self._options.cooperative:
+            await self._revoke(owned)
+            self.owned = frozenset()
+        else:
+            subscribed = self._subscription.subscription or ()
+            gone = frozenset(partition for partition in owned if partition.topic not in subscribed)
+            if gone:
+                await self._revoke(gone)
+                self.owned = owned - gone
+        self._is_leader = False
+        self._subscription.reset_group_subscription()
+
+    async def _do_join_and_sync_async(self) -> bytes:
+        """One attempt; the result of a finished attempt that nobody has collected, if it is still valid."""
+        finished, self._finished_join = self._finished_join, None
+        if finished is None or finished.generation is not self._generation:
+            try:
+                assignment = await self._attempt_join()
+            except Exception as raised:
+                error = self._stored_group.judge(raised)
+                self._judge(error)
+                await self._pause_after(error)
+                if error is raised:
+                    raise
+                raise error from raised
+            self._times_forgotten = 0
+            self._stored_group.joined()
+            finished = _FinishedJoin(self._generation, assignment)
+        self._finished_join = finished
+        return finished.assignment
+
+    def _judge(self, error: Exception) -> None:
+        """An attempt may fail while nobody waits for it; what ends the membership must not be overlooked."""
+        if is_retriable(error) and not isinstance(error, kafka_errors.KafkaError):
+            # BrokerUnavailableError from the listener: nothing is wrong with the group, so back off and join again.
+            _log.warning("no assignment in this rebalance, joining again: %s", error)
+            raise kafka_errors.RequestTimedOutError(str(error)) from error
+        if isinstance(error, kafka_errors.InvalidRequestError) and self._options.leader_answer_delay_ms > 0:
+            raise kafka_errors.RebalanceInProgressError("the mock cluster refused a late follower") from error
+        if not (is_retriable(error) or isinstance(error, (*_TO_BE_JOINED_AGAIN, TaskMigratedError))):
+            self.fail(error)
+
+    async def _pause_after(self, error: Exception) -> None:
+        if isinstance(error, GroupNotStoredError):
+            await self._net.sleep(self._stored_group.pause_s())
+        else:
+            await super()._pause_after(error)
+
+    async def _attempt_join(self) -> bytes:
+        reason, self._rejoin_reason = self._rejoin_reason, None
+        self._joined_subscription = set(self._subscription.subscription)
+        metadata = await self._subscription_bytes(frozenset(self._joined_subscription))
+        self._stored_group.joining(len(metadata))
+        with self._lock:
+            self.state = MemberState.REBALANCING
+        _log.info("joining group %s%s", self.group_id, f": {reason}" if reason else "")
+        sent_at = time.monotonic()
+        response = await self._send_and_stay(
+            JoinGroupRequest(
+                group_id=self.group_id,
+                session_timeout_ms=self.config["session_timeout_ms"],
+                rebalance_timeout_ms=self.config["max_poll_interval_ms"],
+                member_id=self._generation.member_id,
+                group_instance_id=self.group_instance_id,
+                protocol_type=self.protocol_type(),
+                protocols=[(PROTOCOL_NAME, metadata)],
+                reason=reason,
+                max_version=_JOIN_VERSION_MAX,
+            ),
+            timeout_ms=self._rebalance_timeout_ms(),
+        )
+        self._process_join_group_response(response, sent_at)
+        generation = self._generation
+        assignments: Mapping[str, bytes] = {}
+        if response.leader != response.member_id:
+            self._stored_group.follow(response.leader)
+        else:
+            self._stored_group.lead(response.members)
+            self._ghosts.note_members(response.members)
+            leading = self._lead(response.members, keep=response.skip_assignment)
+            assignments = await self._with_heartbeats(leading, self._heartbeat_once)
+            if generation is not self._generation:
+                raise kafka_errors.IllegalGenerationError("the generation ended while its leader was assigning")
+        sent_at = time.monotonic()
+        response = await self._send_and_stay(
+            SyncGroupRequest(
+                group_id=self.group_id,
+                generation_id=generation.generation_id,
+                member_id=generation.member_id,
+                group_instance_id=self.group_instance_id,
+                protocol_type=self.protocol_type(),
+                protocol_name=generation.protocol,
+                assignments=list(assignments.items()),
+                max_version=_SYNC_VERSION_MAX,
+            ),
+            # The leader may take as long to answer; who gives up before makes everybody join again, for ever.
+            timeout_ms=self._rebalance_timeout_ms(),
+        )
+        assignment: bytes = self._process_sync_group_response(response, sent_at)
+        self._confirm(sent_at)
+        return assignment
+
+    async def _subscription_bytes(self, topics: frozenset[str]) -> bytes:
+        building = self._inbox.call(self._listener.subscription_user_data, topics)
+        member_id = self._generation.member_id
+        user_data = await self._with_heartbeats(building, lambda: self._ask_whether_member(member_id))
+        if self.owned and self._generation.is_lost():
+            # While it was built, which may wait for a commit: what is owned was that of the former member.
+            raise kafka_errors.UnknownMemberIdError("this member was dropped while it built its subscription")
+        return subscription_to_send(
+            topics=topics,
+            user_data=user_data,
+            owned=self.owned,
+            generation=self._generation.generation_id,
+            rack=self._options.rack,
+            check=self._options.check_subscription,
+        )
+
+    # -- leading -----------------------------------------------------------------------------------------------------
+
+    async def _lead(self, members: Collection[Any], *, keep: bool) -> Mapping[str, bytes]:
+        """The leader's step: what to send to whom. Raises what the listener's ``assign`` raises.
+
+        ``keep``: the broker wants no new assignment, because a static leader has only come back (KIP-814); then this
+        member just watches the metadata again.
+        """
+        since = time.monotonic()
+        readable = readable_members((member.member_id, bytes(member.metadata)) for member in members)
+        topics = {topic for subscription in readable.values() for topic in subscription.topics}
+        if topics:
+            self._subscription.group_subscribe(topics)
+            self._cluster.set_topics(sorted(self._subscription.group_subscription()))
+        await self._refresh_metadata(_FRESH_METADATA_MS)
+        self._is_leader = True
+        before = self._build_metadata_snapshot(self._subscription, self._cluster)
+        if keep:
+            self._metadata_snapshot = self._assignment_snapshot = before
+            return {}
+        assignments = await self._inbox.call(self._listener.assign, readable)
+        if not all(before.values()):  # topics that did not exist: perhaps this assignment created them
+            await self._refresh_metadata(_FRESH_METADATA_MS)
+        after = self._build_metadata_snapshot(self._subscription, self._cluster)
+        self._metadata_snapshot = after
+        self._assignment_snapshot = {topic: before.get(topic) or partitions for topic, partitions in after.items()}
+        wait_s = self._options.leader_answer_delay_ms / 1000 - (time.monotonic() - since)
+        if wait_s > 0:
+            await self._net.sleep(wait_s)
+        return assignments_to_send(
+            assignments, [member.member_id for member in members], self._options.check_assignment
+        )
+
+    async def maybe_leave_group_async(self, reason: str | None = None, timeout_ms: int | None = None) -> None:
+        self._joined = None  # from now on, not only when the broker has answered
+        if self.owned and self.heartbeat.poll_timeout_expired():
+            self._listener.on_stuck()
+        await super().maybe_leave_group_async(reason, timeout_ms)
+
+    def _enable_heartbeat(self) -> None:
+        self._joined_at = time.monotonic()
+        super()._enable_heartbeat()
+
+    # -- joined ------------------------------------------------------------------------------------------------------
+
+    async def _on_join_complete_async(
+        self, generation: int, member_id: str, protocol: str, member_assignment_bytes: bytes
+    ) -> None:
+        self._finished_join = None
+        self._completing = True
+        try:
+            await self._complete_join(generation, member_id, bytes(member_assignment_bytes))
+        finally:
+            self._completing = False
+
+    async def _complete_join(self, generation: int, member_id: str, assignment: bytes) -> None:
+        if not self._is_leader:
+            self._assignment_snapshot = None
+        self._joined = GroupMetadata(self.group_id, generation, member_id, self.group_instance_id)
+        received = read_assignment(assignment)
+        assigned, owned = frozenset(received.partitions), self.owned
+        if not self._is_subscribed_to({partition.topic for partition in assigned}):
+            if self._subscription.subscribed_pattern is None:  # nothing that a newer look at the cluster would change
+                error = self._other_topology({partition.topic for partition in assigned})
+                self.fail(error)
+                raise error
+            _log.warning("assigned %s, which is not all subscribed to; joining again", sorted(assigned))
+            self.request_rejoin_because("assigned topics that are not in the subscription")
+            return
+        problems: list[Exception] = []
+        revoked = owned - assigned if self._options.cooperative else frozenset()
+        if revoked:
+            await _collect(problems, self._revoke(revoked))
+            self.request_rejoin_because(f"revoked {', '.join(map(str, sorted(revoked)))}")
+        await _collect(
+            problems,
+            self._inbox.call(self._listener.on_assignment, tuple(sorted(assigned)), received.user_data, generation),
+        )
+        # Also when the generation was lost while the listener worked: the next join then reports these as lost.
+        self.owned = assigned
+        await _collect(problems, self._inbox.call(self._listener.on_assigned, tuple(sorted(assigned - owned))))
+        if problems:
+            raise problems[0]
+
+    def _other_topology(self, assigned: Collection[str]) -> TaskAssignmentError:
+        subscribed = sorted(self._subscription.subscription)
+        return TaskAssignmentError(
+            f"two topologies run under application.id {self.group_id}: this member reads {', '.join(subscribed)}, but "
+            f"the group's leader assigned {', '.join(sorted(assigned))} to it. Give one of the two applications "
+            "another application.id, or run the same code everywhere"
+        )
+
+    async def _revoke(self, partitions: frozenset[TopicPartition]) -> None:
+        """Let the listener stop and flush, then commit what it returns, before anybody else can own these."""
+        offsets = await self._inbox.call(self._listener.on_revoked, tuple(sorted(partitions)))
+        problem: Exception | None = None
+        if offsets:
+            try:
+                await self._commit(offsets, self._options.revocation_commit_timeout_ms)
+            except StreamsError as error:
+                problem = error
+        await self._inbox.call(self._listener.on_revoked_committed, problem)
+
+    # -- offsets -----------------------------------------------------------------------------------------------------
+
+    async def commit_async(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int) -> None:
+        """Commit for owned partitions. Refused during a join, at once: the join may be waiting for the caller. Until
+        JoinGroup is sent the member is one of its generation, which the broker takes commits of."""
+        joins = self.rejoining and (self.state is not MemberState.STABLE or not self._options.cooperative)
+        if joins or self._completing or self.state is MemberState.REBALANCING:
+            raise BrokerUnavailableError("commit: the group is rebalancing; try again after it")
+        await self._commit(offsets, timeout_ms)
+
+    async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int) -> None:
+        try:
+            await commit_owned(self, self.owned, offsets, timeout_ms)
+        except kafka_errors.FencedInstanceIdError as error:
+            self.fail(error)
+            raise translated(error, "commit", group=self.group_id) from error
+        except kafka_errors.KafkaError as error:
+            raise translated(error, "commit", group=self.group_id) from error
+
+    async def committed_async(self, partitions: Collection[TopicPartition], timeout_ms: int) -> CommittedOffsets:
+        """Committed positions; waits for offsets of open transactions (KIP-447).
+
+        kafka-python keeps a request that was not answered in time, and gives its late answer to whoever asks for the
+        same partitions next. Others may have processed and committed since, so each question is a request of its own.
+        """
+        self._offset_fetch_futures.pop(frozenset(KafkaPartition(*partition) for partition in partitions), None)
+        try:
+            return await fetch_committed(self, partitions, timeout_ms)
+        except kafka_errors.KafkaError as error:
+            raise translated(error, "committed offsets", group=self.group_id) from error
+
+    async def _send_offset_fetch_request(self, partitions: Collection[Any]) -> dict[Any, Any]:
+        return await send_offset_fetch(self, partitions)
+
+    def _handle_offset_fetch_response(self, response: Any) -> dict[Any, Any]:
+        check_topics_allowed(response)
+        self.unstable = unstable_partitions(response)
+        return answered_offsets(response, super()._handle_offset_fetch_response(response))
+
+    def _handle_offset_commit_response(self, offsets: Mapping[Any, Any], send_time: float, response: Any) -> None:
+        super()._handle_offset_commit_response(offsets, send_time, response)
+        check_all_committed(offsets, response)
+
+    # -- leaving -----------------------------------------------------------------------------------------------------
+
+    async def rejoin_as_new_member_async(self, member_id: str) -> None:
+        """Give up what is owned and this member id, then join again. Nothing to do when it is gone already."""
+        if self._generation.is_lost() or self._generation.member_id != member_id:
+            return
+        owned, self.owned = self.owned, frozenset()
+        if owned:
+            await self._inbox.call(self._listener.on_lost, tuple(sorted(owned)))
+        await self.maybe_leave_group_async("tasks migrated", self.config["request_timeout_ms"])
+        if self.group_instance_id is not None:  # without its id it would take its place back from a namesake
+            self.reset_generation(member_id)
+        self.request_rejoin_because("joining as a new member")
+
+    @property
+    def member_id(self) -> str:
+        member_id: str = self._generation.member_id
+        return member_id
+
+
+async def _collect(problems: list[Exception], step: Awaitable[object]) -> None:
+    """Await a callback; its exception is raised when the round is complete, as in Java."""
+    try:
+        await step
+    except Exception as error:
+        problems.append(error)

@@ -1,0 +1,103 @@
+"""The topics of a member: what it subscribes to, and the watch that its group's leader keeps on their partitions.
+
+What one answer about the cluster leaves out is not gone: a broker that has just started or is about to end knows less
+than there is. A pattern would give up those topics with their tasks, and a leader would assign without them. So what
+was there before stays until a second answer leaves it out too (:class:`.metadata_watch.Disappearances`).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Collection
+from typing import Any
+
+from kafka import errors as kafka_errors
+
+from streams_py.adapters.kafka_python.callbacks import CallbackInbox
+from streams_py.adapters.kafka_python.classic.group_requests import GroupRequests
+from streams_py.adapters.kafka_python.classic.metadata_watch import Disappearances, MetadataSnapshot, metadata_snapshot
+
+__all__ = ["SubscribedTopics"]
+
+_log = logging.getLogger(__name__)
+
+
+class SubscribedTopics(GroupRequests):
+    """The part of a member's coordinator that knows topics; on the network thread. ``with_racks``: the racks of their
+    replicas are watched too."""
+
+    _metadata_snapshot: MetadataSnapshot
+    _assignment_snapshot: MetadataSnapshot | None
+
+    def __init__(
+        self, client: Any, subscription: Any, inbox: CallbackInbox, *, with_racks: bool, **settings: Any
+    ) -> None:
+        self._with_racks = with_racks
+        self._disappearances = Disappearances()
+        super().__init__(client, subscription, inbox, **settings)
+
+    def set_subscription(self, topics: Collection[str], pattern: str | None) -> None:
+        """Replace the subscription; a difference is a reason to rejoin. ``pattern`` must match a topic's whole name."""
+        whole = rf"(?:{pattern})\Z" if pattern is not None else None
+        current = self._subscription.subscribed_pattern
+        if self._subscription.subscription is not None:
+            if whole == (current.pattern if current else None) and (
+                whole is not None or self._subscription.subscription == set(topics)
+            ):
+                return
+            self._subscription.unsubscribe()
+        self._subscription.subscribe(topics=() if whole else sorted(topics), pattern=whole)
+        self._subscription.reset_group_subscription()  # from here on only these are asked for
+        self._cluster.need_all_topic_metadata = whole is not None
+        self._cluster.set_topics([] if whole else sorted(topics))
+        self._cluster.request_update()
+        self._inbox.wake()
+
+    def _handle_metadata_update(self, cluster: Any) -> None:
+        if cluster.unauthorized_topics:
+            self.fail(kafka_errors.TopicAuthorizationFailedError(sorted(cluster.unauthorized_topics)))
+        if not self._subscription.partitions_auto_assigned():
+            return
+        pattern, subscribed = self._subscription.subscribed_pattern, self._subscription.subscription
+        group = self._subscription.group_subscription()
+        watched = {topic: at for topic, at in self._metadata_snapshot.items() if at and topic in group}
+        doubted = self._doubted(watched, subscribed if pattern else (), cluster)
+        if pattern is not None:
+            there = cluster.topics(self.config["exclude_internal_topics"])
+            matching = {topic for topic in there if pattern.match(topic)} | (doubted & subscribed)
+            if matching != subscribed:
+                self._subscription.change_subscription(sorted(matching))
+        newest = self._build_metadata_snapshot(self._subscription, cluster)
+        self._metadata_snapshot = newest | {topic: watched[topic] for topic in doubted & newest.keys() & watched.keys()}
+        if self.need_rejoin():
+            self._inbox.wake()
+
+    def _doubted(self, watched: MetadataSnapshot, matched: Collection[str], cluster: Any) -> frozenset[str]:
+        known = dict.fromkeys(matched, 1) | {topic: len(partitions) for topic, partitions in watched.items()}
+        seen = {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in known}
+        doubted = self._disappearances.doubted(known, seen)
+        if doubted:
+            _log.warning("topics %s are missing in the newest answer of a broker; asking again", sorted(doubted))
+            cluster.request_update()
+        return doubted
+
+    def _build_metadata_snapshot(self, subscription: Any, cluster: Any) -> MetadataSnapshot:
+        return metadata_snapshot(subscription.group_subscription(), cluster, with_racks=self._with_racks)
+
+    async def _refresh_metadata(self, timeout_ms: int) -> None:
+        try:
+            await self._manager.wait_for(self._cluster.request_update(), timeout_ms)
+        except kafka_errors.KafkaError as error:
+            _log.debug("metadata not refreshed: %s", error)
+
+    def _is_subscribed_to(self, topics: Collection[str]) -> bool:
+        pattern: re.Pattern[str] | None = self._subscription.subscribed_pattern
+        subscribed: set[str] = self._subscription.subscription
+        if pattern is None:
+            return subscribed.issuperset(topics)
+        if not all(topic in subscribed or pattern.match(topic) for topic in topics):
+            return False
+        if not subscribed.issuperset(topics):  # the leader knew a matching topic earlier than we did
+            self._subscription.change_subscription(sorted(subscribed.union(topics)))
+        return True

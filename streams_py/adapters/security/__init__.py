@@ -1,0 +1,1 @@
+"""The security settings of both client libraries."""

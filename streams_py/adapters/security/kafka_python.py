@@ -1,0 +1,39 @@
+"""Security settings as kafka-python's clients take them, with the class that hands out OAUTHBEARER tokens.
+
+Beside :mod:`streams_py.adapters.security.client_settings`, which loads neither client library: this module loads
+kafka-python.
+"""
+
+from __future__ import annotations
+
+from kafka.errors import KafkaConnectionError
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from streams_py.adapters.security.client_settings import kafka_python_settings
+from streams_py.adapters.security.settings import SecuritySettings, TokenSource
+from streams_py.adapters.security.token_source import KeptTokens
+from streams_py.errors import BrokerUnavailableError
+
+__all__ = ["kafka_python_security"]
+
+
+def kafka_python_security(security: SecuritySettings) -> dict[str, object]:
+    """Keyword arguments of kafka-python's clients."""
+    settings = kafka_python_settings(security)
+    if security.token_source is not None:
+        settings["sasl_oauth_token_provider"] = _TokenProvider(KeptTokens(security.token_source))
+    return settings
+
+
+class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python has no type information
+    """The user's function decides about reuse and renewal."""
+
+    def __init__(self, source: TokenSource) -> None:
+        super().__init__()
+        self._source = source
+
+    def token(self) -> str:
+        try:
+            return self._source()[0]
+        except BrokerUnavailableError as error:  # a lost connection, which the client establishes again
+            raise KafkaConnectionError(str(error)) from error

@@ -1,0 +1,1 @@
+"""Kafka clients for the product, made from a configuration."""

@@ -1,0 +1,111 @@
+"""The two Kafka clients behind one factory: membership on kafka-python, records and administration on confluent-kafka.
+
+This is the default of ``default.client.supplier``, and the only module that knows both adapters.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streams_py.adapters.confluent.clients import ConfluentClients
+from streams_py.adapters.confluent.embedded.cluster import EMBEDDED_MEMBERSHIP_DEFAULTS
+from streams_py.adapters.confluent.settings import warn_overruled
+from streams_py.adapters.connection.handshake import check_admitted, refusal
+from streams_py.adapters.kafka_python.admin.group_admin import KafkaPythonGroupAdmin
+from streams_py.adapters.kafka_python.admin.transaction_admin import KafkaPythonTransactionAdmin
+from streams_py.adapters.kafka_python.classic.membership import KafkaPythonMembership
+from streams_py.adapters.kafka_python.classic.options import MOCK_CLUSTER
+from streams_py.adapters.kafka_python.settings import membership_settings
+from streams_py.adapters.security.settings import SecuritySettings, parse_security
+from streams_py.config.streams_config import StreamsConfig
+from streams_py.member.versions import RebalanceProtocol, start_protocols
+from streams_py.ports import MembershipListener
+from streams_py.system.quiet_logs import quiet_logs
+
+__all__ = ["KafkaClients"]
+
+_SHARED_KEYS = (
+    "connections.max.idle.ms",
+    "metadata.max.age.ms",
+    "receive.buffer.bytes",
+    "reconnect.backoff.ms",
+    "reconnect.backoff.max.ms",
+    "request.timeout.ms",
+    "retry.backoff.ms",
+    "send.buffer.bytes",
+)
+"""Keys of Kafka Streams itself that its clients follow."""
+_TRANSACTION_ADMIN_MS = 5_000
+
+
+class KafkaClients(ConfluentClients):
+    """Makes every client of one application instance (port ``Clients``)."""
+
+    def __init__(self, config: StreamsConfig) -> None:
+        super().__init__(config)
+        self._settings = config.client_settings("consumer.", "main.consumer.")
+        if self.embedded is not None:
+            self._settings = {**EMBEDDED_MEMBERSHIP_DEFAULTS, **self._settings}
+        for key in _SHARED_KEYS:
+            self._settings.setdefault(key, str(getattr(config, key.replace(".", "_"))))
+        try:
+            self.check_settings()
+            with quiet_logs("streams_py.adapters"):
+                self._membership_settings("check", 1)
+            warn_overruled(config)
+        except BaseException:
+            self.close()
+            raise
+
+    def check_connection(self, *, must_answer: bool = False) -> None:
+        """As the port says; with ``must_answer`` BrokerUnavailableError when the cluster is away now."""
+        if self.embedded is not None:
+            return
+        of_admin, of_member = self._security("admin."), self._security("consumer.")
+        check_admitted(self.bootstrap, of_admin, must_answer=must_answer)
+        if of_member != of_admin:
+            check_admitted(self.bootstrap, of_member)
+
+    def _security(self, prefix: str) -> SecuritySettings:
+        return parse_security(self._config.client_settings(prefix))
+
+    def _refusal(self) -> str | None:
+        return None if self.embedded is not None else refusal(self.bootstrap, self._security("consumer."))
+
+    def membership(self, thread_name: str, thread_index: int, listener: MembershipListener) -> KafkaPythonMembership:
+        """Membership of one stream thread; static when ``group.instance.id`` is set, which gets the thread's number."""
+        return KafkaPythonMembership(
+            self._membership_settings(thread_name, thread_index),
+            listener,
+            cooperative=RebalanceProtocol.COOPERATIVE in start_protocols(self._config.upgrade_from),
+            refusal=self._refusal,
+            **(MOCK_CLUSTER if self.embedded is not None else {}),
+        )
+
+    def group_admin(self, *, timeout_ms: int = _TRANSACTION_ADMIN_MS) -> KafkaPythonGroupAdmin:
+        """Requests about groups, without joining one."""
+        from streams_py.adapters.connection.librdkafka_gaps import kafka_python_connection
+
+        security = parse_security(self._config.client_settings("admin."))
+        client_id = f"{self._config.client_id or self._config.application_id}-groups"
+        connection = kafka_python_connection(self.bootstrap, client_id, security, embedded=self.embedded is not None)
+        return KafkaPythonGroupAdmin(connection, timeout_ms=timeout_ms)
+
+    def transaction_admin(self) -> KafkaPythonTransactionAdmin:
+        """Requests about transactions; connects when it is used."""
+        from streams_py.adapters.connection.librdkafka_gaps import kafka_python_connection
+
+        security = parse_security(self._config.client_settings("admin."))
+        client_id = f"{self._config.client_id or self._config.application_id}-transactions"
+        connection = kafka_python_connection(self.bootstrap, client_id, security, embedded=self.embedded is not None)
+        return KafkaPythonTransactionAdmin(connection, timeout_ms=_TRANSACTION_ADMIN_MS)
+
+    def _membership_settings(self, thread_name: str, thread_index: int) -> dict[str, Any]:
+        instance_id = self._settings.get("group.instance.id")
+        return membership_settings(
+            self._settings,
+            bootstrap_servers=self.bootstrap,
+            group_id=self._config.application_id,
+            client_id=f"{thread_name}-consumer",
+            group_instance_id=f"{instance_id}-{thread_index}" if instance_id else None,
+        )

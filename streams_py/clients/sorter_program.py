@@ -1,0 +1,100 @@
+"""A process that reads parts of changelogs for another one, and leaves them as sorted files that its stores take in.
+
+One Python thread restores as fast as one processor lets it; a second process restores beside it, and what runs in the
+first one is not held up by its interpreter's lock. It is started as ``python -m streams_py.clients.sorter_program
+PARENT``, the id of that process, and told by its standard input, a line of JSON each: first the settings of its
+consumer, then one part after the other (:class:`streams_py.ports.ChangelogPart`). On its standard output it says how
+far it is, and in the end which files there are. It ends with its input, and with its parent, however that went:
+processes that were forked from that one hold the input open, too.
+
+It knows no topology and runs no code of the user's: keys and values stay the bytes they are.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent.consumer import ConfluentConsumer
+from streams_py.errors import StreamsError
+from streams_py.ports import ChangelogPart, SortedPart
+from streams_py.state.disk.sorted_files import SortedFiles
+from streams_py.state.stores.changelog_entries import changelog_entries
+
+__all__ = ["main"]
+
+_RECORDS_MAX: Final = 5_000
+"""Taken per poll: nobody waits for this thread, and there is no collector that would look at them."""
+_POLL_MS: Final = 100
+_TOLD_S: Final = 0.25
+"""So often it says how far it is."""
+_PARENT_S: Final = 1.0
+"""So often it looks whose child it is."""
+
+
+def main() -> None:
+    """Answer requests until there are no more."""
+    gc.disable()  # records are not part of cycles
+    requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(requests,), daemon=True).start()
+    threading.Thread(target=_end_with, args=(int(sys.argv[1]),), daemon=True).start()
+    consumer = ConfluentConsumer(requests.get(), purpose="restore consumer")
+    while True:
+        part = ChangelogPart(**requests.get())
+        try:
+            _tell(_sort(consumer, part)._asdict())
+        except (StreamsError, OSError) as error:
+            _tell({"error": str(error)})
+
+
+def _listen(requests: queue.SimpleQueue[dict[str, Any]]) -> None:
+    for line in sys.stdin.buffer:
+        requests.put(json.loads(line))
+    os._exit(0)
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_PARENT_S)
+    os._exit(0)
+
+
+def _tell(what: Mapping[str, object]) -> None:
+    sys.stdout.write(f"{json.dumps(what)}\n")
+    sys.stdout.flush()
+
+
+def _sort(consumer: ConfluentConsumer, part: ChangelogPart) -> SortedPart:
+    partition, end = TopicPartition(*part.changelog), part.end  # JSON has no tuples
+    files = SortedFiles(part.folder, part.name, stamped=part.stamped)
+    records_read = bytes_read = 0
+    last: int | None = None
+    told_s = time.monotonic()
+    consumer.assign({partition: part.start})
+    try:
+        while (at := consumer.position(partition)) is None or at < end:
+            records = consumer.poll(_RECORDS_MAX, _POLL_MS)
+            if records and records[-1].offset() >= end:
+                records = [record for record in records if record.offset() < end]
+            if records:
+                bytes_read += files.add(changelog_entries(records))
+                records_read += len(records)
+                last = records[-1].offset()
+            if (now_s := time.monotonic()) - told_s >= _TOLD_S:
+                told_s = now_s
+                _tell({"at": at})
+    finally:
+        consumer.assign({})
+    return SortedPart(tuple(files.finish()), last, records_read, bytes_read)
+
+
+if __name__ == "__main__":
+    main()

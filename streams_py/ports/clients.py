@@ -1,0 +1,32 @@
+"""The clients that one application needs."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from streams_py.ports.admin import Admin
+from streams_py.ports.changelogs import ChangelogSorter
+from streams_py.ports.groups import GroupAdmin
+from streams_py.ports.membership import Membership, MembershipListener
+from streams_py.ports.records import RecordConsumer, RecordProducer
+from streams_py.ports.transactions import TransactionAdmin, TransactionalProducer
+
+__all__ = ["Clients"]
+
+
+class Clients(Protocol):
+    """Makes the clients of one application instance; names follow Kafka Streams (``<thread>-consumer`` and so on)."""
+
+    def check_connection(self) -> None: ...  # ConfigError says why the cluster lets nobody in; none when it is away
+    def main_consumer(self, thread_name: str) -> RecordConsumer: ...
+    def restore_consumer(self, thread_name: str) -> RecordConsumer: ...
+    def changelog_sorter(self, thread_name: str) -> ChangelogSorter | None: ...  # None: there can be none now
+    def global_consumer(self, client_id: str) -> RecordConsumer: ...
+    def producer(self, thread_name: str) -> RecordProducer: ...
+    def global_producer(self, thread_name: str) -> RecordProducer: ...
+    def transactional_producer(self, thread_name: str, transactional_id: str) -> TransactionalProducer: ...
+    def admin(self) -> Admin: ...
+    def transaction_admin(self) -> TransactionAdmin: ...  # under exactly-once only; connects when it is used
+    def group_admin(self) -> GroupAdmin: ...
+    def membership(self, thread_name: str, thread_index: int, listener: MembershipListener) -> Membership: ...
+    def close(self) -> None: ...  # frees what they share; each is closed by whoever asked for it

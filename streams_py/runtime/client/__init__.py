@@ -1,0 +1,1 @@
+"""The public client ``KafkaStreams``, its state and its metrics."""

@@ -1,0 +1,232 @@
+"""The metrics of a client, under the names that Kafka Streams gives them.
+
+Groups, tags and names are Kafka's (``stream-thread-metrics`` / ``process-rate``). Totals count since the thread start
+or the task's assignment. Rates are averages over that time. Latencies are in ms, latencies of stores in ns. With
+``metrics.recording.level`` INFO (the default) there are only metrics that cost nothing. DEBUG adds metrics of tasks,
+nodes and store operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final, NamedTuple
+
+from streams_py.runtime.global_thread.global_thread import GlobalThread
+from streams_py.runtime.processes.measured import Measured
+from streams_py.runtime.tasks.active_task import ActiveTask
+from streams_py.runtime.tasks.task import Task, TaskPhase
+from streams_py.runtime.thread.states import State, ThreadState
+from streams_py.runtime.thread.stream_thread import StreamThread
+
+__all__ = ["At", "Metrics", "MetricsInput", "client_metrics", "measure", "task_metrics"]
+
+Metrics = dict[str, dict[str, float | str]]
+_CLIENT: Final = "stream-metrics"
+_DISTRIBUTION: Final = "kafka-streams-py"
+_NS_PER_MS: Final = 1_000_000
+_NO_TASK: Final = "-1_-1"
+"""The task id that Kafka Streams uses for the global stores."""
+
+
+class At(NamedTuple):
+    """The time of a reading. ``now_ms`` is wall-clock time, ``seconds`` the time since the thread started."""
+
+    now_ms: int
+    seconds: float
+    is_debug: bool
+
+
+class MetricsInput(NamedTuple):
+    """Input of :func:`measure`: the client's identity, state and threads, and the recording level.
+
+    ``global_thread`` is None without global stores.
+    """
+
+    application_id: str
+    client_id: str
+    state: State
+    threads: Sequence[StreamThread]
+    failed_threads: int
+    now_ms: int
+    is_debug: bool
+    global_thread: GlobalThread | None = None
+
+
+def client_metrics(figures: MetricsInput, *, topology: str) -> Metrics:
+    """Return all metrics of a client: group with tags in braces -> name -> value.
+
+    They include the topology's description, which is too long for the labels of exporters.
+    """
+    metrics = _by_group(measure(figures))
+    metrics[f"{_CLIENT}{{client-id={figures.client_id}}}"]["topology-description"] = topology
+    return metrics
+
+
+def task_metrics(thread: str, tasks: Iterable[Task], at: At) -> Metrics:
+    """Return the metrics of a thread's tasks."""
+    return _by_group(
+        measured for task in tasks for measured in _of_task(task, {"thread-id": thread, "task-id": str(task.id)}, at)
+    )
+
+
+def _by_group(measured: Iterable[Measured]) -> Metrics:
+    metrics: Metrics = {}
+    for group, tags, name, value in measured:
+        text = ",".join(f"{tag}={of}" for tag, of in tags)
+        metrics.setdefault(f"{group}{{{text}}}" if tags else group, {})[name] = value
+    return metrics
+
+
+def measure(figures: MetricsInput) -> Iterator[Measured]:
+    """Yield all metrics. Takes no lock that a restore or a rebalance holds for long."""
+    alive = [thread for thread in figures.threads if thread.state is not ThreadState.DEAD]
+    yield from _each(
+        _CLIENT,
+        {"client-id": figures.client_id},
+        {
+            "version": _version(),
+            "application-id": figures.application_id,
+            "state": figures.state.value,
+            "alive-stream-threads": len(alive),
+            "failed-stream-threads": figures.failed_threads,
+        },
+    )
+    for thread in alive:
+        seconds = _seconds(thread.started_ms, figures.now_ms)
+        tags = {"thread-id": thread.name}
+        yield from _each("stream-thread-metrics", tags, _of_thread(thread, seconds))
+        if thread.loop is None:
+            continue
+        updater = thread.loop.parts.updater
+        yield from _each("stream-state-updater-metrics", {"thread-id": updater.name}, _of_updater(thread))
+        yield from _of_input(thread)
+        remaining = updater.remaining_records()
+        active_ms = sum(task.process_latency.total_ms for task in thread.shown_tasks)
+        for task in thread.shown_tasks:
+            of_task = {**tags, "task-id": str(task.id)}
+            yield from _of_task(task, of_task, At(figures.now_ms, seconds, figures.is_debug))
+            if task.is_active:
+                share = task.process_latency.total_ms / active_ms if active_ms else 0.0
+                of_active = {
+                    "restore-remaining-records-total": remaining.get(task.id, 0),
+                    "active-process-ratio": share,
+                }
+                yield from _each("stream-task-metrics", of_task, of_active)
+    if figures.global_thread is not None:
+        yield from _of_global_stores(figures.global_thread, figures.now_ms)
+
+
+def _of_global_stores(thread: GlobalThread, now_ms: int) -> Iterator[Measured]:
+    tags = {"thread-id": thread.name, "task-id": _NO_TASK}
+    for tag, store, of_store in thread.stores.store_figures(_seconds(thread.started_ms, now_ms)):
+        yield from _each("stream-state-metrics", {**tags, tag: store}, of_store)
+
+
+def _seconds(since_ms: int, now_ms: int) -> float:
+    return max(1, now_ms - since_ms) / 1000
+
+
+def _of_thread(thread: StreamThread, seconds: float) -> Mapping[str, float | str]:
+    control = thread.control
+    table = None if thread.loop is None else thread.loop.parts.table
+    created, closed = (0, 0) if table is None else (table.created_tasks, table.closed_tasks)
+    return {
+        "state": thread.state.value,
+        **control.process_latency.figures("process", seconds),
+        "process-total": control.processed_records,
+        "process-rate": control.processed_records / seconds,
+        **control.commit_latency.figures("commit", seconds),
+        **control.poll_latency.figures("poll", seconds),
+        **control.punctuate_latency.figures("punctuate", seconds),
+        "poll-records-avg": control.poll_records.average_ms,
+        "poll-records-max": control.poll_records.max_ms,
+        "process-records-avg": control.process_records.average_ms,
+        "process-records-max": control.process_records.max_ms,
+        "blocked-time-ns-total": control.blocked.total_ms * _NS_PER_MS,
+        "task-created-total": created,
+        "task-created-rate": created / seconds,
+        "task-closed-total": closed,
+        "task-closed-rate": closed / seconds,
+        "thread-start-time": thread.started_ms,
+        "task-assignor-error-total": thread.reported_errors,
+    }
+
+
+def _of_input(thread: StreamThread) -> Iterator[Measured]:
+    """Yield the lag of each input partition of the thread's active tasks."""
+    lags = thread.control.input_lags
+    owned = {partition for task in thread.shown_tasks if task.is_active for partition in task.input_partitions}
+    for partition in sorted(owned & lags.keys()):
+        tags = {"client-id": f"{thread.name}-consumer", "topic": partition.topic, "partition": str(partition.partition)}
+        yield from _each("consumer-fetch-manager-metrics", tags, {"records-lag": lags[partition]})
+
+
+def _of_updater(thread: StreamThread) -> Mapping[str, float]:
+    assert thread.loop is not None
+    tasks, updater = thread.shown_tasks, thread.loop.parts.updater
+    actives = sum(task.is_active and task.state is TaskPhase.RESTORING for task in tasks)
+    standbys = sum(not task.is_active and task.state is TaskPhase.RUNNING for task in tasks)
+    paused = thread.control.paused
+    return {
+        "active-restoring-tasks": 0 if paused else actives,
+        "standby-updating-tasks": 0 if paused else standbys,
+        "active-paused-tasks": actives if paused else 0,
+        "standby-paused-tasks": standbys if paused else 0,
+        "restore-remaining-records-total": sum(updater.remaining_records().values()),
+        **updater.figures,
+    }
+
+
+def _of_task(task: Task, tags: Mapping[str, str], at: At) -> Iterator[Measured]:
+    for tag, store, of_store in task.stores.store_figures(at.seconds):
+        yield from _each("stream-state-metrics", {**tags, tag: store}, of_store)
+    if at.is_debug:
+        replayed = "restore" if task.is_active else "update"
+        count = task.replayed_records
+        of_replay = {f"{replayed}-total": count, f"{replayed}-rate": count / at.seconds}
+        yield from _each("stream-task-metrics", tags, of_replay)
+    if isinstance(task, ActiveTask):
+        yield from _of_active(task, tags, at)
+
+
+def _of_active(task: ActiveTask, tags: Mapping[str, str], at: At) -> Iterator[Measured]:
+    seconds, bound = at.seconds, task.bound  # read once: the task's thread may clear it meanwhile
+    figures: dict[str, float] = {
+        "dropped-records-total": task.dropped_records,
+        "dropped-records-rate": task.dropped_records / seconds,
+        "active-buffer-count": task.buffered_records,
+    }
+    if at.is_debug:
+        figures["process-total"] = task.processed_records
+        figures["process-rate"] = task.processed_records / seconds
+        figures["process-latency-avg"] = task.process_latency.average_ms
+        figures["process-latency-max"] = task.process_latency.max_ms
+        figures["process-ratio"] = task.process_latency.total_ms / 1000 / seconds
+        of_punctuation = task.punctuate_latency.figures("punctuate", seconds)
+        figures.update({name: value for name, value in of_punctuation.items() if name != "punctuate-ratio"})
+        figures.update(task.figures.of_task(bound, seconds, at.now_ms))
+        caches = list(task.stores.cache_figures())
+        figures["cache-size-bytes-total"] = sum(size for _, size, _ in caches)
+        for cached, _, hits in caches:
+            of_cache = {**tags, "record-cache-id": cached}
+            yield from _each("stream-record-cache-metrics", of_cache, hits)
+    yield from _each("stream-task-metrics", tags, figures)
+    for node, topic, of_topic in task.figures.of_topics():
+        yield from _each("stream-topic-metrics", {**tags, "processor-node-id": node, "topic": topic}, of_topic)
+    for group, own_tags, own in () if bound is None else bound.metrics.figures(seconds):
+        yield from _each(group, {**tags, **own_tags}, own)
+    for node, of_node in task.figures.of_nodes(bound, seconds, at.now_ms):
+        yield from _each("stream-processor-node-metrics", {**tags, "processor-node-id": node}, dict(of_node))
+
+
+def _each(group: str, tags: Mapping[str, str], figures: Mapping[str, float | str]) -> Iterator[Measured]:
+    of = tuple(tags.items())
+    return (Measured(group, of, name, value) for name, value in figures.items())
+
+
+def _version() -> str:
+    try:
+        return version(_DISTRIBUTION)
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,1 @@
+"""Commits: when and how offsets are committed, and where reading starts."""

@@ -1,0 +1,1 @@
+"""The thread that keeps global tables up to date."""

@@ -1,0 +1,1 @@
+"""The classic group: its rounds, and the leader that assigns tasks."""

@@ -1,1 +1,0 @@
-"""Records that cannot be read, processed or written."""

@@ -1,0 +1,1 @@
+"""The path of a record through a task, from its source to its sinks."""

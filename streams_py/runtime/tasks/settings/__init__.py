@@ -1,0 +1,1 @@
+"""What users configure of a task: handlers, serdes, timestamp extractors."""

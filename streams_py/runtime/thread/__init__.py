@@ -1,0 +1,1 @@
+"""The stream thread: its loop, its states and the moves of its tasks."""

@@ -1,0 +1,86 @@
+"""State of a stream thread and requests to it: the part that other threads may read and change.
+
+The thread that runs the loop shares it with the client, which requests shutdowns and pauses and reads states and
+metrics.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+
+from streams_protocol.types import TopicPartition
+from streams_py.ports import Clock
+from streams_py.runtime.commit.blocked_time import BlockedTime
+from streams_py.runtime.tasks.latency import Latency
+from streams_py.runtime.thread.states import ThreadState, thread_may_go
+
+__all__ = ["ThreadControl"]
+
+
+class ThreadControl:
+    """State, requests and metrics of one stream thread. ``on_state`` is called for every change, on the thread that
+    makes it."""
+
+    def __init__(self, clock: Clock, on_state: Callable[[ThreadState], None]) -> None:
+        self._clock = clock
+        self._on_state = on_state
+        self._state = ThreadState.CREATED
+        self._lock = threading.Lock()
+        self._shutdown = threading.Event()
+        self._deadline_ms: int | None = None
+        self.leave_group = False
+        """Whether the member leaves the group when the thread stops, so that its tasks move immediately."""
+        self.is_for_good = False
+        """Whether the client will not start a member of this name again, so that a static member must be removed."""
+        self.paused = False
+        self.started_ms = clock.now_ms()
+        self.processed_records = 0
+        self.blocked = BlockedTime(clock)
+        self.commit_latency = Latency()
+        self.poll_latency = Latency()
+        self.process_latency = Latency()
+        self.punctuate_latency = Latency()
+        self.poll_records = Latency()  # not a time: number of records per poll, without empty polls
+        self.process_records = Latency()  # not a time: number of records per turn, without empty turns
+        self.input_lags: Mapping[TopicPartition, int] = {}
+        """Lag of each input partition, sampled every second. The thread replaces the mapping and never changes it."""
+
+    @property
+    def state(self) -> ThreadState:
+        """State of the thread."""
+        return self._state
+
+    def go(self, new: ThreadState) -> ThreadState | None:
+        """Change the state if that is valid. Return the former state, or None without a change."""
+        with self._lock:
+            old = self._state
+            if old is new or not thread_may_go(old, new):
+                return None
+            self._state = new
+        self._on_state(new)
+        return old
+
+    # -- shutdown --------------------------------------------------------------------------------------------
+
+    def shut_down(self, *, leave_group: bool, timeout_ms: int | None) -> None:
+        """Request the thread to stop. ``timeout_ms`` limits how long it may wait for the broker."""
+        if timeout_ms is not None:
+            self._deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        self.leave_group = self.leave_group or leave_group
+        self.is_for_good = self.is_for_good or leave_group
+        self._shutdown.set()
+
+    @property
+    def is_shutting_down(self) -> bool:
+        """Whether the thread was requested to stop."""
+        return self._shutdown.is_set()
+
+    def out_of_time(self) -> bool:
+        """Whether the time limit of a shutdown has elapsed."""
+        return self.is_shutting_down and self.time_left_ms(1) == 0
+
+    def time_left_ms(self, unbounded_ms: int) -> int:
+        """Return the time left for the shutdown; ``unbounded_ms`` without a limit."""
+        deadline_ms = self._deadline_ms
+        return unbounded_ms if deadline_ms is None else max(0, deadline_ms - self._clock.monotonic_ms())

@@ -1,0 +1,441 @@
+"""The loop of a stream thread: poll, process, punctuate, commit, and handle rebalances (Kafka's StreamThread).
+
+It owns its tasks, a record consumer, a producer and a membership of the group. Three more kinds of threads work for it:
+the membership's polling thread, the state updater, and threads inside the clients. They never use its running tasks.
+They post to its inbox or hand over finished tasks.
+
+Running tasks continue while others restore and while the group rebalances. During a rebalance only revoked tasks are
+committed, and transactions that the broker would abort before its end.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
+
+from streams_protocol.types import TopicPartition
+from streams_py.errors import OffsetOutOfRangeError, StateError, TaskCorruptedError, TaskMigratedError
+from streams_py.ports import RawRecord
+from streams_py.ports.batches import runs_of
+from streams_py.runtime.commit.committer import WAITS, Committer
+from streams_py.runtime.group.classic.rebalance import TaskSide
+from streams_py.runtime.group.inbox import Inbox
+from streams_py.runtime.tasks.active_task import ActiveTask
+from streams_py.runtime.thread.batch_size import BatchSize, Slice
+from streams_py.runtime.thread.control import ThreadControl
+from streams_py.runtime.thread.parts import LoopSettings, ThreadParts
+from streams_py.runtime.thread.states import ThreadState
+from streams_py.runtime.thread.summary import Summary
+from streams_py.runtime.thread.task_moves import TaskMoves
+from streams_py.system.printable import text_of
+
+__all__ = ["StreamLoop"]
+
+_log = logging.getLogger(__name__)
+
+_BUSY_POLL_MS = 10
+"""Timeout of a poll while other work is expected soon, in ms."""
+_SESSION_MARGIN_MS = 200
+"""Difference between the group's session time-out, which starts when a heartbeat arrives, and this process's view,
+which
+starts when the heartbeat is sent, in ms."""
+_TURN_MAX_MS = 100
+"""Maximum duration of a turn's processing before the check whether a commit is due, in ms. Processing may become slow:
+the
+same number of records could outlast a transaction, again and again."""
+_REBALANCE_GRACE_MS = 10_000
+"""How long a shutdown waits for a rebalance to end, in ms. Offsets cannot be committed meanwhile; transactions can, if
+necessary."""
+_LAST_COMMIT_TIMEOUT_MS = 10_000
+_LAST_CALLS_MS = 2_000
+"""How long a shutdown waits for asynchronous calls before it cancels them, in ms."""
+_UPDATER_CLOSE_MS = 5_000
+_SAMPLE_MS = 100
+"""Sampling interval for end-to-end latency, in ms."""
+_LAGS_MS = 1_000
+"""Sampling interval for the lag of input partitions, in ms."""
+_COMMIT_BACKOFF_MS = 100
+"""Pause after a failed commit, in ms. Each attempt flushes the caches and the producer."""
+
+
+class _Turn(NamedTuple):
+    """Results of a turn: records and punctuations, processing time, and whether tasks may have more records."""
+
+    processed: int
+    punctuated: int
+    took_ms: int
+    more: bool
+
+
+_NOTHING_DONE = _Turn(0, 0, 0, False)
+
+
+class StreamLoop:
+    """The main loop of a stream thread. Created, run and closed on that thread only. Owns ``parts``."""
+
+    def __init__(
+        self, name: str, parts: ThreadParts, *, inbox: Inbox[TaskSide], control: ThreadControl, settings: LoopSettings
+    ) -> None:
+        self.parts = parts
+        self._name = name
+        self._inbox = inbox
+        self._control = control
+        self._clock = clock = parts.clock
+        self._settings = settings
+        self._committer = Committer(
+            parts.producer,
+            parts.membership,
+            clock,
+            task_timeout_ms=settings.task_timeout_ms,
+            gives_up=control.out_of_time,
+            check_sends=self._check_sends,
+            before_rebalance=parts.rebalance.no_rejoin,
+            transactions=parts.transactions,
+            calls_max_ms=settings.calls_max_ms,
+            known_commits=parts.known_commits,
+            blocked=control.blocked,
+        )
+        self.moves = TaskMoves(name, parts, self._committer, control, task_timeout_ms=settings.task_timeout_ms)
+        self._pace = BatchSize(settings.max_poll_interval_ms)
+        self._slice = Slice()
+        self._summary = Summary(name, interval_ms=settings.log_summary_interval_ms, now_ms=clock.monotonic_ms())
+        self._last_commit_ms = self._last_purge_ms = clock.monotonic_ms()
+        self._next_commit_try_ms = 0
+        self._turned_ms = clock.monotonic_ms()
+        self._idle = True  # whether the last turn processed no records
+        self._first_to_work = 0  # index of the first task when tasks take turns
+        self._next_sample_ms = self._next_lags_ms = 0
+
+    def run(self) -> None:
+        """Join the group and work until a shutdown is requested or an error occurs."""
+        self.parts.membership.start()
+        while not self._control.is_shutting_down:
+            self.iterate()
+
+    def iterate(self) -> None:
+        """Run one iteration. Handles task corruption and migration; other errors propagate and stop the thread."""
+        try:
+            try:
+                self._run_once()
+            except TaskCorruptedError as error:
+                self.moves.revive(error)
+        except TaskMigratedError as error:
+            _log.warning("%s: tasks migrated to another member: %s; rejoining the group", self._name, error)
+            self.moves.lose_everything()
+            self.parts.membership.rejoin_as_new_member()
+
+    def _run_once(self) -> None:
+        parts, control = self.parts, self._control
+        self._turned_ms = self._clock.monotonic_ms()
+        self._inbox.serve(self.moves)
+        self.moves.deferred.raise_worst()
+        parts.membership.check()
+        self._check_membership()
+        parts.rebalance.rejoin_if_due(parts.membership)
+        self.moves.check_topics()
+        began_ms = self._clock.monotonic_ms()
+        records = self._poll()
+        control.poll_latency.add(self._clock.monotonic_ms() - began_ms)
+        parts.producer.poll()  # delivery reports would otherwise fill the producer's queue
+        if parts.latest_resets.is_waiting:
+            parts.latest_resets.log_known(records, parts.consumer.position)
+        if records:
+            control.poll_records.add(len(records))
+            self._distribute(records)
+        if control.is_shutting_down or control.state is ThreadState.PARTITIONS_REVOKED:
+            return
+        polled_ms = self._clock.monotonic_ms()
+        while True:
+            self.moves.advance()
+            try:
+                turn = _NOTHING_DONE if control.paused or self._is_full() else self._work()
+                self._idle = turn.processed == 0
+                committed = self._commit_if_due()
+            except StateError as error:
+                if (corrupted := parts.table.damage.in_stores(parts.table.running(), error)) is None:
+                    raise
+                raise corrupted from error
+            now_ms = self._clock.monotonic_ms()
+            since_poll_ms = now_ms - polled_ms
+            self._summary.add(processed=turn.processed, punctuated=turn.punctuated, committed=committed)
+            self._summary.log_if_due(now_ms)
+            if not self._pace.should_continue(more=turn.more, took_ms=turn.took_ms, since_poll_ms=since_poll_ms):
+                break
+            if self._inbox.serve(self.moves) or control.is_shutting_down:
+                break
+
+    def _check_membership(self) -> None:
+        """Start over if records are not written yet although the membership is no longer confirmed.
+
+        They must not be written later: other members may own the tasks by then, and nothing would reject the records.
+        """
+        parts = self.parts
+        if parts.membership.is_member() or not (tasks := parts.table.running()):
+            return
+        if left := parts.producer.overdue(_SESSION_MARGIN_MS):
+            raise TaskCorruptedError(
+                f"{left} records were not written before the group may have removed this member; processing again from "
+                "the last commit",
+                dict.fromkeys((task.id for task in tasks), ()),
+            )
+
+    def is_stuck(self) -> bool:
+        """Whether the current iteration has taken longer than ``max.poll.interval.ms``. Thread-safe."""
+        return self._clock.monotonic_ms() - self._turned_ms > self._settings.max_poll_interval_ms
+
+    # -- records ---------------------------------------------------------------------------------------------
+
+    def _poll(self) -> list[RawRecord]:
+        parts = self.parts
+        if any(task.has_calls for task in parts.table.running()):
+            if self._idle:  # wait for an answer, which is more urgent than new records
+                parts.background.wait(min(_BUSY_POLL_MS, self._settings.poll_ms))
+            timeout_ms = 0
+        elif self._control.is_shutting_down:
+            timeout_ms = 0
+        elif parts.rebalance.in_progress or not parts.table.all_ready():
+            timeout_ms = min(_BUSY_POLL_MS, self._settings.poll_ms)
+        else:
+            timeout_ms = self._settings.poll_ms
+        try:
+            with self._control.blocked:
+                return parts.consumer.poll(self._settings.max_poll_records, timeout_ms)
+        except OffsetOutOfRangeError as error:
+            self.moves.reset_positions(error)
+            return []
+
+    def _distribute(self, records: Sequence[RawRecord]) -> None:
+        """Pass each task its records. Consecutive records of one partition are passed together."""
+        owners = {partition: task for task in self.parts.table.running() for partition in task.input_partitions}
+        full: list[TopicPartition] = []
+        for partition, run in runs_of(records, self.moves.only_topic):
+            task = owners.get(partition)
+            if task is None:
+                continue  # revoked after the fetch: its next owner reads it again
+            batch = list(run)
+            self.parts.key_placement.note(task.id.subtopology, partition, batch, self.parts.producer.partitions_for)
+            task.add_records(partition, batch)
+            full += task.partitions_to_pause()
+        if full:
+            self.parts.consumer.pause(full)
+
+    def _work(self) -> _Turn:
+        """Process up to n records of each task, then punctuate.
+
+        Does nothing while other members may own the tasks: this thread's records could overwrite those of the owners.
+        """
+        processed = punctuated = took_ms = 0
+        more = False
+        parts = self.parts
+        tasks = parts.table.running()
+        clock, control = self._clock, self._control
+        began_ms = clock.monotonic_ms()
+        try:
+            if began_ms >= self._next_sample_ms:
+                self._next_sample_ms = began_ms + _SAMPLE_MS
+                for task in tasks:
+                    task.sample_next()
+            working, n = self._shares(tasks)
+            for task in working:
+                taken, is_cut = self._process(task, n, began_ms + _TURN_MAX_MS)
+                processed += taken
+                more = more or is_cut or taken >= n or (taken > 0 and task.has_calls)
+            processed_ms = clock.monotonic_ms()
+            took_ms = processed_ms - began_ms
+            control.process_latency.add(took_ms, processed)
+            before_ms = processed_ms
+            for task in tasks:
+                if parts.membership.is_member() and (fired := task.punctuate()):
+                    after_ms = clock.monotonic_ms()
+                    task.punctuate_latency.add(after_ms - before_ms, fired)
+                    punctuated, before_ms = punctuated + fired, after_ms
+            control.punctuate_latency.add(before_ms - processed_ms, punctuated)
+        finally:  # also if a task fails: the partitions of other tasks would stay paused
+            resumed = [partition for task in tasks for partition in task.partitions_to_resume()]
+            if resumed:
+                parts.consumer.resume(resumed)
+        if tasks and began_ms >= self._next_lags_ms:
+            self._next_lags_ms = began_ms + _LAGS_MS
+            control.input_lags = self._input_lags(tasks)
+        parts.events.sample_if_due(tasks, parts.consumer.lag, self._clock.monotonic_ms() - self._last_commit_ms)
+        control.processed_records += processed
+        if processed:
+            control.process_records.add(processed)
+        return _Turn(processed, punctuated, took_ms, more)
+
+    def _input_lags(self, tasks: Collection[ActiveTask]) -> dict[TopicPartition, int]:
+        """Return the lag of each input partition whose end offset the consumer knows. Sends no request."""
+        lag_of = self.parts.consumer.lag
+        partitions = (partition for task in tasks for partition in task.input_partitions)
+        return {partition: lag for partition in partitions if (lag := lag_of(partition)) is not None}
+
+    def _process(self, task: ActiveTask, records_max: int, until_ms: int) -> tuple[int, bool]:
+        """Process records of a task. Return their number, and whether the time limit stopped the task."""
+        membership, events, clock, slice_ = self.parts.membership, self.parts.events, self._clock, self._slice
+        processed, is_cut = 0, False
+        while processed < records_max and not is_cut and membership.is_member():
+            wanted = min(records_max - processed, slice_.size)
+            began_ms, taken = clock.monotonic_ms(), 0
+            try:
+                taken = events.process(task, wanted)
+            finally:  # also if the slice failed because it took too long
+                ended_ms = clock.monotonic_ms()
+                took_ms = ended_ms - began_ms
+                slice_.adapt(taken=taken, took_ms=took_ms)
+            task.process_latency.add(took_ms, taken)
+            processed += taken
+            if taken < wanted:
+                break
+            is_cut = ended_ms >= until_ms
+        task.processed_records += processed
+        return processed, is_cut
+
+    # -- commits ---------------------------------------------------------------------------------------------
+
+    def _commit_if_due(self) -> int:
+        """Commit at the interval or on request. Return the number of tasks; -1 while a rebalance prevents it."""
+        in_rebalance = self.parts.rebalance.in_progress
+        if in_rebalance and not self.parts.membership.is_member():
+            return -1
+        now = self._clock.monotonic_ms()
+        running = self.parts.table.running()
+        settings = self._settings
+        is_full = self._uncommitted_bytes() > settings.uncommitted_max_bytes or not self._flush_room()
+        if in_rebalance and not self._committer.is_transactional:
+            if is_full and now >= self._next_commit_try_ms and not self._committer.make_room(running):
+                self._next_commit_try_ms = self._clock.monotonic_ms() + _COMMIT_BACKOFF_MS
+            return -1
+        interval_ms = settings.rebalance_commit_interval_ms if in_rebalance else settings.commit_interval_ms
+        due = is_full or now - self._last_commit_ms > interval_ms
+        if in_rebalance and not due:
+            return -1
+        if now < self._next_commit_try_ms:
+            return 0
+        if not (due or any(task.commit_requested for task in running)):
+            drained = [task for task in running if task.is_drained]
+            if not drained:
+                return 0
+            if not self._committer.is_transactional:
+                running = drained
+        committed = self._committer.commit(running, in_rebalance=in_rebalance)
+        if committed < 0 and committed != WAITS:
+            self._next_commit_try_ms = self._clock.monotonic_ms() + _COMMIT_BACKOFF_MS
+        if committed > 0:
+            self._control.commit_latency.add(self._clock.monotonic_ms() - now)
+        if due and committed >= 0:
+            self._last_commit_ms = self._clock.monotonic_ms()
+        if committed > 0 or (due and committed == 0):  # a requested commit may be the only one for a long time
+            self._purge_repartition_topics(self.parts.table.running())
+        return max(committed, 0)
+
+    def _uncommitted_bytes(self) -> int:
+        return sum(task.uncommitted_bytes for task in self.parts.table.running())
+
+    def _is_full(self) -> bool:
+        """Whether processing must wait for a commit, because the stores hold too many uncommitted bytes."""
+        return self._uncommitted_bytes() > 2 * self._settings.uncommitted_max_bytes
+
+    def _flush_room(self) -> int:
+        """Return how many more records may add entries to the caches, so that flushing them does not take too long.
+
+        0 means that a commit must flush the caches first.
+        """
+        return self.parts.cache.room(self._settings.flush_max_ms)
+
+    def _shares(self, tasks: Sequence[ActiveTask]) -> tuple[Sequence[ActiveTask], int]:
+        """Return which tasks may process how many records now. They take turns if not every task may process one."""
+        n, room, count = self._pace.n, self._flush_room(), len(tasks)
+        if not room and not any(task.commit_needed for task in tasks):
+            room = 1  # entries from the initialisation are flushed with the first record
+        if room >= n * count:
+            return tasks, n
+        if room >= count:
+            return tasks, room // count
+        first = self._first_to_work % count
+        self._first_to_work = first + room
+        return [*tasks[first:], *tasks[:first]][:room], 1
+
+    def _check_sends(self) -> bool:
+        """Call the production exception handler for rejected records. Return True if it had other records written.
+
+        All tasks share the producer, so any task can do it. Every task is called, because a processor of one task may
+        have caught the error that takes all of them back.
+        """
+        table = self.parts.table
+        # Usually the running tasks are enough, and listing them takes no lock.
+        if tasks := table.running() or table.actives():
+            return True in [task.check_sends() for task in tasks]
+        self.parts.producer.check()
+        return False
+
+    def _purge_repartition_topics(self, tasks: Sequence[ActiveTask]) -> None:
+        now = self._clock.monotonic_ms()
+        if now - self._last_purge_ms <= self._settings.repartition_purge_interval_ms:
+            return
+        self._last_purge_ms = now
+        offsets = {
+            partition: offset
+            for task in tasks
+            for partition, offset in task.committed_positions().items()
+            if partition.topic in self.parts.repartition_topics
+        }
+        if offsets:
+            self.parts.admin.delete_records(offsets)
+
+    # -- shutdown --------------------------------------------------------------------------------------------
+
+    def await_rebalance(self) -> None:
+        """Wait until a rebalance in progress ends, so that offsets can be committed. Raise its errors."""
+        rebalance = self.parts.rebalance
+        grace_ms = _REBALANCE_GRACE_MS
+        if self._committer.is_transactional:
+            grace_ms = min(grace_ms, self._settings.rebalance_commit_interval_ms)
+        limit = self._clock.monotonic_ms() + grace_ms
+        while rebalance.in_progress and self._clock.monotonic_ms() < limit and not self._control.out_of_time():
+            self._inbox.serve(self.moves)
+            self._clock.sleep_ms(_BUSY_POLL_MS)
+        self.moves.deferred.raise_worst()
+
+    def close(self, *, clean: bool) -> None:
+        """Close everything. ``clean``: commit first."""
+        parts = self.parts
+        with parts.rebalance.ending():
+            self._inbox.close()
+            updater_ms = min(_UPDATER_CLOSE_MS, max(500, self._time_left_ms()))
+            self._quietly("state updater", lambda: parts.updater.close(timeout_ms=updater_ms))
+            clean = clean and self._final_commit()
+        for error in parts.table.close_all(clean=clean):
+            _log.warning("%s: %s", self._name, error)
+        self._quietly("task directories", parts.release_locks)
+        self._quietly("consumer", parts.consumer.close)
+        self._quietly("producer", parts.producer.close)
+        self._quietly(
+            "membership",
+            lambda: parts.membership.leave_and_close(
+                leave_group=self._control.leave_group, timeout_ms=self._time_left_ms()
+            ),
+        )
+
+    def _final_commit(self) -> bool:
+        running = self.parts.table.running()
+        try:
+            needing = [task for task in running if task.commit_needed]
+            self._committer.end_calls(needing, within_ms=min(_LAST_CALLS_MS, self._time_left_ms()))
+            offsets = self._committer.prepare(running)
+            self._committer.commit_prepared(offsets, timeout_ms=self._time_left_ms())
+            self._committer.finish(running, enforce_checkpoint=True)
+        except (Exception, SystemExit) as error:  # flushing caches runs the application's code
+            reason = error if isinstance(error, Exception) else f"sys.exit({error.code!r}) was called"
+            _log.warning("%s: last commit failed (%s); its records will be processed again", self._name, reason)
+            return False
+        return True
+
+    def _time_left_ms(self) -> int:
+        return self._control.time_left_ms(_LAST_COMMIT_TIMEOUT_MS)
+
+    def _quietly(self, what: str, close: Callable[[], None]) -> None:
+        try:
+            close()
+        except Exception as error:
+            _log.warning("%s: closing the %s failed: %s", self._name, what, text_of(error))

@@ -1,0 +1,237 @@
+"""A stream thread as its client sees it: it can be started, paused, asked to end, and waited for.
+
+Its work begins when it has opened what it works with, on itself: that is
+:class:`~streams_py.runtime.thread.loop.StreamLoop`, a type of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from streams_py.errors import StreamsError, TaskCorruptedError, TaskMigratedError
+from streams_py.ports import Clock
+from streams_py.runtime.group.classic.rebalance import TaskSide
+from streams_py.runtime.group.inbox import Inbox
+from streams_py.runtime.tasks.task import TaskPhase
+from streams_py.runtime.tasks.task_table import StreamTask
+from streams_py.runtime.thread.control import ThreadControl
+from streams_py.runtime.thread.loop import StreamLoop
+from streams_py.runtime.thread.states import ThreadState
+from streams_py.system.printable import named, text_of
+
+__all__ = ["StreamThread"]
+
+_log = logging.getLogger(__name__)
+
+_NOT_TURNING = (ThreadState.CREATED, ThreadState.PENDING_SHUTDOWN, ThreadState.DEAD)
+
+
+class StreamThread:
+    """One stream thread. ``open_loop`` is called on it first; ``on_state`` hears every change of state, ``on_error``
+    is asked on this thread when it fails, ``on_end`` is called last. ``remove_member`` makes the group forget its
+    member, of this id, when that is static and its thread ends for good."""
+
+    def __init__(
+        self,
+        name: str,
+        index: int,
+        *,
+        clock: Clock,
+        open_loop: Callable[[StreamThread], StreamLoop],
+        on_state: Callable[[StreamThread, ThreadState], None],
+        on_error: Callable[[StreamThread, Exception], None],
+        on_end: Callable[[StreamThread], None],
+        remove_member: Callable[[str], None],
+    ) -> None:
+        self.name = name
+        self.index = index
+        self.inbox: Inbox[TaskSide] = Inbox()
+        self.control = ThreadControl(clock, lambda state: on_state(self, state))
+        self.loop: StreamLoop | None = None
+        """Its work; None before it has started."""
+        self.failed = False
+        self.replace = False
+        """Set by the client when a new thread is to take this one's place."""
+        self.last_error: Exception | None = None
+        """The last error that stopped nothing, such as a failing task assignor."""
+        self.reported_errors = 0
+        self.started_ms = clock.now_ms()
+        self._open_loop = open_loop
+        self._on_error, self._on_end = on_error, on_end
+        self._remove_member = remove_member
+        self._stop_application = False
+        self._drains = False
+        self._pausing = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    # -- called from other threads -------------------------------------------------------------------------
+
+    @property
+    def state(self) -> ThreadState:
+        """State of the thread."""
+        return self.control.state
+
+    @property
+    def tasks(self) -> list[StreamTask]:
+        """All of its tasks, wherever they are; none before it has started."""
+        return [] if self.loop is None else self.loop.parts.table.all()
+
+    @property
+    def shown_tasks(self) -> tuple[StreamTask, ...]:
+        """The same without any lock, as of the last task that came or went; another object after each of these."""
+        return () if self.loop is None else self.loop.parts.table.shown
+
+    def start(self) -> None:
+        """Start the loop; does nothing when it was shut down before. RuntimeError when there can be no more threads."""
+        if self.control.go(ThreadState.STARTING) is ThreadState.CREATED:
+            try:
+                self._thread.start()
+            except RuntimeError:
+                self.control.go(ThreadState.PENDING_SHUTDOWN)
+                self.control.go(ThreadState.DEAD)  # who closes the client waits for that
+                raise
+
+    def shut_down(self, *, leave_group: bool = False, timeout_ms: int | None = None) -> None:
+        """Ask it to end; returns at once. ``timeout_ms`` bounds how long it may wait for the broker."""
+        self.control.shut_down(leave_group=leave_group, timeout_ms=timeout_ms)
+        if self.control.go(ThreadState.PENDING_SHUTDOWN) is ThreadState.CREATED:
+            self.control.go(ThreadState.DEAD)  # it never ran, and never will
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Until it has ended; False when ``timeout_s`` is over first."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    @property
+    def ident(self) -> int | None:
+        """Python's number of the thread; None before it was started."""
+        return self._thread.ident
+
+    @property
+    def is_current(self) -> bool:
+        """True when the caller runs on this thread, or on the state updater's that works for it: waiting for this
+        thread's end there would never end."""
+        if threading.current_thread() is self._thread:
+            return True
+        return self.loop is not None and self.loop.parts.updater.is_current
+
+    def request_application_shutdown(self) -> None:
+        """Carry "shut down the application" to the leader with the next subscription."""
+        self._stop_application = True
+        if self.loop is not None:
+            self.loop.parts.rebalance.request_application_shutdown()
+
+    def drain(self) -> None:
+        """Have the group take its tasks over."""
+        self._drains = True
+        if self.loop is not None:
+            self.loop.parts.rebalance.request_drain()
+
+    @property
+    def is_drained(self) -> bool:
+        """True when it has no active task, and the group knows that it wants none."""
+        if self.state is ThreadState.DEAD:
+            return True
+        return self.loop is not None and self.loop.parts.rebalance.is_drained
+
+    @property
+    def leads_alone(self) -> bool:
+        """True when it leads its group, and no other process would take its tasks over."""
+        return self.loop is not None and self.loop.parts.rebalance.leads_alone
+
+    @property
+    def processes_state(self) -> bool:
+        """True when one of the tasks that it processes has state."""
+        return any(
+            task.is_active and task.state is TaskPhase.RUNNING and task.changelog_partitions
+            for task in self.shown_tasks
+        )
+
+    @property
+    def is_stuck(self) -> bool:
+        """True when its loop has not turned for ``max.poll.interval.ms``: it is busy with one record, or one call."""
+        return self.state not in _NOT_TURNING and self.loop is not None and self.loop.is_stuck()
+
+    def report(self, error: Exception) -> None:
+        """Note an error that stops nothing."""
+        self.reported_errors += 1
+        self.last_error = error
+
+    def pause(self, paused: bool) -> None:
+        """Stop (or go on) processing, punctuating and restoring; membership stays alive."""
+        with self._pausing:
+            self.control.paused = paused
+            if self.loop is not None:
+                self.loop.parts.updater.pause(paused)
+
+    # -- on this thread ------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        clean = False
+        try:
+            if not self.control.is_shutting_down:
+                loop = self._open()
+                loop.run()
+                loop.await_rebalance()
+                clean = True
+        except BaseException as error:
+            self._fail(error)
+        self._close(clean=clean)
+
+    def _open(self) -> StreamLoop:
+        loop = self._open_loop(self)
+        with self._pausing:
+            self.loop = loop
+            loop.parts.updater.pause(self.control.paused)
+        if self._drains:
+            loop.parts.rebalance.request_drain()
+        if self._stop_application:
+            loop.parts.rebalance.request_application_shutdown()
+        return loop
+
+    def _fail(self, error: BaseException) -> None:
+        if self.control.is_shutting_down and isinstance(error, TaskMigratedError | TaskCorruptedError):
+            _log.warning("%s: ends without committing: %s", self.name, error)
+            return
+        self.failed = True
+        self.control.leave_group = True  # so that its tasks move at once
+        cause = error if isinstance(error, Exception) else RuntimeError(named(error))
+        _log.error("%s failed: %s", self.name, text_of(cause), exc_info=_origin(cause))
+        try:
+            self._on_error(self, cause)
+        except (Exception, SystemExit):
+            _log.exception("the uncaught-exception handler itself failed")
+
+    def _close(self, *, clean: bool) -> None:
+        self.control.go(ThreadState.PENDING_SHUTDOWN)
+        member_id = "" if self.loop is None else self.loop.parts.membership.member_id
+        try:
+            if self.loop is not None:
+                self.loop.close(clean=clean)
+        except BaseException:  # the client waits for the end of this thread
+            _log.exception("%s: something is left open", self.name)
+        if self.loop is not None and self.control.is_for_good:
+            self._leave_for_good(member_id)
+        self.control.go(ThreadState.DEAD)
+        self._on_end(self)
+
+    def _leave_for_good(self, member_id: str) -> None:
+        """Before the thread is dead: its number, and with it the member's name, is not used again until then."""
+        try:
+            self._remove_member(member_id)
+        except Exception as error:  # whatever it is, the thread ends
+            _log.warning(
+                "%s: its static member is not removed from the group, which keeps its tasks for it until its session "
+                "is over: %s",
+                self.name,
+                text_of(error),
+            )
+
+
+def _origin(error: Exception) -> BaseException:
+    """The error whose traceback is logged. When user code raised, that is its own error: the text of ours names task,
+    node and record, and the frames between them are the same for all errors."""
+    return error.__cause__ if isinstance(error, StreamsError) and error.__cause__ is not None else error

@@ -1,0 +1,529 @@
+"""The resources that all stream threads of one client share, and the construction of a thread's parts.
+
+:class:`~streams_py.runtime.client.kafka_streams.KafkaStreams` has the life cycle. This module has the wiring: identity,
+state directory, admin client, settings, and the parts of each new thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from streams_protocol.types import ProcessId
+from streams_py.assignment.assignors.registry import choose_assignor
+from streams_py.config.endpoint import parse_endpoint
+from streams_py.config.streams_config import StreamsConfig
+from streams_py.errors import IllegalStateError, MissingSourceTopicError, TaskAssignmentError
+from streams_py.events.assignment_events import check_event_clients, open_assignment_events
+from streams_py.events.observers import InstanceObserver, RestoreObserver
+from streams_py.leader.leader import GroupLeader
+from streams_py.leader.settings import LeaderSettings
+from streams_py.member.member import Member
+from streams_py.member.settings import MemberSettings
+from streams_py.ports import Admin, Clients, Clock, Membership, TransactionalProducer
+from streams_py.runtime.commit.known_commits import KnownCommits
+from streams_py.runtime.commit.open_transactions import OpenTransactions
+from streams_py.runtime.commit.start_positions import StartPositions, reset_policy
+from streams_py.runtime.global_thread.global_thread import GlobalNodes, GlobalThread, ProducerOnDemand
+from streams_py.runtime.global_thread.progress import GlobalRestore
+from streams_py.runtime.group.classic.group_processes import GroupProcesses
+from streams_py.runtime.group.classic.leader_executor import LeaderExecutor
+from streams_py.runtime.group.classic.rebalance import Rebalance
+from streams_py.runtime.group.classic.topic_cleanup import CleanupCheck
+from streams_py.runtime.group.timeline import RebalanceListener, Timekeeper
+from streams_py.runtime.queries.hosts import StoreHosts
+from streams_py.runtime.restore.listener import RestoreListener, StandbyUpdateListener
+from streams_py.runtime.restore.parallel_restore import Sharing
+from streams_py.runtime.restore.restore_events import RestoreEventsListener
+from streams_py.runtime.restore.updater import StateUpdater
+from streams_py.runtime.tasks.asynchronous.event_loop import Background, EventLoop
+from streams_py.runtime.tasks.settings.task_settings import TaskSettings
+from streams_py.runtime.tasks.task_factory import ThreadTasks, offset_sums
+from streams_py.runtime.tasks.task_table import TaskTable
+from streams_py.runtime.thread.key_placement import KeyPlacement
+from streams_py.runtime.thread.latest_resets import LatestResets
+from streams_py.runtime.thread.loop import StreamLoop
+from streams_py.runtime.thread.parts import LoopSettings, ThreadParts
+from streams_py.runtime.thread.states import ThreadState
+from streams_py.runtime.thread.stream_thread import StreamThread
+from streams_py.runtime.thread.topic_changes import TopicChanges
+from streams_py.runtime.thread.topic_ids import TopicIds
+from streams_py.runtime.wiring.missing_topics import create_missing_topics, name_missing_sources, warn_of_missing_sinks
+from streams_py.runtime.wiring.snapshots import open_snapshots, snapshot_storage
+from streams_py.runtime.wiring.state_cleaner import StateCleaner, delete_outdated
+from streams_py.serdes import SerdeDefaults
+from streams_py.state.caching.cache import RecordCache
+from streams_py.state.directory.state_directory import StateDirectory
+from streams_py.state.opening.stores import Store, StoreDefaults, is_persistent
+from streams_py.state.reading.write_protected import write_protected
+from streams_py.state.snapshots.snapshots import Snapshots
+from streams_py.state.tasks.global_stores import GlobalStores
+from streams_py.system.freed_memory import FreedMemory
+from streams_py.topology.declare.custom_stores import CustomStateStore
+from streams_py.topology.declare.nodes import SourceNode
+from streams_py.topology.generated_names import check_generated_names
+from streams_py.topology.missing_serdes import check_serdes
+from streams_py.topology.topology import Topology
+
+__all__ = ["ClientResources"]
+
+_log = logging.getLogger("streams_py")
+
+_CONSUMER = ("consumer.", "main.consumer.")
+
+
+class ClientResources:
+    """Resources that the stream threads of one client share."""
+
+    def __init__(self, topology: Topology, config: StreamsConfig, clients: Clients, clock: Clock) -> None:
+        self.config = config
+        self.restore_listener = RestoreListener()
+        self.standby_listener = StandbyUpdateListener()
+        self.rebalance_listeners: list[RebalanceListener] = []
+        self.on_stop_application: Callable[[], None] = lambda: None
+        check_event_clients(config, clients)
+        self._topology = topology
+        self._clients = clients
+        self._clock = clock
+        self._metadata = topology.metadata(config.application_id, config.original)
+        self._subtopologies = topology.subtopologies()
+        self._task_settings = TaskSettings.from_config(config)
+        defaults = SerdeDefaults(self._task_settings.default_key_serde, self._task_settings.default_value_serde)
+        check_serdes(topology, defaults)
+        check_generated_names(topology, forbidden=config.ensure_explicit_internal_resource_naming)
+        self._defaults = StoreDefaults(
+            self._task_settings.default_key_serde,
+            self._task_settings.default_value_serde,
+            self._task_settings.persistent_stores,
+        )
+        self._loop_settings = LoopSettings.from_config(config)
+        self._default_policy = reset_policy(config.client_setting("auto.offset.reset", *_CONSUMER))
+        self._choice = None if config.task_assignor_class is None else choose_assignor(config.task_assignor_class)
+        persistent = any(is_persistent(store, self._defaults) for store in topology.stores.values())
+        self._snapshot_storage = snapshot_storage(config, persistent=persistent)
+        self.directory = StateDirectory(
+            config.state_dir,
+            config.application_id,
+            persistent=persistent,
+            name=config.client_setting("group.instance.id", *_CONSUMER) or config.client_id or None,
+            cluster_id=self._cluster_id,
+            warns_of_temporary=not config.embedded,  # the embedded cluster is temporary, too
+        )
+        self.hosts = StoreHosts(topology, config.application_id, parse_endpoint(config.application_server), defaults)
+        self._future_process_id = uuid.uuid4()
+        self._process_id: ProcessId | None = None
+        self.admin: Admin | None = None  # set by open()
+        self.running_since_ms: int | None = None  # monotonic time of the change to RUNNING; set by the client
+        self._cleaner: StateCleaner | None = None
+        self._freed_memory: FreedMemory | None = None
+        self._open_transactions: OpenTransactions | None = None
+        self._known_commits = KnownCommits()
+        self.topic_ids = TopicIds(lambda: self.admin, clock)
+        self._cleanup = CleanupCheck(lambda: self.admin)
+        self._key_placement = KeyPlacement(self._subtopologies, self._metadata, self._defaults.key_serde)
+        self._group_processes = GroupProcesses(clients.group_admin, config.application_id)
+        self._snapshots: Snapshots | None = None
+        self._events = InstanceObserver()
+        self._cache_bytes = config.statestore_cache_max_bytes
+        self._caches: dict[StreamThread, RecordCache] = {}
+        self.global_thread: GlobalThread | None = None
+        self._global_restore_cancelled = False
+        self._event_loop = EventLoop(f"{config.client_id or config.application_id}-AsyncCalls")
+        self._leader_executors: dict[StreamThread, LeaderExecutor] = {}
+
+    @cached_property
+    def topology_description(self) -> str:  # cached ``topology.describe()``
+        return self._topology.describe()
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    @property
+    def client_id(self) -> str:
+        """``client.id``, or a name built from the application id and the process id."""
+        return self.config.client_id or f"{self.config.application_id}-{self._process_id or 'new'}"
+
+    @property
+    def store_names(self) -> Sequence[str]:
+        """Names of all stores of the topology."""
+        return sorted(self._topology.stores)
+
+    def check_connection(self) -> None:
+        """Raise ConfigError if the cluster rejects the login or the certificates."""
+        self._clients.check_connection()
+
+    def open(self) -> None:
+        """Lock a state directory, get its process id, and connect the admin client.
+
+        Raises:
+            StateError: The state directory cannot be used.
+            ConfigError: The cluster rejects the client.
+        """
+        self.check_connection()
+        self._process_id = self.directory.open()
+        try:
+            delete_outdated(self.directory, self.config.state_cleanup_dir_max_age_ms, self._clock.now_ms())
+            self.admin = self._clients.admin()
+        except BaseException:
+            self.directory.close()
+            raise
+        if self.config.embedded:
+            create_missing_topics(self._metadata, self._topology.global_topics, self.admin)
+        else:
+            warn_of_missing_sinks(self._topology, self.admin)
+        self._cleaner = StateCleaner(
+            self.directory, self._clock, self.config.state_cleanup_delay_ms, lambda: self.running_since_ms
+        )
+        self._freed_memory = FreedMemory()
+        if self.config.exactly_once:
+            self._open_transactions = OpenTransactions(
+                self._clients.transaction_admin(),
+                self.admin,
+                self._clock,
+                application_id=self.config.application_id,
+                topics=self._metadata.topics,
+                transaction_timeout_ms=self.config.transaction_timeout_ms,
+                members=self._group_processes,
+            )
+            self._open_transactions.start()
+            self.rebalance_listeners.append(self._open_transactions.check_soon)
+        self._snapshots = open_snapshots(self._snapshot_storage, self.config, self.admin)
+        self._events = open_assignment_events(
+            self.config, self._clients, self.admin, self._clock, process=str(self._process_id), client_id=self.client_id
+        )
+
+    def _cluster_id(self) -> str | None:
+        if self.admin is None:
+            raise IllegalStateError("the client is not open")
+        return self.admin.cluster_id()
+
+    def close(self) -> None:
+        """Close all shared resources. All threads must have stopped."""
+        with contextlib.ExitStack() as closing:  # closes each of them, even if closing another one fails
+            closing.callback(self.directory.close)
+            closing.callback(self._clients.close)
+            if self.admin is not None:
+                closing.callback(self.admin.close)
+            closing.callback(self._events.close)
+            closing.callback(self.topic_ids.stop)
+            if self._cleaner is not None:
+                closing.callback(self._cleaner.stop)
+            if self._freed_memory is not None:
+                closing.callback(self._freed_memory.stop)
+            closing.callback(self._group_processes.close)
+            if self._open_transactions is not None:
+                closing.callback(self._open_transactions.close)
+            if self._snapshots is not None:
+                closing.callback(self._snapshots.stop)
+            closing.callback(self._event_loop.close)
+            if self.global_thread is not None:
+                closing.callback(self.global_thread.producer.close)
+                closing.callback(self.global_thread.stop)  # added last, so called first
+
+    def clean_up(self) -> None:
+        """Delete the application's local state."""
+        self.directory.clean_up()
+
+    # -- global stores ---------------------------------------------------------------------------------------
+
+    @property
+    def has_tasks(self) -> bool:
+        """Whether the topology has more than global stores."""
+        return bool(self._metadata.subtopologies)
+
+    @property
+    def global_stores(self) -> Mapping[str, Store | CustomStateStore]:
+        """The global stores by name; empty while they are being restored."""
+        thread = self.global_thread
+        return {} if thread is None or not thread.is_restored else thread.stores.stores
+
+    def start_global_thread(self, on_error: Callable[[Exception], None]) -> bool:
+        """Restore the global stores, if there are any, then start the thread that follows their topics.
+
+        Args:
+            on_error: Called when that thread fails later.
+
+        Returns:
+            False if the restoration was cancelled by :meth:`cancel_global_restore`.
+
+        Raises:
+            Exception: The error that prevents the restoration.
+        """
+        topics = self._topology.global_topics
+        if not topics or self.admin is None:
+            return True
+        config, subs = self.config, [sub for sub in self._subtopologies if sub.is_global]
+        declared = self._topology.global_stores
+        topic_of = {name: topic for topic, name in topics.items()}
+        nodes = GlobalNodes(
+            [node for sub in subs for node in sub.nodes],
+            [store for sub in subs for store in sub.stores],
+            {topic: declared[name].builder for topic, name in topics.items() if declared[name].is_table},
+            frozenset(topics),
+        )
+        stores = GlobalStores(
+            {name: (store, topic_of[name]) for name, store in declared.items()},
+            application_id=config.application_id,
+            directory=self.directory,
+            defaults=self._defaults,
+            measuring=self._task_settings.measuring(self._clock),
+        )
+        name = f"{self.client_id}-GlobalStreamThread"
+        self.global_thread = GlobalThread(
+            name,
+            nodes,
+            stores,
+            restoring=GlobalRestore(name, topics, self.restore_listener),
+            settings=replace(
+                self._task_settings, max_task_idle_ms=-1, exactly_once=False
+            ),  # this thread has no transactions
+            consumer=lambda: self._clients.global_consumer(self.client_id),
+            producer=ProducerOnDemand(lambda: self._clients.global_producer(name)),
+            admin=self.admin,
+            clock=self._clock,
+            poll_ms=config.poll_ms,
+            commit_interval_ms=config.commit_interval_ms,
+            retry_backoff_ms=config.retry_backoff_ms,
+            on_error=on_error,
+            topic_ids=self.topic_ids,
+        )
+        return not self._global_restore_cancelled and self.global_thread.start()
+
+    def cancel_global_restore(self) -> None:
+        """Make :meth:`start_global_thread` return, now or later. May be called by a signal handler."""
+        self._global_restore_cancelled = (
+            True  # first: a thread that is being created now either sees it or is cancelled
+        )
+        if self.global_thread is not None:
+            self.global_thread.cancel_restore()
+
+    # -- threads ---------------------------------------------------------------------------------------------
+
+    def new_thread(
+        self,
+        index: int,
+        *,
+        on_state: Callable[[StreamThread, ThreadState], None],
+        on_error: Callable[[StreamThread, Exception], None],
+        on_end: Callable[[StreamThread], None],
+    ) -> StreamThread:
+        """Return a new stream thread, not started yet."""
+        return StreamThread(
+            f"{self.client_id}-StreamThread-{index}",
+            index,
+            clock=self._clock,
+            open_loop=self._open_loop,
+            on_state=on_state,
+            on_error=on_error,
+            on_end=on_end,
+            remove_member=lambda member_id: self._remove_static_member(index, member_id),
+        )
+
+    def _remove_static_member(self, index: int, member_id: str) -> None:
+        """Remove the thread's member from the group, if it is a static member (KIP-345).
+
+        A static member does not leave automatically: the group would keep its tasks until the session timeout.
+        """
+        instance_id = self.config.client_setting("group.instance.id", *_CONSUMER)
+        if instance_id and self.admin is not None:
+            self.admin.remove_member(self.config.application_id, f"{instance_id}-{index}", member_id)
+
+    def share_cache(self, threads: int) -> None:
+        """Split ``statestore.cache.max.bytes`` among this many stream threads and the global thread, if any."""
+        threads += bool(self._topology.global_topics)
+        self._cache_bytes = self.config.statestore_cache_max_bytes // max(1, threads)
+        for thread, cache in list(self._caches.items()):
+            if thread.state is ThreadState.DEAD:
+                del self._caches[thread], self._leader_executors[thread]
+            else:
+                cache.max_bytes = self._cache_bytes  # the thread evicts records at its next write
+
+    def _open_loop(self, thread: StreamThread) -> StreamLoop:
+        """Create a thread's loop and its parts. Runs on that thread."""
+        with contextlib.ExitStack() as opened:
+            parts = self._make_parts(thread, opened)
+            loop = StreamLoop(
+                thread.name, parts, inbox=thread.inbox, control=thread.control, settings=self._loop_settings
+            )
+            opened.pop_all()  # from here on, the thread closes them
+        return loop
+
+    def _make_parts(self, thread: StreamThread, opened: contextlib.ExitStack) -> ThreadParts:
+        if (admin := self.admin) is None or self._process_id is None:
+            raise IllegalStateError("the client is not open")
+        config, clock = self.config, self._clock
+        restores = self._restore_observer(thread)
+        updater = StateUpdater(
+            f"{self.client_id}-StateUpdater-{thread.index}",
+            lambda: self._clients.restore_consumer(thread.name),
+            admin,
+            clock,
+            group=config.application_id,
+            poll_ms=config.poll_ms,
+            commit_interval_ms=config.commit_interval_ms,
+            retry_backoff_ms=config.retry_backoff_ms,
+            task_timeout_ms=config.task_timeout_ms,
+            acceptable_lag=config.acceptable_recovery_lag,
+            listener=RestoreEventsListener(restores, self.restore_listener),
+            standby_listener=self.standby_listener,
+            on_warm=restores.warm,
+            sharing=Sharing(lambda: self._clients.changelog_sorter(thread.name), clock),
+            stops_at_recreated=config.recreated_internal_topics != "continue",
+        )
+        consumer = self._clients.main_consumer(thread.name)
+        opened.callback(consumer.close)
+        transactions, settle = self._transactions(thread, updater)
+        producer = transactions or self._clients.producer(thread.name)
+        opened.callback(producer.close)
+        producer.blocked = thread.control.blocked
+        cache = RecordCache(self._cache_bytes, clock.monotonic_ms)
+        background = Background(self._event_loop)
+        factory = ThreadTasks(
+            subtopologies=self._subtopologies,
+            settings=self._task_settings,
+            directory=self.directory,
+            owner=thread.name,
+            defaults=self._defaults,
+            cache=cache,
+            consumer=consumer,
+            producer=producer,
+            clock=clock,
+            sharing=lambda: [task.id for task in table.running()],
+            snapshots=self._snapshots,
+            global_stores={name: write_protected(store) for name, store in self.global_stores.items()},
+            background=background,
+        )
+        events = self._events.tasks(lambda: _who(thread))
+        table = TaskTable(factory, updater, clock, events=events)
+        producer.track({topic for sub in self._metadata.subtopologies.values() for topic in sub.changelogs})
+        times = Timekeeper(thread.name, self.rebalance_listeners)
+        leader_executor = self._leader_executors[thread] = self._leader_executor(thread, admin, times)
+        self._caches[thread] = cache
+        rebalance = Rebalance(
+            Member(MemberSettings.from_config(config, process_id=self._process_id)),
+            leader_executor,
+            thread.inbox,
+            clock,
+            name=thread.name,
+            wait_ms=self._loop_settings.max_poll_interval_ms,
+            offset_sums=lambda: offset_sums(table.all(), self.directory, thread.name),
+            standbys=lambda: updater.standbys,
+            halt=producer.halt,
+            hold=producer.hold,
+            on_stop_application=self.on_stop_application,
+            on_hosts=self.hosts.show,
+            explain=self._explain,
+            times=times,
+        )
+        repartition_topics = frozenset(
+            topic for sub in self._metadata.subtopologies.values() for topic in sub.repartition_sources
+        )
+        return ThreadParts(
+            consumer=consumer,
+            producer=producer,
+            transactions=transactions,
+            settle_transactions=settle,
+            membership=self._membership(thread, rebalance),
+            rebalance=rebalance,
+            updater=updater,
+            table=table,
+            start_positions=(start_positions := self._start_positions()),
+            topic_changes=TopicChanges(
+                self.topic_ids,
+                self._known_commits,
+                start_positions,
+                clock,
+                internal=repartition_topics,
+                continues=config.recreated_internal_topics == "continue",
+            ),
+            latest_resets=LatestResets(thread.name, config.application_id, admin),
+            known_commits=self._known_commits,
+            repartition_topics=repartition_topics,
+            key_placement=self._key_placement,
+            admin=admin,
+            events=events,
+            clock=clock,
+            background=background,
+            cache=cache,
+            release_locks=lambda: self.directory.unlock_except(thread.name, table.holding()),
+        )
+
+    def _transactions(
+        self, thread: StreamThread, updater: StateUpdater
+    ) -> tuple[TransactionalProducer | None, Callable[[], None]]:
+        """Return a thread's producer under exactly-once, and the call that must precede its first transaction."""
+        if (others := self._open_transactions) is None:
+            return None, lambda: None
+        transactional_id = f"{self.config.application_id}-{self._process_id}-{thread.index}"
+        others.watch(updater)
+        producer = self._clients.transactional_producer(thread.name, transactional_id)
+        return producer, lambda: others.settle(transactional_id)
+
+    def _membership(self, thread: StreamThread, rebalance: Rebalance) -> Membership:
+        membership = self._clients.membership(thread.name, thread.index, rebalance)
+        subscription = self._topology.subscription(self.config.application_id)
+        if isinstance(subscription, tuple):
+            membership.subscribe(frozenset(subscription))
+        else:
+            membership.subscribe(frozenset(), subscription.pattern)
+        return membership
+
+    def _leader_executor(self, thread: StreamThread, admin: Admin, times: Timekeeper) -> LeaderExecutor:
+        assert self._process_id is not None
+        settings = LeaderSettings.from_config(
+            self.config, process_id=self._process_id, future_process_id=self._future_process_id
+        )
+        if self._choice is not None and self._choice.built_in is not None:
+            settings = replace(settings, task_assignor=None, internal_assignor=self.config.task_assignor_class)
+        watch = self._events.watch(settings, lambda: _forming(thread))
+        return LeaderExecutor(
+            GroupLeader(settings),
+            self._topology,
+            admin,
+            self._clock,
+            application_id=self.config.application_id,
+            topic_settings=self.config.original,
+            assignor_timeout_ms=self._loop_settings.max_poll_interval_ms // 2,
+            # Five requests and the assignor fit into the time that the group waits for its leader.
+            request_timeout_ms=max(3_000, self._loop_settings.max_poll_interval_ms // 10),
+            on_error=thread.report,
+            watch=watch,
+            cleanup=self._cleanup,
+            times=times,
+        )
+
+    def _restore_observer(self, thread: StreamThread) -> RestoreObserver:
+        subtopology_of = {
+            topic: number
+            for number, sub in self._metadata.subtopologies.items()
+            for topic in (*sub.changelogs, *sub.source_changelogs)
+        }
+        return self._events.restores(lambda: _who(thread), subtopology_of)
+
+    def _start_positions(self) -> StartPositions:
+        sources = [node for node in self._topology.nodes if isinstance(node, SourceNode)]
+        return StartPositions(self.config.application_id, sources, self._default_policy)
+
+    def _explain(self, error: Exception) -> Exception:
+        """Return the reason of an assignment failure if this client has the leader: the protocol has only codes."""
+        if isinstance(error, TaskAssignmentError):
+            failures = [leading.failure for leading in list(self._leader_executors.values())]
+            return next((failure for failure in failures if failure is not None), error)
+        if isinstance(error, MissingSourceTopicError) and self.admin is not None:
+            return name_missing_sources(error, self._metadata, self.admin, self.config.bootstrap_servers)
+        return error
+
+
+def _forming(thread: StreamThread) -> tuple[int, str] | None:
+    """Return generation and member id while the thread's member computes an assignment as leader."""
+    metadata = None if thread.loop is None else thread.loop.parts.membership.forming()
+    return None if metadata is None else (metadata.generation, metadata.member_id)
+
+
+def _who(thread: StreamThread) -> tuple[int, str]:
+    """Return generation and member id of the thread's member; (-1, "") without membership."""
+    metadata = None if thread.loop is None else thread.loop.parts.membership.group_metadata()
+    return (-1, "") if metadata is None else (metadata.generation, metadata.member_id)

@@ -1,0 +1,1 @@
+"""The state directory: its layout, locks and checkpoint files."""

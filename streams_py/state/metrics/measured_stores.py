@@ -1,0 +1,92 @@
+"""What is measured of the stores of one task, while they are open."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from streams_py.errors import StateStoreMigratedError
+from streams_py.state.metrics.store_metrics import StoreFigures, state_tag
+from streams_py.state.opening.stores import StoreDefaults, is_persistent
+from streams_py.state.stores.open_iterators import ListsIterators, OpenIterators
+from streams_py.topology.declare.nodes import RecordContext
+from streams_py.topology.declare.stores import StoreBuilder
+
+if TYPE_CHECKING:
+    from streams_py.state.disk.database import TaskDatabase
+
+__all__ = ["MeasuredStores", "Measuring"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measuring:
+    """What is wanted. ``uses``: how often and how long stores are used (DEBUG); ``ages``: also how old records are that
+    are put (TRACE). ``now_ms``: the wall clock."""
+
+    now_ms: Callable[[], int]
+    uses: bool = False
+    ages: bool = False
+
+
+class MeasuredStores:
+    """Iterators and use of the stores of one task; nothing of them without ``measuring``."""
+
+    def __init__(self, builders: Mapping[str, StoreBuilder], measuring: Measuring | None) -> None:
+        self._builders = builders
+        self._measuring = measuring
+        counts = measuring is not None and measuring.uses
+        now_ms = measuring.now_ms if measuring is not None and measuring.ages else None
+        self.uses = {name: StoreFigures(now_ms=now_ms) for name in builders} if counts else {}
+        """Of each store by name, with DEBUG."""
+
+    def watch(self, name: str, store: Any) -> None:
+        """A store was opened."""
+        if self._measuring is not None and isinstance(store, ListsIterators):
+            store.iterators = OpenIterators(self._measuring.now_ms)
+        if name in self.uses:
+            self.uses[name].watch(store)
+
+    def attach(self, record: RecordContext) -> None:
+        """From now on this is the record in process."""
+        for use in self.uses.values():
+            use.record = record
+
+    def figures(
+        self, opened: Mapping[str, Any], database: TaskDatabase | None, defaults: StoreDefaults, seconds: float
+    ) -> Iterator[tuple[str, str, Mapping[str, float]]]:
+        """Kafka's tag, name and figures of each open store, with what RocksDB says of those in ``database``; those of
+        use are over so many seconds. Thread-safe."""
+        for name, store in list(opened.items()):
+            builder = self._builders[name]
+            on_disk = database is not None and is_persistent(builder, defaults)
+            figures = dict(database.properties(name)) if database is not None and on_disk else {}
+            figures.update(self._figures_of(name, store, seconds))
+            yield state_tag(builder, persistent=on_disk), name, figures
+
+    def _figures_of(self, name: str, store: Any, seconds: float) -> Iterator[tuple[str, float]]:
+        use = self.uses.get(name)
+        iterators = store.iterators if isinstance(store, ListsIterators) else None
+        if iterators is not None:
+            opened_ms = iterators.since_ms()
+            yield "num-open-iterators", len(opened_ms)
+            if use is not None:
+                yield "oldest-iterator-open-since-ms", min(opened_ms, default=0)
+            if self._is_counted(name, store):
+                with contextlib.suppress(StateStoreMigratedError):  # closed meanwhile
+                    yield "num-keys", store.approximate_num_entries()
+        if use is not None:
+            yield from use.figures(seconds)
+
+    def _is_counted(self, name: str, store: Any) -> bool:
+        """Whether to know the number of its keys costs nothing: in memory, without a time to live, and ours."""
+        builder = self._builders[name]
+        return not store.persistent and builder.supplier is None and builder.ttl_ms is None
+
+    def of_caches(self, opened: Mapping[str, Any]) -> Iterator[tuple[str, float, Mapping[str, float]]]:
+        """Of each cached store that is measured: its name, the bytes in its cache, and Kafka's figures of the share of
+        reads that it answered. Thread-safe."""
+        for name, use in self.uses.items():
+            if name in opened and use.cached_bytes is not None:
+                yield name, use.cached_bytes, use.hit_ratios

@@ -1,0 +1,240 @@
+"""Figures of single stores: what RocksDB says of itself, and with DEBUG how often and how long stores are used.
+
+Names are Kafka Streams' (group ``stream-state-metrics``, times in ns). Without DEBUG nothing is measured, and RocksDB
+is asked only when somebody looks. With it, the methods of a store are replaced by ones that take the time. One method
+of a store may call another one of it: that is one call, of the outer one's kind. An aggregation reads and writes in one
+step, which counts as ``put``. A scan counts when it is opened; how long it was open is a figure of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from streams_py.state.buffers.suppress_buffer import SuppressionBuffer
+from streams_py.state.caching.cached import CachedStore
+from streams_py.state.stores.open_iterators import ListsIterators
+from streams_py.topology.declare.nodes import RecordContext
+from streams_py.topology.declare.stores import StoreBuilder, StoreKind
+from streams_py.topology.metrics.averages import Extent, Sampled
+from streams_py.topology.metrics.node_metrics import latency_figures
+
+__all__ = ["OPERATIONS", "StoreFigures", "StoreUse", "state_tag"]
+
+_METHODS: Final[Mapping[str, str]] = {
+    "put": "put",
+    "put_value": "put",
+    "put_if_absent": "put-if-absent",
+    "put_all": "put-all",
+    "get": "get",
+    "get_parts": "get",
+    "peek": "get",
+    "history": "get",
+    "delete": "delete",
+    "remove": "remove",
+    "all": "all",
+    "reverse_all": "all",
+    "range": "range",
+    "reverse_range": "range",
+    "prefix_scan": "prefix-scan",
+    "under": "prefix-scan",
+    "fetch": "fetch",
+    "fetch_between": "fetch",
+    "between": "fetch",
+    "fetch_keys": "fetch",
+    "fetch_all": "fetch",
+    "fetch_session": "fetch",
+    "find_sessions": "fetch",
+    "sessions": "fetch",
+    "sessions_ended": "fetch",
+    "flush_cache": "flush",
+    "restore": "restore",
+    "restore_records": "restore",
+}
+"""Method of a store -> what Kafka calls it."""
+
+OPERATIONS: Final = tuple(dict.fromkeys(_METHODS.values()))
+
+_MS: Final = 1_000_000
+"""In ns."""
+
+_PUTS: Final = ("put", "put_value", "put_if_absent")
+"""Methods after which it is said how old the record in process is; so does an aggregation. Not ``put_all``, as in Kafka
+Streams."""
+
+_READS: Final = ("get", "get_parts")
+"""Methods that count for the hit ratio of a cache; so does an aggregation, which reads before it writes."""
+
+
+class StoreUse(NamedTuple):
+    """Of one kind of operation: how many, and how long they took together and at most, in ns; or the same of a size."""
+
+    calls: int = 0
+    total: int = 0
+    longest: int = 0
+
+    def with_one(self, more: int) -> StoreUse:
+        """And one more."""
+        return StoreUse(self.calls + 1, self.total + more, max(self.longest, more))
+
+
+class StoreFigures:
+    """How one store is used, over its whole life in a task. Any thread may use the store and read this.
+
+    ``now_ms``: the wall clock, when it is to be measured how old records are that are put. ``record``: the one in
+    process.
+    """
+
+    def __init__(
+        self, now_ns: Callable[[], int] = time.perf_counter_ns, *, now_ms: Callable[[], int] | None = None
+    ) -> None:
+        self._now_ns = now_ns
+        self._now_ms = now_ms
+        self.record = RecordContext()
+        self._lock = threading.RLock()  # an iterator may be ended by the garbage collector, in the middle of anything
+        self._scans = StoreUse()
+        self._ages = Sampled()
+        self._inside = threading.local()
+        self._uses: dict[str, StoreUse] = {}
+        self._reads = self._missed = self._loads = 0
+        self._hit_ratios = Sampled()
+        self._cached: CachedStore[Any, Any, Any] | None = None
+        self._buffered: dict[str, StoreUse] = {}
+
+    def watch(self, store: Any) -> None:
+        """From now on take the time of what is called on this store."""
+        for method, operation in _METHODS.items():
+            call = getattr(store, method, None)
+            if call is not None:
+                call = self._counting(store, call) if method in _READS else call
+                setattr(store, method, self._timed(call, operation, is_put=method in _PUTS))
+        updater = getattr(store, "updater", None)
+        if updater is not None:
+            store.updater = lambda *arguments: self._timed(
+                self._counting(store, updater(*arguments)), "put", is_put=True
+            )
+        if isinstance(store, ListsIterators) and store.iterators is not None:
+            store.iterators.measure(self._now_ns, self._add_scan)
+        if isinstance(store, CachedStore):
+            self._watch_cache(store)
+        if isinstance(store, SuppressionBuffer):
+            store.put = self._measuring(store, store.put)  # type: ignore[method-assign]
+
+    def _timed(self, call: Callable[..., Any], operation: str, *, is_put: bool) -> Callable[..., Any]:
+        inside, now_ns = self._inside, self._now_ns
+        inner = call
+        if is_put and self._now_ms is not None:
+            call = self._noting_age(call, self._now_ms)
+
+        def timed(*arguments: Any, **options: Any) -> Any:
+            if getattr(inside, "is_true", False):
+                return inner(*arguments, **options)
+            inside.is_true = True
+            began_ns = now_ns()
+            try:
+                return call(*arguments, **options)
+            finally:
+                inside.is_true = False
+                self._add(operation, now_ns() - began_ns)
+
+        return timed
+
+    def _noting_age(self, put: Callable[..., Any], now_ms: Callable[[], int]) -> Callable[..., Any]:
+        def put_and_note(*arguments: Any, **options: Any) -> Any:
+            result = put(*arguments, **options)
+            if self.record.timestamp >= 0:  # not before the first record
+                put_ms = now_ms()
+                self._ages.add(put_ms - self.record.timestamp, put_ms)
+            return result
+
+        return put_and_note
+
+    def _add_scan(self, took_ns: int) -> None:
+        with self._lock:
+            self._scans = self._scans.with_one(took_ns)
+
+    def _add(self, operation: str, took_ns: int) -> None:
+        with self._lock:
+            self._uses[operation] = self._uses.get(operation, StoreUse()).with_one(took_ns)
+
+    def _counting(self, store: Any, read: Callable[..., Any]) -> Callable[..., Any]:
+        if not isinstance(store, CachedStore):
+            return read
+
+        def counted(*arguments: Any) -> Any:
+            loads = self._loads
+            try:
+                return read(*arguments)
+            finally:
+                self._reads += 1
+                self._missed += self._loads > loads
+                self._hit_ratios.add(1 - self._missed / self._reads, self._now_ns() // _MS)
+
+        return counted
+
+    def _watch_cache(self, store: CachedStore[Any, Any, Any]) -> None:
+        load = store._load
+
+        def counted(*arguments: Any, **options: Any) -> Any:
+            self._loads += 1
+            return load(*arguments, **options)
+
+        store._load = counted  # type: ignore[method-assign]
+        self._cached = store
+
+    def _measuring(self, buffer: SuppressionBuffer[Any, Any], put: Callable[..., None]) -> Callable[..., None]:
+        def measured(*arguments: Any) -> None:
+            put(*arguments)
+            for what, now in (("size", buffer.size_bytes), ("count", len(buffer))):
+                self._buffered[what] = self._buffered.get(what, StoreUse()).with_one(now)
+
+        return measured
+
+    @property
+    def hit_ratios(self) -> dict[str, float]:
+        """Share of what was read that the store's cache had, over all; and what that share was lately, after each read,
+        at least and at most."""
+        share = 1 - self._missed / self._reads if self._reads else 0.0
+        lately = self._hit_ratios.extent(self._now_ns() // _MS) or Extent(share, share, share)
+        return {"hit-ratio-avg": share, "hit-ratio-min": lately.least, "hit-ratio-max": lately.most}
+
+    @property
+    def cached_bytes(self) -> int | None:
+        """What the entries of the store's cache count in its budget; None without one. Goes through all of them."""
+        return None if self._cached is None else sum(entry[1] for entry in list(self._cached._entries.values()))
+
+    def figures(self, seconds: float) -> Iterator[tuple[str, float]]:
+        """Rate and latencies of each operation that was used, over so many seconds; how long iterators were open, and
+        how old records were."""
+        with self._lock:
+            uses, scans = dict(self._uses), self._scans
+        if scans.calls:
+            yield "iterator-duration-avg", scans.total / scans.calls
+            yield "iterator-duration-max", scans.longest
+        if self._now_ms is not None:
+            yield from latency_figures(self._ages, self._now_ms())
+        for operation in OPERATIONS:
+            use = uses.get(operation)
+            if use is not None:
+                yield f"{operation}-rate", use.calls / seconds
+                yield f"{operation}-latency-avg", use.total / use.calls
+                yield f"{operation}-latency-max", use.longest
+        for what, buffered in list(self._buffered.items()):
+            yield f"suppression-buffer-{what}-avg", buffered.total / buffered.calls
+            yield f"suppression-buffer-{what}-max", buffered.longest
+
+
+def state_tag(builder: StoreBuilder, *, persistent: bool) -> str:
+    """The tag that has the store's name: Kafka's scope of such a store, and ``-state-id``."""
+    if builder.kind is StoreKind.SUPPRESSION:
+        return "in-memory-suppression-state-id"
+    if builder.supplier is not None:
+        return "custom-state-id"
+    scope = "rocksdb" if persistent else "in-memory"
+    if builder.kind in (StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW):
+        scope += "-window"
+    elif builder.kind is StoreKind.SESSION:
+        scope += "-session"
+    return f"{scope}-state-id"

@@ -1,0 +1,1 @@
+"""Opens the stores of a task from their declarations."""

@@ -1,0 +1,1 @@
+"""Read access to stores for interactive queries."""

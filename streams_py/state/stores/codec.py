@@ -1,0 +1,138 @@
+"""Between the objects of a store and the bytes it holds.
+
+A plain store holds the bytes of its values. A timestamped store holds ``i64 timestamp`` + value bytes; its changelog
+records carry only the value bytes, with the timestamp as the record's (Kafka Streams' ValueAndTimestampSerializer and
+ChangeLoggingTimestampedKeyValueBytesStore). Numbers are packed together with their timestamp in one step.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from streams_py.errors import StreamsError
+from streams_py.serdes import Serde, cannot_decode, cannot_encode
+from streams_py.serdes.reasons import cause_of
+from streams_py.topology.declare.stores import ValueAndTimestamp
+
+__all__ = ["TIMESTAMP_BYTES", "StoreCodec", "pack_timestamp", "timestamp_of"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+TIMESTAMP_BYTES = 8
+_TIMESTAMP = struct.Struct(">q")
+_new_tuple = tuple.__new__
+
+pack_timestamp = _TIMESTAMP.pack
+
+
+def timestamp_of(data: bytes) -> int:
+    """The timestamp in front of a timestamped store's bytes."""
+    timestamp: int = _TIMESTAMP.unpack_from(data)[0]
+    return timestamp
+
+
+class StoreCodec(Generic[K, V]):
+    """The serdes of one store, asked for their functions once.
+
+    ``topic`` is the full name of the changelog topic even when the store has none: serdes with a schema registry
+    depend on it.
+    """
+
+    def __init__(self, topic: str, key_serde: Serde[K], value_serde: Serde[V]) -> None:
+        self.topic = topic
+        self.key_serde = key_serde
+        self.value_serde = value_serde
+        self.encode_key: Callable[[K], bytes] = key_serde.serializer(topic, is_key=True)
+        self.decode_key: Callable[[bytes], K] = key_serde.deserializer(topic, is_key=True)
+        self.encode_value: Callable[[V], bytes] = value_serde.serializer(topic, is_key=False)
+        self.decode_value: Callable[[bytes], V] = value_serde.deserializer(topic, is_key=False)
+
+    def copier(self) -> Callable[[V], V] | None:
+        """copy(value) -> an equal value that shares nothing with it; None when values cannot change."""
+        if self.value_serde.plain_type is not None:
+            return None
+        encode, decode = self.encode_value, self.decode_value
+        return lambda value: decode(encode(value))
+
+    def timestamped_encoder(self) -> Callable[[V, int], bytes]:
+        """encode(value, timestamp_ms) -> bytes of a timestamped store."""
+        encode_value = self.encode_value
+        number = self.value_serde.struct_format
+        plain_type = self.value_serde.plain_type
+        if number is None or plain_type is None:
+            return lambda value, timestamp: pack_timestamp(timestamp) + encode_value(value)
+        pack = struct.Struct(f">q{number}").pack
+
+        def encode(value: V, timestamp: int) -> bytes:
+            if value.__class__ is plain_type:
+                return pack(timestamp, value)
+            return pack_timestamp(timestamp) + encode_value(value)
+
+        return encode
+
+    def timestamped_decoder(self) -> Callable[[bytes], ValueAndTimestamp[V]]:
+        """decode(bytes of a timestamped store) -> value and timestamp."""
+        decode_parts = self.parts_decoder()
+        pair: type[ValueAndTimestamp[V]] = ValueAndTimestamp
+        return lambda data: _new_tuple(pair, decode_parts(data))  # skips the Python-level __new__ of named tuples
+
+    def parts_decoder(self) -> Callable[[bytes], tuple[V, int]]:
+        """decode(bytes of a timestamped store) -> bare (value, timestamp_ms)."""
+        decode_value = self.decode_value
+        number = self.value_serde.struct_format
+        if number is None:
+            return lambda data: (decode_value(data[TIMESTAMP_BYTES:]), timestamp_of(data))
+        unpack = struct.Struct(f">q{number}").unpack
+
+        def decode_number(data: bytes) -> tuple[V, int]:
+            timestamp, value = unpack(data)
+            return value, timestamp
+
+        return decode_number
+
+    def stored_decoder(self) -> Callable[[bytes], tuple[int, V]]:
+        """decode(bytes of a timestamped store) -> (timestamp_ms, value), in the order they are stored."""
+        decode_value = self.decode_value
+        number = self.value_serde.struct_format
+        if number is None:
+            return lambda data: (timestamp_of(data), decode_value(data[TIMESTAMP_BYTES:]))
+        unpack: Callable[[bytes], Any] = struct.Struct(f">q{number}").unpack
+        return unpack
+
+    # -- checked -----------------------------------------------------------------------------------------------
+
+    def key_bytes(self, key: K) -> bytes:
+        """The serialized key. SerializationError that names serde and topic when it does not fit."""
+        try:
+            return self.encode_key(key)
+        except Exception as error:
+            raise self.key_error(error, key) from cause_of(error)
+
+    def value_bytes(self, value: V) -> bytes:
+        """The serialized value. SerializationError that names serde and topic when it does not fit."""
+        try:
+            return self.encode_value(value)
+        except Exception as error:
+            raise self.value_error(error, value) from cause_of(error)
+
+    # -- errors ------------------------------------------------------------------------------------------------
+
+    def key_error(self, error: Exception, key: object) -> StreamsError:
+        """The error to raise for a key that could not be encoded."""
+        return _kept(error) or cannot_encode(error, self.key_serde, key, topic=self.topic, is_key=True)
+
+    def value_error(self, error: Exception, value: object) -> StreamsError:
+        """The error to raise for a value that could not be encoded."""
+        return _kept(error) or cannot_encode(error, self.value_serde, value, topic=self.topic, is_key=False)
+
+    def stored_error(self, error: Exception, data: bytes, *, is_key: bool) -> StreamsError:
+        """The error to raise for stored bytes that cannot be decoded."""
+        serde: Serde[Any] = self.key_serde if is_key else self.value_serde
+        return _kept(error) or cannot_decode(error, serde, data, topic=self.topic, is_key=is_key)
+
+
+def _kept(error: Exception) -> StreamsError | None:
+    return error if isinstance(error, StreamsError) else None

@@ -1,0 +1,1 @@
+"""The stores of one task, of the global thread, and their changelog topics."""

@@ -1,0 +1,107 @@
+"""The database of a task or of the global stores: what is in its directory, what a snapshot brings, or an empty one."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from glob import escape, glob
+from typing import TYPE_CHECKING, Final
+
+from streams_protocol.types import TaskId
+from streams_py.errors import StateError
+from streams_py.state.directory.checkpoint import DATABASE_DIRECTORY
+from streams_py.state.disk.database import TaskDatabase
+from streams_py.state.disk.options import remedy_for
+from streams_py.state.disk.sorted_files import sorted_folder
+from streams_py.system.private_files import delete
+
+if TYPE_CHECKING:
+    from streams_py.state.snapshots.snapshots import Snapshots
+
+__all__ = ["database_of", "is_damage_in", "set_damaged_aside", "undamaged_database"]
+
+_log = logging.getLogger("streams_py")
+
+_DAMAGED_DIRECTORY: Final = "rocksdb-damaged"
+"""Where the last damaged database of a task is kept, beside its successor."""
+_DAMAGE: Final = ("Corruption", "No such file")
+"""In RocksDB's errors about files that are damaged or missing. A lock of another process is another error."""
+
+
+def database_of(
+    task: TaskId, task_directory: str, layout: Mapping[str, str], snapshots: Snapshots | None
+) -> TaskDatabase:
+    """With the stores that ``layout`` names. LockError while a snapshot is fetched. StateError when what is there
+    cannot be opened; a snapshot that cannot, say of a later version of RocksDB, is dropped: whoever deleted the
+    directory, as that error tells, would only get it once more."""
+    is_fetched = snapshots is not None and snapshots.before_open(task, task_directory, layout)
+    shutil.rmtree(sorted_folder(task_directory), ignore_errors=True)  # of a former owner
+    if is_fetched:
+        try:
+            return TaskDatabase(task_directory, layout)
+        except StateError as error:
+            if remedy_for(error) is not None:  # the machine is to blame
+                raise
+            _log.warning("task %s: its snapshot cannot be used, and its changelogs are replayed: %s", task, error)
+            delete(os.path.join(task_directory, DATABASE_DIRECTORY))
+    return undamaged_database(f"task {task}: its", task_directory, layout, "their changelogs")
+
+
+def undamaged_database(whose: str, directory: str, stores: Iterable[str], source: str) -> TaskDatabase:
+    """Open the database in ``directory``, or set a damaged one aside and open an empty one.
+
+    Args:
+        whose: Start of the warning about a damaged database.
+        directory: The directory of a task, or of the global stores.
+        stores: Names of the stores.
+        source: The topics that the stores are restored from, for the warning.
+
+    Raises:
+        StateError: The database cannot be opened, and it is not damaged. Or it cannot be moved away.
+    """
+    names = list(stores)
+    path = os.path.join(directory, DATABASE_DIRECTORY)
+    if not os.path.lexists(os.path.join(path, "CURRENT")) and glob(os.path.join(escape(path), "*.sst")):
+        reason = StateError("the file CURRENT is missing")  # RocksDB would delete the other files without a word
+        _set_aside(whose, directory, source, reason, cause=reason)
+    try:
+        return TaskDatabase(directory, names)
+    except StateError as error:
+        if remedy_for(error) is not None or not _is_damaged(error):
+            raise
+        _set_aside(whose, directory, source, error, cause=error.__cause__)
+    return TaskDatabase(directory, names)
+
+
+def is_damage_in(path: str, error: StateError) -> bool:
+    """Whether a read, a write or a flush failed because files of the database at ``path`` are damaged or missing."""
+    return remedy_for(error) is None and _is_damaged(error) and path in str(error.__cause__)
+
+
+def set_damaged_aside(task: TaskId, task_directory: str, error: StateError) -> None:
+    """Move the closed database of a task away, so that the task starts with an empty one."""
+    _set_aside(f"task {task}: its", task_directory, "their changelogs", error, cause=error.__cause__)
+
+
+def _is_damaged(error: StateError) -> bool:
+    return any(sign in str(error.__cause__) for sign in _DAMAGE)
+
+
+def _set_aside(whose: str, directory: str, source: str, error: StateError, *, cause: BaseException | None) -> None:
+    """Move a damaged database away, in the place of one that was set aside before. StateError when that fails."""
+    kept = os.path.join(directory, _DAMAGED_DIRECTORY)
+    try:
+        if os.path.lexists(kept):
+            delete(kept)
+        os.rename(os.path.join(directory, DATABASE_DIRECTORY), kept)
+    except OSError:
+        raise error from None
+    _log.warning(
+        "%s store files are damaged (%s). They are kept in %s, and the stores are restored from %s",
+        whose,
+        cause,
+        kept,
+        source,
+    )

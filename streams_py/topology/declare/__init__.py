@@ -1,0 +1,1 @@
+"""What a topology is declared with: names, nodes, stores, windows and checks."""

@@ -1,0 +1,103 @@
+"""Whether an argument is of the kind its parameter is annotated with: text, numbers, tables, windows and options.
+
+Only plain kinds are looked at; serdes, functions and topics have checks that can say more. Annotations are read as text
+and classes are known by name, because the DSL's classes know each other only when types are checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from typing import Final
+
+from streams_py.errors import TopologyError
+from streams_py.topology.declare.given_serdes import kind_of
+from streams_py.topology.declare.names import check_name
+
+__all__ = ["admits_none", "check_legal_name", "type_check"]
+
+_PLAIN: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
+    "str": (lambda given: isinstance(given, str), "text"),
+    "bool": (lambda given: isinstance(given, bool), "True or False"),
+    "int": (lambda given: isinstance(given, int) and not isinstance(given, bool), "a whole number"),
+    "Duration": (
+        lambda given: isinstance(given, int | timedelta) and not isinstance(given, bool),
+        "milliseconds (int) or a timedelta",
+    ),
+    "Iterable": (lambda given: isinstance(given, Iterable), "a list of it"),
+    "Mapping": (lambda given: isinstance(given, Mapping), "a mapping, such as a dict"),
+    "TextIO": (lambda given: callable(getattr(given, "write", None)), "an open text file"),
+}
+
+_CLASSES: Final[Mapping[str, str]] = {
+    "KStream": "a KStream", "KTable": "a KTable", "GlobalKTable": "a GlobalKTable",
+    "KGroupedStream": "a KGroupedStream",
+    "TimeWindows": "TimeWindows.of(...)", "SlidingWindows": "SlidingWindows.of(...)",
+    "SessionWindows": "SessionWindows.of(...)", "JoinWindows": "JoinWindows.of(...)",
+    "EmitStrategy": "an EmitStrategy, such as EmitStrategy.ON_WINDOW_CLOSE",
+    "ResetPolicy": "a ResetPolicy, such as ResetPolicy.EARLIEST",
+    "Materialized": "Materialized(...)", "Suppressed": "Suppressed.until_window_closes() or until_time_limit(...)",
+    "StoreBuilder": "a declaration such as key_value_store('name')",
+}  # fmt: skip
+
+_ALIASES: Final[Mapping[str, tuple[str, ...]]] = {"Joinable": ("KStream", "KTable", "GlobalKTable")}
+
+
+def admits_none(annotation: str) -> bool:
+    """Whether None is one of the things an annotation allows."""
+    return not {"None", "Any", "object"}.isdisjoint(_alternatives(annotation))
+
+
+def type_check(annotation: str) -> Callable[[object, str], None] | None:
+    """A check for an argument, which takes it and what to call it; None when the annotation has other kinds as well."""
+    kinds = [
+        kind
+        for alternative in _alternatives(annotation)
+        if alternative != "None"
+        for kind in _ALIASES.get(alternative, (alternative,))
+    ]
+    if not kinds or not all(kind in _PLAIN or kind in _CLASSES for kind in kinds):
+        return None
+    wanted = " or ".join(_CLASSES[kind] if kind in _CLASSES else _PLAIN[kind][1] for kind in kinds)
+
+    def check(given: object, what: str) -> None:
+        if not any(_is(given, kind) for kind in kinds):
+            raise TopologyError(f"{what} is {kind_of(given)}; it takes {wanted}")
+        if isinstance(given, Mapping) and annotation.startswith("Mapping[str, str]"):
+            _check_texts(given, what)
+
+    return check
+
+
+def check_legal_name(given: object, what: str) -> None:
+    """TopologyError unless topics can be called after it."""
+    if not isinstance(given, str):
+        raise TopologyError(f"{what} is {kind_of(given)}; it takes a name, as text")
+    try:
+        check_name(given)
+    except TopologyError as error:
+        raise TopologyError(f"{what}: {error}") from None
+
+
+def _check_texts(given: Mapping[object, object], what: str) -> None:
+    for name, value in given.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise TopologyError(f"{what} has {name!r}: {value!r}; names and values are text, such as {str(value)!r}")
+
+
+def _is(given: object, kind: str) -> bool:
+    if kind in _PLAIN:
+        return _PLAIN[kind][0](given)
+    return any(base.__name__ == kind for base in type(given).__mro__)
+
+
+def _alternatives(annotation: str) -> list[str]:
+    """``"KTable[K, V | None] | None"`` gives KTable and None: what is written between bars, without its parameters."""
+    depth, parts = 0, [""]
+    for character in annotation:
+        depth += (character == "[") - (character == "]")
+        if character == "|" and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.partition("[")[0].strip() for part in parts]

@@ -1,0 +1,1 @@
+"""Metrics of processor nodes."""

@@ -1,0 +1,56 @@
+"""What is measured of single nodes with ``metrics.recording.level = DEBUG``, under Kafka Streams' names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from streams_py.topology.metrics.averages import Sampled
+
+__all__ = ["NodeFigures", "latency_figures"]
+
+
+class NodeFigures:
+    """Of one node in one task. The task's thread writes, any thread reads.
+
+    ``processed``: records that came to it. ``end_to_end``: of a node that nothing comes after, how old records are, in
+    ms, when it has ended with them.
+    """
+
+    __slots__ = ("_emission", "_emitted", "end_to_end", "processed")
+
+    def __init__(self) -> None:
+        self.processed = 0
+        self.end_to_end = Sampled()
+        self._emitted: dict[str, int] = {}
+        self._emission: dict[str, Sampled] = {}
+
+    def emitted(self, name: str, records: int = 1) -> None:
+        """So many results that had waited were sent on."""
+        self._emitted[name] = self._emitted.get(name, 0) + records
+
+    def emission_took(self, name: str, took_ms: int, now_ms: int) -> None:
+        """Looking for them, and sending them on, took so long."""
+        self._emission.setdefault(name, Sampled()).add(took_ms, now_ms)
+
+    def figures(self, seconds: float, now_ms: int) -> Iterator[tuple[str, float]]:
+        """Name and value; rates are over so many seconds."""
+        yield "process-total", self.processed
+        yield "process-rate", self.processed / seconds
+        yield from latency_figures(self.end_to_end, now_ms)
+        for name, count in list(self._emitted.items()):
+            yield f"{name}-total", count
+            yield f"{name}-rate", count / seconds
+        for name, took in list(self._emission.items()):
+            extent = took.extent(now_ms)
+            if extent is not None:
+                yield f"{name}-latency-avg", extent.average
+                yield f"{name}-latency-max", extent.most
+
+
+def latency_figures(end_to_end: Sampled, now_ms: int) -> Iterator[tuple[str, float]]:
+    """From the timestamps of records until they came to a node; nothing when none came lately."""
+    extent = end_to_end.extent(now_ms)
+    if extent is not None:
+        yield "record-e2e-latency-avg", extent.average
+        yield "record-e2e-latency-min", extent.least
+        yield "record-e2e-latency-max", extent.most

@@ -100,12 +100,13 @@ class Allowances:
 @dataclass(frozen=True)
 class BootstrapPlan:
     """One warm start. ``ranges``: (topic, partition, first offset, end). ``topics``: internal topics as they are made.
-    ``read``: (topic, partition, records) that the run has read of the ranges. ``recounted``: what `verify` says of
-    them. ``written``: changelog partition -> records and hash, once they are written; ``untimed``: changelogs whose
-    records have the time of writing. ``positions``: what is committed. ``id``: part of the names under which outputs
-    are written. ``ends``: where the internal topics ended when the changelogs were written. ``side_effects`` and
-    ``outputs``: see :class:`Allowances`. ``given_up``: the committed offsets that are given up. ``cluster``: its
-    id. ``tables``: as ``ranges``, of topics that global tables are filled from; nothing is committed for them.
+    ``read``: (topic, partition, records) that the run has read of the ranges, also of ``tables``. ``recounted``: what
+    `verify` says of them. ``written``: changelog partition -> records and hash, once they are written; ``untimed``:
+    changelogs whose records have the time of writing. ``positions``: what is committed. ``id``: part of the names under
+    which outputs are written. ``ends``: where the internal topics ended when the changelogs were written.
+    ``side_effects`` and ``outputs``: see :class:`Allowances`. ``given_up``: the committed offsets that are given up.
+    ``cluster``: its id. ``tables``: as ``ranges``, of topics that global tables are filled from; nothing is committed
+    for them.
     ``topic_ids``: the cluster's ids of what is read, and of what outputs were ever to be written to. ``settings``: see
     :mod:`streams_py.history.result_settings`. ``writers``: names of those of its outputs that brokers
     were told of, see :mod:`streams_py.adapters.confluent.bulk.once_writer`. ``outputs_begun``: some may be written, and

@@ -32,15 +32,18 @@ def written(
     untimed: Sequence[str],
     summaries: Sequence[TaskSummary],
     ends: Mapping[TopicPartition, int],
+    read_of_tables: Mapping[TopicPartition, int],
 ) -> BootstrapPlan:
     """The plan after the changelogs are written. ``sums``: changelog partition -> records and hash. ``ends``: of the
-    changelogs, and of the topics between stages."""
+    changelogs, and of the topics between stages. ``read_of_tables``: records that were read for global tables."""
     texts = {(topic, done.task): text for done in summaries for topic, (_, text) in done.positions.items()}
     positions = [(topic, p, end, texts.get((topic, p), "")) for topic, p, _, end in plan.ranges]
     between = [(at, end) for at, end in sorted(ends.items()) if at.topic in plan.repartitions]
     positions += [(*at, end, texts.get((at.topic, at.partition), "")) for at, end in between]
     logs = [(*at, end) for at, end in sorted(ends.items())]
     counts = {(topic, done.task): count for done in summaries for topic, count in done.read.items()}
+    counts |= {(at.topic, at.partition): count for at, count in read_of_tables.items()}
+    read = [(topic, p) for topic, p, *_ in (*plan.ranges, *plan.tables)]
     return replace(
         plan,
         step=Step.WRITTEN,
@@ -48,7 +51,7 @@ def written(
         untimed=list(untimed),
         positions=positions,
         ends=logs,
-        read=[(topic, partition, counts.get((topic, partition), 0)) for topic, partition, *_ in plan.ranges],
+        read=[(*at, counts.get(at, 0)) for at in read],
     )
 
 

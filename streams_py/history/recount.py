@@ -75,6 +75,7 @@ def recount(
     *,
     whole: bool = False,
     before_ms: int | None = None,
+    from_ms: int | None = None,
 ) -> Recounted:
     """Count inputs again and compare.
 
@@ -86,6 +87,7 @@ def recount(
         seed: decides which partitions of large inputs are counted.
         whole: count all partitions.
         before_ms: only records with an earlier timestamp were read.
+        from_ms: only records with this timestamp or a later one were read.
 
     Raises:
         StreamsError: the run has left out records, or has read some twice.
@@ -96,7 +98,7 @@ def recount(
 
     def check(of: InputRange) -> int:
         partition = TopicPartition(of[0], of[1])
-        found = _count(clients, of, topic_ids.get(of[0]), before_ms)
+        found = _count(clients, of, topic_ids.get(of[0]), before_ms, from_ms)
         ours = read.get(partition, 0)
         may_be_less = of[0] in shrinking or found.first > of[2]
         if found.records > ours or (found.records < ours and not may_be_less):
@@ -112,7 +114,9 @@ def recount(
     return Recounted(records, len(counted), sum(start < end for _, _, start, end in ranges))
 
 
-def _count(clients: RecountClients, of: InputRange, topic_id: str | None, before_ms: int | None) -> PlainCount:
+def _count(
+    clients: RecountClients, of: InputRange, topic_id: str | None, before_ms: int | None, from_ms: int | None
+) -> PlainCount:
     topic, partition, start, end = of
     with SameTopic(clients.admin, topic, topic_id, timeout_ms=clients.patience_ms) as same:
         found = count_records(
@@ -121,6 +125,7 @@ def _count(clients: RecountClients, of: InputRange, topic_id: str | None, before
             start,
             end,
             before_ms=before_ms,
+            from_ms=from_ms,
             patience_ms=clients.patience_ms,
         )
         same.check_now()

@@ -177,6 +177,7 @@ class _Results:
 
     def __init__(self, topic: str, fixed: Any, read: dict[TopicPartition, int]) -> None:
         self.inputs = {topic: fixed}
+        self.read_of_tables: dict[TopicPartition, int] = {}
         self.plan = self
         self.stages = [self]  # a stage has inputs, too
         self._read = read

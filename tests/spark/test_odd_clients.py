@@ -28,9 +28,24 @@ def copied():
     return builder.build()
 
 
+def joined():
+    builder = StreamsBuilder(key=serdes.BYTES, value=serdes.BYTES)
+    names = builder.global_table({table!r})
+    builder.stream({topic!r}).join(names, lambda ours, name: ours + name, on=lambda key, _: key).to({out!r})
+    return builder.build()
+
+
 def counted():
     builder = StreamsBuilder(key=serdes.BYTES, value=serdes.BYTES)
     builder.stream({topic!r}).group_by_key().count(store="counts")
+    return builder.build()
+
+
+def joined_and_counted():
+    builder = StreamsBuilder(key=serdes.BYTES, value=serdes.BYTES)
+    names = builder.global_table({table!r})
+    both = builder.stream({topic!r}).join(names, lambda ours, name: ours + name, on=lambda key, _: key)
+    both.group_by_key().count(store="counts")
     return builder.build()
 """
 
@@ -66,35 +81,63 @@ def test_jobs_read_records_that_are_delivered_again_once_and_count_them(cluster:
     assert f"; {again} delivered again" in said["telemetry"]
 
 
+class App:
+    """A program, its topics with records, and its commands."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.topic, self.table, self.out = (cluster.topic(2) for _ in range(3))
+        for topic in (self.topic, self.table):
+            produce(cluster, topic, *numbered(30), *numbered(12, 1))
+        self.file, self.place = folder / "app.py", ["-b", cluster.bootstrap, "--master", "local[2]"]
+        self.file.write_text(APP.format(topic=self.topic, table=self.table, out=self.out))
+
+    def do(self, lost: str, *command: str) -> subprocess.CompletedProcess[str]:
+        return done(f"lost {lost}", "streams_py", *command, *self.place)
+
+    def is_refused(self, result: subprocess.CompletedProcess[str], lost: str) -> bool:
+        said = f"error: {lost}-0 has 30 records from offset 0 to 30, and 29 were read of it, so the results are wrong"
+        return said in result.stderr
+
+
+@pytest.mark.parametrize("is_table", [False, True])
 def test_backfill_that_leaves_out_a_record_ends_with_status_1_and_writes_nothing(
-    cluster: Cluster, tmp_path: Path
+    cluster: Cluster, tmp_path: Path, is_table: bool
 ) -> None:
-    topic, out = cluster.topic(2), cluster.topic(2)
-    produce(cluster, topic, *numbered(30), *numbered(12, 1))
-    (tmp_path / "app.py").write_text(APP.format(topic=topic, out=out))
-    given = ["backfill", f"{tmp_path / 'app.py'}:copied", "--out", str(tmp_path / "out"), "-b", cluster.bootstrap]
-    result = done(f"lost {topic}", "streams_py", *given, "--master", "local[2]")
+    app, out = App(cluster, tmp_path), tmp_path / "out"
+    lost = app.table if is_table else app.topic
+    more = ["--global-tables", "as-of-end"] if is_table else []
+    what = f"{app.file}:{'joined' if is_table else 'copied'}"
+    result = app.do(lost, "backfill", what, "--out", str(out), *more)
     assert result.returncode == 1, result.stdout + result.stderr
-    said = f"error: {topic}-0 has 30 records from offset 0 to 30, and 29 were read of it, so the results are wrong"
-    assert said in result.stderr
-    assert not (tmp_path / "out").exists() or not any((tmp_path / "out").iterdir())
+    assert app.is_refused(result, lost), result.stderr
+    assert not out.exists() or not any(out.iterdir())
 
 
+@pytest.mark.parametrize("last", [[], ["--last", "1d"]])
+def test_diff_of_runs_that_leave_out_a_record_has_no_result(cluster: Cluster, tmp_path: Path, last: list[str]) -> None:
+    """Status 1 says that outputs differ, so this is status 2, as for all that diff cannot do."""
+    app = App(cluster, tmp_path)
+    result = app.do(app.topic, "diff", f"{app.file}:copied", f"{app.file}:copied", *last)
+    assert result.returncode == 2, result.stdout + result.stderr
+    assert app.is_refused(result, app.topic), result.stderr
+
+
+@pytest.mark.parametrize("is_table", [False, True])
 def test_warm_start_that_leaves_out_a_record_ends_with_status_1_and_commits_nothing(
-    cluster: Cluster, tmp_path: Path
+    cluster: Cluster, tmp_path: Path, is_table: bool
 ) -> None:
-    topic = cluster.topic(2)
-    produce(cluster, topic, *numbered(30), *numbered(12, 1))
-    (tmp_path / "app.py").write_text(APP.format(topic=topic, out="out"))
-    group = f"{topic}-counts"
+    app = App(cluster, tmp_path)
+    lost = app.table if is_table else app.topic
+    more = ["--global-tables", "as-of-end"] if is_table else []
+    what = f"{app.file}:{'joined_and_counted' if is_table else 'counted'}"
+    group = f"{app.topic}-counts"
     place = ["--plan", str(tmp_path / "plan.json"), "-b", cluster.bootstrap]
     program = ["streams_py", "bootstrap"]
-    planned = done("", *program, "plan", f"{tmp_path / 'app.py'}:counted", "--application-id", group, *place)
+    planned = done("", *program, "plan", what, "--application-id", group, *more, *place)
     assert planned.returncode == 0, planned.stdout + planned.stderr
-    result = done(f"lost {topic}", *program, "run", "--commit", "--master", "local[2]", *place)
+    result = done(f"lost {lost}", *program, "run", "--commit", "--master", "local[2]", *place)
     assert result.returncode == 1, result.stdout + result.stderr
-    said = f"error: {topic}-0 has 30 records from offset 0 to 30, and 29 were read of it, so the results are wrong"
-    assert said in result.stderr
+    assert app.is_refused(result, lost), result.stderr
     refused = done("", *program, "commit", *place)
     assert refused.returncode == 2, refused.stdout + refused.stderr
     assert "verify it, or abort it" in refused.stderr

@@ -121,7 +121,8 @@ def test_topic_that_was_created_again_is_not_counted_for_the_old_one(cluster: Cl
         recount_plan(plan, options(), whole=True)
 
 
-def test_backfill_that_has_not_read_all_is_refused(cluster: Cluster, options: Options) -> None:
+@pytest.mark.parametrize("is_table", [False, True])
+def test_backfill_that_has_not_read_all_is_refused(cluster: Cluster, options: Options, is_table: bool) -> None:
     topic = cluster.topic(1)
     transactions(cluster, topic, 1)
     stage = SimpleNamespace(inputs={topic: 1, "archived": 1, "between": 1})
@@ -129,12 +130,20 @@ def test_backfill_that_has_not_read_all_is_refused(cluster: Cluster, options: Op
 
     def results(read: int) -> Any:
         plan = SimpleNamespace(stages=[stage])
-        return SimpleNamespace(plan=plan, inputs=given, read=lambda: {TopicPartition(topic, 0): read})
+        place = TopicPartition(topic, 0)
+        of_tables = {place: read} if is_table else {}
+        return SimpleNamespace(
+            plan=plan, inputs=given, read=lambda: {} if is_table else {place: read}, read_of_tables=of_tables
+        )
 
     assert recount_results(results(1_200), "seed", whole=True, until_ms=None) == Recounted(1_200, 1, 1)
     assert recount_results(results(600), "seed", whole=True, until_ms=1_003) == Recounted(600, 1, 1)
     with pytest.raises(StreamsError, match=r"1,200 records from offset 0 to 1,608, and 1,199 were read"):
         recount_results(results(1_199), "seed", whole=False, until_ms=None)
+    since = 1_200 if is_table else 400  # a global table is read whole
+    assert recount_results(results(since), "seed", whole=True, until_ms=None, since_ms=1_005)[0] == since
+    with pytest.raises(StreamsError, match=rf"and {since + 1:,} were read"):
+        recount_results(results(since + 1), "seed", whole=True, until_ms=None, since_ms=1_005)
     del given[topic]
     assert recount_results(results(0), "seed", whole=True, until_ms=None) is None
 

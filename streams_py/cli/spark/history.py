@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 
     from streams_py.history.backfill import BackfillPlan
     from streams_py.history.cluster import HistoryCluster
+    from streams_py.history.recount import Recounted
+    from streams_py.spark.history.run import Results
 
 __all__ = ["add_to"]
 
@@ -329,6 +331,7 @@ def diff(
     outputs: Outputs = None,
     side_effects: Effects = False,
     global_tables: GlobalTables = None,
+    recount: Recount = False,
     option: SourceOption = None,
     work: Work = None,
     py_files: PyFiles = None,
@@ -344,6 +347,7 @@ def diff(
     """
     with explained("interrupted; nothing is written", failed=NOT_DONE):
         from streams_py.spark.history.compare import compare_runs
+        from streams_py.spark.history.recounted import recount_results
 
         settings = settings_from(bootstrap, None, config, "diff")
         last_ms = None if last is None else _duration_ms(last)
@@ -363,6 +367,13 @@ def diff(
         out = console()
         for what in (old, new) if last is not None else ():
             out.print(_reads(what, settings), soft_wrap=True, markup=False)
+        counted: list[Recounted] = []
+
+        def check(results: Results, since_ms: int | None) -> None:
+            """What a run has not read differs in neither version, so it would not be seen."""
+            one = recount_results(results, f"{old} {new}", whole=recount, until_ms=None, since_ms=since_ms)
+            counted.extend([] if one is None else [one])
+
         with spark_of(master, conf, py_files) as spark, progress() as tick:
             found = compare_runs(
                 spark,
@@ -378,7 +389,10 @@ def diff(
                 sample=sample,
                 work=work,
                 tick=tick,
+                check=check,
             )
+        for text in dict.fromkeys(map(str, counted)):
+            out.print(text, soft_wrap=True)
         for topic, one in found.items():
             out.print(f"{topic}: {one.same:,} records the same, {one.only_old:,} only old, {one.only_new:,} only new")
             for which, row in one.sample:

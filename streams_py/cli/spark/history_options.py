@@ -98,8 +98,8 @@ Recount = Annotated[
     bool,
     typer.Option(
         "--recount",
-        help="Count the records of all input partitions with a second client, and compare; default: all partitions of "
-        "small inputs, else one of each topic.",
+        help="Count the records of all input partitions, also of global tables, with a second client, and compare; "
+        "default: all partitions of small inputs, else one of each topic. Archives are not counted.",
     ),
 ]
 

@@ -53,6 +53,7 @@ def compare_runs(
     sample: int = 5,
     work: str | None = None,
     tick: Tick | None = None,
+    check: Callable[[Results, int | None], object] = lambda results, since_ms: None,
 ) -> dict[str, TopicDifference]:
     """Run both over ``inputs(topology)``; topic -> difference. A record is key, value, timestamp and headers; equal
     ones are counted as often as they are written. What comes into a topic, or an archive of both, meanwhile is read by
@@ -61,7 +62,8 @@ def compare_runs(
     (:func:`streams_py.history.needs.history_needed`).
     ``outputs``: topics that functions choose or handlers write to, besides those that sinks name. ``partitions``: of
     topics that are read or written, where nobody else says it. ``global_tables``: see
-    :func:`streams_py.spark.run`."""
+    :func:`streams_py.spark.run`. ``check`` gets each run when it is done, with the timestamp from which on it has read
+    records (None: all)."""
     from pyspark.sql import functions as f
 
     found = {}
@@ -114,6 +116,7 @@ def compare_runs(
                 **allowed,
             )
             runs.append(done)
+            check(done, since)
         before, after = runs
         if last_ms is not None and is_retimed:
             outputs_since = _newest_output(runs) - last_ms

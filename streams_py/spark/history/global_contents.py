@@ -1,7 +1,7 @@
 """The rows of global tables on their way to workers: as a broadcast, since every worker needs all of them.
 
 The driver takes the last record of each key, and nothing else, from Spark; workers fill the store that a live
-application has from it.
+application has from it. The same read of the topic counts its records, so that a second client can check the count.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from streams_protocol.types import TopicPartition
 from streams_py.errors import StreamsError
 from streams_py.history.records import HistoryRecord
 from streams_py.spark.failures import in_one_sentence
@@ -21,7 +22,7 @@ from streams_py.spark.failures import in_one_sentence
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["TableRows", "packed", "sent_to_workers"]
+__all__ = ["TableRows", "newest_and_counts", "packed", "sent_to_workers"]
 
 _CREATE_TIME: Final = 1
 _ROWS_AT_ONCE: Final = 10_000
@@ -56,14 +57,36 @@ def packed(rows: Any) -> bytes:
     return found
 
 
+def newest_and_counts(rows: DataFrame) -> tuple[Any, dict[int, int]]:
+    """Return the last record of each key as an Arrow table, and the number of all rows by partition, of one read."""
+    from pyspark.sql import functions as f
+
+    last = f.max_by(f.struct("value", "timestamp_ms", "offset"), "offset").alias("last")
+    by_key = rows.groupBy("task", "key").agg(last, f.count("*").alias("rows")).persist()
+    try:
+        newest = f.max_by("last", f.struct("task", "last.offset")).alias("last")
+        kept = by_key.where(f.col("key").isNotNull()).groupBy("key").agg(newest)
+        kept = kept.select("key", "last.value", "last.timestamp_ms").where(f.col("value").isNotNull())
+        table = kept.toArrow()
+        counts = by_key.groupBy("task").agg(f.sum("rows").alias("rows")).collect()
+    finally:
+        by_key.unpersist()
+    return table, {int(row["task"]): int(row["rows"]) for row in counts}
+
+
 @contextlib.contextmanager
-def sent_to_workers(spark: SparkSession, contents: Mapping[str, DataFrame]) -> Iterator[dict[str, TableRows]]:
-    """Topic -> its rows, wherever Spark runs, until the end of the block. StreamsError when they cannot be read."""
+def sent_to_workers(
+    spark: SparkSession, contents: Mapping[str, DataFrame], read: dict[TopicPartition, int]
+) -> Iterator[dict[str, TableRows]]:
+    """Topic -> its rows, wherever Spark runs, until the end of the block. StreamsError when they cannot be read.
+    ``read`` gets the number of rows of each partition."""
     sent: dict[str, TableRows] = {}
     try:
         for topic, rows in contents.items():
             try:
-                sent[topic] = TableRows(topic, spark.sparkContext.broadcast(packed(rows.toArrow())))
+                newest, counts = newest_and_counts(rows)
+                sent[topic] = TableRows(topic, spark.sparkContext.broadcast(packed(newest)))
+                read.update({TopicPartition(topic, task): count for task, count in counts.items()})
             except StreamsError:
                 raise
             except Exception as error:

@@ -127,7 +127,7 @@ class Inputs:
                 rows = _all_rows(spark, topic, found)
                 if topic in self._ends:
                     self._check_ends(topic, _told(topic, found) or _partitions_in(rows))
-                self._contents[topic] = _newest_rows(rows.where(self._is_before(topic)))
+                self._contents[topic] = rows.where(self._is_before(topic))
             elif isinstance(found, Mapping):
                 check_whole({**found, "topics": topic}, f"the input for topic {topic}: ")
             else:
@@ -194,8 +194,7 @@ class Inputs:
         return {partition: max(0, min(end, until.get(partition, end)) - start) for _, partition, start, end in ranges}
 
     def contents(self) -> Mapping[str, DataFrame]:
-        """Topic -> ``key``, ``value`` and ``timestamp_ms`` of what fills a global table: all rows that it has at the
-        end."""
+        """Topic -> the rows that fill a global table, with ``task`` and ``offset``."""
         return self._contents
 
     def _is_before(self, topic: str) -> Column:
@@ -346,15 +345,6 @@ def _all_rows(spark: SparkSession, topic: str, given: Any) -> DataFrame:
     register(spark)
     rows = spark.read.format("streams-kafka").options(**{**given, "topics": topic}).load()
     return rows.withColumn("task", f.col("partition"))
-
-
-def _newest_rows(rows: DataFrame) -> DataFrame:
-    """What is left of a topic when only the last record of each key counts."""
-    from pyspark.sql import functions as f
-
-    last = f.max_by(f.struct("value", "timestamp_ms"), f.struct("task", "offset")).alias("last")
-    kept = rows.where(f.col("key").isNotNull()).groupBy("key").agg(last)
-    return kept.select("key", "last.value", "last.timestamp_ms").where(f.col("value").isNotNull())
 
 
 def _normalised(rows: DataFrame, topic: str) -> DataFrame:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.bulk.bulk_settings import bulk_admin_settings, bulk_consumer_settings
 from streams_py.history.recount import InputRange, RecountClients, Recounted, recount
-from streams_py.spark.history.fixed_ranges import ranges_of
+from streams_py.spark.history.fixed_ranges import ranges_in, ranges_of
 from streams_py.spark.kafka.options import ReaderOptions, for_reader, reader_options
 
 if TYPE_CHECKING:
@@ -24,21 +24,37 @@ def recount_plan(plan: BootstrapPlan, options: Mapping[str, str], *, whole: bool
     """Compare what the run of a warm start has read with what there is. StreamsError when it differs."""
     read = {TopicPartition(topic, partition): count for topic, partition, count in plan.read}
     given = reader_options({**for_reader(options), "topics": plan.application_id}, streaming=False)
-    return recount(_clients(given), plan.ranges, read, plan.topic_ids, plan.id, whole=whole)
+    ranges = [*plan.ranges, *plan.tables]
+    return recount(_clients(given), ranges, read, plan.topic_ids, plan.id, whole=whole)
 
 
-def recount_results(results: Results, seed: str, *, whole: bool, until_ms: int | None) -> Recounted | None:
+def recount_results(
+    results: Results, seed: str, *, whole: bool, until_ms: int | None, since_ms: int | None = None
+) -> Recounted | None:
     """Compare what a run has read from Kafka with what there is; None when it has read archives only. StreamsError when
-    it differs."""
-    read = results.read()
+    it differs. ``until_ms`` and ``since_ms``: bounds of the run. Global tables are read from their beginning."""
+    read = {**results.read(), **results.read_of_tables}
+    tables = {at.topic for at in results.read_of_tables}
     found: list[Recounted] = []
-    for topic in sorted({topic for stage in results.plan.stages for topic in stage.inputs} & results.inputs.keys()):
+    for topic in sorted(results.inputs):
         given: Any = results.inputs[topic]
         if isinstance(given, Mapping):
             options = reader_options({**given, "topics": topic}, streaming=False)
+            from_ms = None if topic in tables else since_ms
             ranges: Sequence[InputRange] = ranges_of(topic, given)
-            ids = options.topic_ids
-            found.append(recount(_clients(options), ranges, read, ids, seed, whole=whole, before_ms=until_ms))
+            if from_ms is not None:
+                ranges = ranges_in(topic, given, from_ms)[1].ranges
+            counted = recount(
+                _clients(options),
+                ranges,
+                read,
+                options.topic_ids,
+                seed,
+                whole=whole,
+                before_ms=until_ms,
+                from_ms=from_ms,
+            )
+            found.append(counted)
     return Recounted(*map(sum, zip(*found, strict=True))) if found else None
 
 

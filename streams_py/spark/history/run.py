@@ -104,6 +104,8 @@ class Results:
         self.plan = plan
         self.inputs: Mapping[str, Any] = {}
         """Topic -> what is read, with offsets where it comes from Kafka."""
+        self.read_of_tables: dict[TopicPartition, int] = {}
+        """Number of records that were read of each partition to fill global tables."""
         self.redelivered = 0
         """Number of records that clients delivered again during the run. Each was read once: this is a metric. What
         other readers of the same Spark application count during the run is included."""
@@ -284,7 +286,10 @@ def _run_stages(
     tick: Tick | None,
 ) -> None:
     plan, session = results.plan, results._spark
-    with sent_to_workers(session, inputs.contents()) as tables, listening(session, tick, len(plan.stages)) as listener:
+    with (
+        sent_to_workers(session, inputs.contents(), results.read_of_tables) as tables,
+        listening(session, tick, len(plan.stages)) as listener,
+    ):
         for stage in plan.stages:
             is_reader = reads_global_tables(described.subtopology(stage.id))
             orders = StageOrders(source, settings, stage, tables=tables if is_reader else {})

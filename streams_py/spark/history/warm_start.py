@@ -126,9 +126,10 @@ def write_changelogs(
         sums = _sums_of_all(kept, untimed, versioned)
         dropped = results.dropped()
         summaries = [done for each in results.summaries().values() for done in each]
+        read_of_tables = results.read_of_tables
     topics_made = {**plan.changelogs, **plan.repartitions}
     ends = cluster.ends([TopicPartition(topic, p) for topic, count in topics_made.items() for p in range(count)])
-    plan = written(plan, sums, untimed, summaries, ends)
+    plan = written(plan, sums, untimed, summaries, ends, read_of_tables)
     plan.save(path)
     return StateWritten(plan, left_out, dropped)
 

@@ -156,7 +156,7 @@ def at_step(cluster: Cluster, step: Step, **allowed: bool) -> BootstrapPlan:
     places = [TopicPartition(topic, number) for topic in (CHANGELOG, BETWEEN) for number in (0, 1)]
     summaries = [TaskSummary(number, 5, 0, {"lines": (5, "text")}) for number in (0, 1)]
     sums = {f"{CHANGELOG}-{number}": (4, 99) for number in (0, 1)}
-    return replace(written(plan, sums, [], summaries, cluster.ends(places)), step=step)
+    return replace(written(plan, sums, [], summaries, cluster.ends(places), {}), step=step)
 
 
 def refusal(cluster: Cluster, **allowed: bool) -> str:
@@ -471,7 +471,7 @@ def test_topics_of_global_tables_are_read_to_fixed_ends_and_nothing_is_committed
     assert plan.tables == [("names", 0, 2, 9)]
     assert plan.options_for("names") == {"starting": '{"names": {"0": 2}}', "ending": '{"names": {"0": 9}}'}
     assert {topic for topic, *_ in plan.ranges} == {"lines"}
-    assert {topic for topic, *_ in written(plan, {}, [], [], {}).positions} == {"lines"}
+    assert {topic for topic, *_ in written(plan, {}, [], [], {}, {}).positions} == {"lines"}
     cluster.topics["names"] = 2
     with pytest.raises(RefusedTopologyError, match="topic names: it has 2 partitions, and 1 are planned"):
         check_topics(plan, cluster)

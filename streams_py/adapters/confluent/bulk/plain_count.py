@@ -44,7 +44,14 @@ class PlainCount(NamedTuple):
 
 
 def count_records(
-    settings: Settings, partition: TopicPartition, start: int, end: int, *, before_ms: int | None, patience_ms: int
+    settings: Settings,
+    partition: TopicPartition,
+    start: int,
+    end: int,
+    *,
+    before_ms: int | None,
+    patience_ms: int,
+    from_ms: int | None = None,
 ) -> PlainCount:
     """Count the records from offset ``start`` up to, not including, ``end``.
 
@@ -55,6 +62,7 @@ def count_records(
         end: end offset, exclusive.
         before_ms: count only records with an earlier timestamp. None counts all.
         patience_ms: without a record or event for this long, give up.
+        from_ms: count only records with this timestamp or a later one. None counts all.
 
     Raises:
         BrokerUnavailableError: nothing came for ``patience_ms``.
@@ -92,7 +100,8 @@ def count_records(
                 break
             elif error is None and at >= position:
                 position = at + 1
-                count += before_ms is None or message.timestamp()[1] < before_ms
+                stamp = message.timestamp()[1]
+                count += (before_ms is None or stamp < before_ms) and (from_ms is None or stamp >= from_ms)
     finally:
         consumer.close()
     return PlainCount(count, start)

@@ -7,8 +7,10 @@
 2. Telemetry reads the record with Spark and makes tables and a report: what happened, and what it cost.
 3. The backtest decides every recorded situation again, with three assignors: the default (high availability), the
    sticky one, and the custom one of examples/custom_assignor.py.
+4. A few events are too few for a choice. So the backtest also runs on a generated history of 200 situations: should the
+   default assignor warm up more copies at a time?
 
-What to look at: the table and the sentence at the end, then the two reports. Needs Java 17+ and the extra `spark`.
+What to look at: the tables, the sentence below each of them, then the reports. Needs Java 17+ and the extra `spark`.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +35,11 @@ _CANDIDATES = (
     "sticky=builtin:sticky",
     "heavy_on_large=examples.custom_assignor:HeavyOnLarge;app.heavy=1",
 )
+_LONG_CANDIDATES = (
+    "default=builtin:high_availability",
+    "warm=builtin:high_availability;max.warmup.replicas=10;acceptable.recovery.lag=1000",
+)
+_LONG_SITUATIONS = 200
 _EVENT = "topic string, partition int, offset bigint, timestamp_ms bigint, value binary"
 _SCENARIOS = ("",)
 
@@ -56,8 +64,18 @@ def make_tables(group: str, events: list[dict[str, Any]], folder: Path) -> Path:
     return tables
 
 
-def compare(tables: Path, folder: Path, console: Console) -> Path:
-    """The backtest: every recorded situation, decided again by each candidate."""
+def generated(folder: Path) -> Path:
+    """A long history of a group that never existed; the same file in every run."""
+    from streams_py.backtest.generate import History, generate
+
+    path = folder / "generated.jsonl"
+    history = History(tasks=30, clients=6, zones=("a", "b", "c"))
+    path.write_text("".join(f"{text}\n" for text in generate(history, _LONG_SITUATIONS)), encoding="utf-8")
+    return path
+
+
+def compare(situations: Path, candidates: Sequence[str], out: Path, title: str, console: Console) -> Path:
+    """The backtest: every situation, decided again by each candidate."""
     from streams_py.backtest.candidates import parse_candidate
     from streams_py.backtest.folder import RunFolder
     from streams_py.backtest.kernel import Orders
@@ -67,12 +85,11 @@ def compare(tables: Path, folder: Path, console: Console) -> Path:
     from streams_py.backtest.terminal import print_summary
     from streams_py.backtest.verdict import verdict_of
 
-    orders = Orders([parse_candidate(text) for text in _CANDIDATES], _SCENARIOS)
-    out = folder / "backtest"
-    summary = evaluate_locally(orders, situations_in(tables, Skipped()), out)
+    orders = Orders([parse_candidate(text) for text in candidates], _SCENARIOS)
+    summary = evaluate_locally(orders, situations_in(situations, Skipped()), out)
     verdict = verdict_of(summary)
     print_summary(console, summary, verdict)
-    return Path(finish(RunFolder(str(out)), summary, verdict, report_page(summary, verdict, title="word count")))
+    return Path(finish(RunFolder(str(out)), summary, verdict, report_page(summary, verdict, title=title)))
 
 
 def main(arguments: list[str]) -> int:
@@ -98,7 +115,9 @@ def main(arguments: list[str]) -> int:
             say("telemetry: from the record to tables")
             tables = make_tables(group.name, events, folder)
         say("backtest: every situation again, with other assignors")
-        report = compare(tables, folder, console)
+        report = compare(tables, _CANDIDATES, folder / "backtest", "word count", console)
+        say(f"backtest: a generated history of {_LONG_SITUATIONS} situations, and two settings of the default assignor")
+        long_report = compare(generated(folder), _LONG_CANDIDATES, folder / "generated", "generated history", console)
     except KeyboardInterrupt:
         console.print("ended by Ctrl-C")
         return 130
@@ -107,6 +126,7 @@ def main(arguments: list[str]) -> int:
         return 1
     console.print(f"what happened: {folder / 'telemetry.html'}", soft_wrap=True)
     console.print(f"report: {report}", soft_wrap=True)
+    console.print(f"report of the generated history: {long_report}", soft_wrap=True)
     return 0
 
 

@@ -10,16 +10,20 @@ import math
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from statistics import NormalDist
 from typing import Final, NamedTuple, Protocol
 
 from streams_py.backtest.deciding import OK
 from streams_py.backtest.kernel import METRICS, Row
 
-__all__ = ["SAME", "NoPairs", "Paired", "Pairs", "RowPairs", "p_value"]
+__all__ = ["SAME", "NoPairs", "Paired", "Pairs", "RowPairs", "p_value", "repeats"]
 
 SAME: Final = 1e-9
 """Figures closer than this are equal."""
 _EXACT_MAX: Final = 100_000
+_RESAMPLED_EXACTLY_MAX: Final = 300
+_NEGLIGIBLE: Final = 1e-9
+_NO_SPREAD: Final = 1e-9
 _UNKNOWN: Final = math.nan
 
 
@@ -46,6 +50,7 @@ class Pairs(Protocol):
         """Every other candidate beside the leader in one score; who has no case with it is not among them."""
 
 
+@lru_cache(maxsize=1 << 17)
 def p_value(wins: int, losses: int) -> float:
     """Two-sided sign test: the chance of a split at least as uneven, were both equally good."""
     count, fewer = wins + losses, min(wins, losses)
@@ -55,6 +60,45 @@ def p_value(wins: int, losses: int) -> float:
         return math.erfc((abs(wins - losses) - 1) / math.sqrt(2 * count))
     logs = (math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1) for k in range(fewer + 1))
     return min(1.0, 2 * math.fsum(math.exp(log - count * math.log(2)) for log in logs))
+
+
+def repeats(paired: Paired, chance: float) -> float:
+    """Probability that a resampled history gives the same answer: losses that outweigh wins by more than chance.
+
+    A resampled history has as many cases as the recorded one. Each of them is one of the recorded cases, drawn with
+    replacement (bootstrap). The result is exact for up to 300 cases, and beyond that a normal approximation.
+    """
+    count, split = paired.wins + paired.ties + paired.losses, paired.wins + paired.losses
+    if not split:
+        return 0.0
+    if count > _RESAMPLED_EXACTLY_MAX:
+        z = NormalDist().inv_cdf(1 - chance / 2)
+        lead = paired.losses - paired.wins
+        spread = math.sqrt(max(split - lead * lead / count, _NO_SPREAD))
+        return NormalDist().cdf((lead - z * math.sqrt(split)) / spread)
+    lost = paired.losses / split
+    return math.fsum(
+        chosen
+        * math.fsum(
+            part
+            for losses, part in enumerate(_binomial(cases, lost))
+            if 2 * losses > cases and part and p_value(cases - losses, losses) < chance
+        )
+        for cases, chosen in enumerate(_binomial(count, split / count))
+        if chosen > _NEGLIGIBLE
+    )
+
+
+def _binomial(count: int, share: float) -> list[float]:
+    """Probabilities of 0 to ``count`` successes."""
+    if share in (0.0, 1.0):
+        return [float(successes == count * share) for successes in range(count + 1)]
+    hit, miss = math.log(share), math.log1p(-share)
+    full = math.lgamma(count + 1)
+    return [
+        math.exp(full - math.lgamma(k + 1) - math.lgamma(count - k + 1) + k * hit + (count - k) * miss)
+        for k in range(count + 1)
+    ]
 
 
 class NoPairs:

@@ -120,10 +120,10 @@ def _ranking(verdict: Verdict) -> str:
     left = CANDIDATES_MAX
     groups = []
     for names in verdict.alike:
-        groups.append(" = ".join(map(escape, names[:left])))
+        listed = ", ".join(map(escape, names[:left]))
+        groups.append(f"{listed} (no clear difference)" if listed and len(names) > 1 else listed)
         left = max(0, left - len(names))
-    text = " &lt; ".join(filter(None, groups))
-    return f'<p class="order" title="best first; = means that nothing tells them apart">{text}</p>'
+    return f'<p class="order">Best first: {"; then ".join(filter(None, groups))}</p>'
 
 
 def _findings(summary: Summary) -> str:

@@ -12,6 +12,13 @@ depend on the order in which candidates are given.
 
 ``recorded``, who decided at the time, is one of them. Where it is among the first, or where there are too few cases to
 tell a difference from chance, the answer is to stay with it.
+
+Two more things are part of the answer:
+
+* *Trade-offs.* An early score may hide a later one. The verdict names every score in which the chosen candidate is
+  worse by more than chance, however small the difference, than what the group has and than the runner-up.
+* *Stability.* The choice must survive another history of the same kind. If fewer than 80 % of histories resampled from
+  the recorded cases give the same choice, the answer is to stay.
 """
 
 from __future__ import annotations
@@ -22,7 +29,7 @@ from typing import Final, NamedTuple
 
 from streams_py.backtest.candidates import RECORDED
 from streams_py.backtest.kernel import EVENTS
-from streams_py.backtest.pairs import Paired, p_value
+from streams_py.backtest.pairs import Paired, p_value, repeats
 from streams_py.backtest.summary import CHANCE, FLAPS, MISSING, NEVER_STABLE, OSCILLATING, Key, Summary
 
 __all__ = ["ORDER", "Verdict", "scenarios_of", "verdict_of"]
@@ -45,6 +52,8 @@ _BAD: Final = {
 _RELEVANT: Final = 0.05
 _FOR_EVER_SHARE: Final = 0.5
 _REASONS_MAX: Final = 3
+_STABLE: Final = 0.8
+"""Share of resampled histories in which a choice must be the same."""
 _LEADERS_MAX: Final = 64
 """So many leaders are looked for at one score; who is behind all of them is in the order of the means."""
 _DIGITS: Final = ".9g"
@@ -53,7 +62,9 @@ _DIGITS: Final = ".9g"
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """``ranking`` are the usable candidates, best first; ``alike`` the same in groups that nothing tells apart. ``out``
-    are the others with the reason. ``stay``: whether the answer is what the group has."""
+    are the others with the reason. ``stay``: whether the answer is what the group has. ``trade_offs``: in what the
+    first of the ranking is worse. ``stability``: share of resampled histories in which it would be chosen again; None
+    when nothing is chosen."""
 
     ranking: Sequence[str]
     out: Sequence[tuple[str, str]]
@@ -62,6 +73,8 @@ class Verdict:
     alike: Sequence[Sequence[str]] = ()
     stay: bool = False
     scenarios: Sequence[str] = field(default=())
+    trade_offs: Sequence[str] = ()
+    stability: float | None = None
 
 
 class _Class(NamedTuple):
@@ -104,9 +117,25 @@ def verdict_of(summary: Summary) -> Verdict:
         leads = f"so far {leader} leads in {_split(_Judge(summary, scenarios, None), leader, so_far[1])}"
         ranking = [name for of in so_far for name in of.names]
         return Verdict(ranking, out, sentence, [leads], [ranking], stay, scenarios)
+    stability = _stability(judge, classes)
+    reasons_given = _reasons(judge, classes)
+    if stability is not None and stability < _STABLE:
+        stay = RECORDED in left
+        lead = "Stay with what you have" if stay else "There is no choice yet"
+        sentence = (
+            f"{lead}: {ranking[0]} leads, but only {stability:.0%} of histories resampled from these {cases:,} {kind} "
+            f"would choose it, and it takes {_STABLE:.0%}."
+        )
+        return Verdict(ranking, out, sentence, reasons_given, [ranking], stay, scenarios, (), stability)
+    trade_offs = _trade_offs(judge, classes)
     sentence = _sentence(judge, classes, out)
+    if trade_offs:
+        sentence += f" It is a trade-off: {'; '.join(trade_offs)}."
+    if stability is not None:
+        sentence += f" {stability:.0%} of resampled histories give the same choice."
     alike = [tuple(of.names) for of in classes]
-    return Verdict(ranking, out, sentence, _reasons(judge, classes), alike, ranking[0] == RECORDED, scenarios)
+    stay = ranking[0] == RECORDED
+    return Verdict(ranking, out, sentence, reasons_given, alike, stay, scenarios, trade_offs, stability)
 
 
 def _decided(summary: Summary, name: str, scenarios: Sequence[str]) -> bool:
@@ -181,6 +210,20 @@ class _Judge:
             return False
         return paired.mean - paired.leaders_mean > _RELEVANT * abs(paired.mean)
 
+    def is_surely_worse(self, name: str, leader: str, score: str) -> bool:
+        """By more than chance, however little."""
+        paired = self.paired(name, leader, score)
+        if paired is None or self._chance is None:
+            return False
+        return paired.losses > paired.wins and paired.p < self._chance and paired.mean > paired.leaders_mean
+
+    def repeated(self, name: str, leader: str, score: str) -> float:
+        """Probability that the candidate is clearly worse in a resampled history, too."""
+        paired = self.paired(name, leader, score)
+        assert paired is not None
+        assert self._chance is not None
+        return repeats(paired, self._chance)
+
     def paired(self, name: str, leader: str, score: str) -> Paired | None:
         """The candidate beside the leader."""
         return self._summary.pairs.against(leader, self._scenarios, score).get(name)
@@ -249,13 +292,42 @@ def _reasons(judge: _Judge, classes: Sequence[_Class]) -> list[str]:
     if not behind:
         return []
     other = RECORDED if RECORDED in behind else behind[-1]
-    reasons = []
-    for metric, meaning in ORDER:
-        is_better, is_worse = judge.is_worse(other, best, metric), judge.is_worse(best, other, metric)
-        if is_better or is_worse:
-            word = "better" if is_better else "worse"
-            reasons.append(f"{word} than {other} in {meaning}: {judge.told(best, other, metric)}")
-    return reasons[:_REASONS_MAX]
+    better = [
+        f"better than {other} in {meaning}: {judge.told(best, other, metric)}"
+        for metric, meaning in ORDER
+        if judge.is_worse(other, best, metric)
+    ]
+    return better[:_REASONS_MAX]
+
+
+def _rivals(classes: Sequence[_Class]) -> list[str]:
+    """Whom the best is compared with: what there is, and the runner-up."""
+    best = classes[0].names[0]
+    behind = [name for of in classes[1:] for name in of.names]
+    everybody = [*classes[0].names, *behind]
+    return list(dict.fromkeys([*([RECORDED] if RECORDED in everybody and best != RECORDED else []), *behind[:1]]))
+
+
+def _trade_offs(judge: _Judge, classes: Sequence[_Class]) -> list[str]:
+    """All scores in which the best is worse by more than chance."""
+    best = classes[0].names[0]
+    return [
+        f"worse than {other} in {meaning}: {judge.told(best, other, metric)}"
+        for other in _rivals(classes)
+        for metric, meaning in ORDER
+        if judge.is_surely_worse(best, other, metric)
+    ]
+
+
+def _stability(judge: _Judge, classes: Sequence[_Class]) -> float | None:
+    """Of a change: the probability that a resampled history divides the best from what there is, or from the runner-up,
+    by the same score."""
+    best = classes[0].names[0]
+    if best == RECORDED or len(classes) == 1:
+        return None
+    other = _rivals(classes)[0]
+    dividing = [metric for metric, _ in ORDER if judge.is_worse(other, best, metric)]
+    return judge.repeated(other, best, dividing[0]) if dividing else None
 
 
 def _figure(value: float) -> str:

@@ -58,7 +58,7 @@ def test_report_shows_verdict_findings_and_scores_when_there_are_all() -> None:
 def test_order_says_who_is_alike_also_behind_the_best_one() -> None:
     rows = many("recorded", [100.0] * 20) + many("a", [0.0] * 20) + many("b", [100.0] * 20) + many("c", [900.0] * 20)
     page = page_of(summarise(rows, ["recorded", "c", "b", "a"], [""]))
-    assert ">a &lt; recorded = b &lt; c</p>" in page
+    assert ">Best first: a; then recorded, b (no clear difference); then c</p>" in page
 
 
 def test_everything_is_escaped_when_names_and_errors_are_hostile() -> None:

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streams_py.backtest.kernel import EVENTS, Row
+from streams_py.backtest.pairs import Paired, p_value, repeats
 from streams_py.backtest.summary import Key, Summary, summarise
-from streams_py.backtest.verdict import Verdict, verdict_of
+from streams_py.backtest.verdict import ORDER, Verdict, verdict_of
 from tests.unit.backtest.test_summary import many, row, summary_of
 
 ENOUGH = 12
@@ -181,3 +182,77 @@ def test_score_is_passed_over_when_somebody_has_no_figure_for_it() -> None:
     summary = summary_of(a, b)
     assert "unavailable_records" not in summary.figures[Key("", "b")]
     assert verdict_of(summary).ranking == ["b", "a"]
+
+
+# -- trade-offs and stability ------------------------------------------------------------------------------------------
+
+
+def test_choice_that_is_worse_in_a_listed_score_is_named_as_a_trade_off() -> None:
+    """It hid behind the first score: its busiest thread is worse in every case."""
+    verdict = judged(many("recorded", [100] * 16, max_over_mean=1.10), many("warm", [10] * 16, max_over_mean=1.60))
+    assert verdict.ranking[0] == "warm"
+    assert len(verdict.trade_offs) == 1
+    assert verdict.trade_offs[0].startswith("worse than recorded in load of the busiest thread over the mean: 1.60 on ")
+    assert "It is a trade-off: worse than recorded in load of the busiest thread over the mean" in verdict.sentence
+
+
+@pytest.mark.parametrize("score", [name for name, _ in ORDER[1:]])
+@pytest.mark.parametrize("rival", ["recorded", "other"])
+def test_every_score_can_be_a_trade_off_however_small_the_difference(score: str, rival: str) -> None:
+    """One per cent in all cases divides no candidates, and is no chance."""
+    base = dict.fromkeys((name for name, _ in ORDER[1:]), 100.0)
+    verdict = judged(many(rival, [100] * ENOUGH, **base), many("chosen", [10] * ENOUGH, **(base | {score: 101.0})))
+    assert verdict.ranking[0] == "chosen"
+    assert len(verdict.trade_offs) == 1
+    assert dict(ORDER)[score] in verdict.trade_offs[0]
+
+
+def test_all_trade_offs_are_named_also_those_to_what_there_is_and_not_to_the_runner_up() -> None:
+    worse = {"max_over_mean": 2.0, "rounds": 9, "restore_records": 900, "moved_active": 90, "moved_standby": 90}
+    better = {"max_over_mean": 1.0, "rounds": 1, "restore_records": 100, "moved_active": 10, "moved_standby": 10}
+    verdict = judged(
+        many("chosen", [1] * ENOUGH, **worse), many("runner", [10] * ENOUGH, **worse),
+        many("recorded", [100] * ENOUGH, **better),
+    )  # fmt: skip
+    assert verdict.ranking == ["chosen", "runner", "recorded"]
+    assert [text.partition(" in ")[0] for text in verdict.trade_offs] == ["worse than recorded"] * 5
+
+
+def test_choice_without_a_price_names_no_trade_off() -> None:
+    verdict = judged(many("recorded", [100] * ENOUGH, rounds=3), many("better", [1] * ENOUGH, rounds=3))
+    assert not verdict.trade_offs
+    assert "trade-off" not in verdict.sentence
+    assert verdict.stability == 1.0
+    assert verdict.sentence.endswith("100% of resampled histories give the same choice.")
+
+
+def test_stay_when_another_history_of_the_same_kind_would_not_give_the_choice() -> None:
+    """11 of 12 cases are more than chance; one case more on the other side would not be."""
+    verdict = judged(many("recorded", [100.0] * 12), many("lucky", [10.0] * 11 + [110.0]))
+    assert verdict.stay
+    assert verdict.stability is not None
+    assert verdict.stability < 0.8
+    assert verdict.sentence.startswith("Stay with what you have: lucky leads, but only 7")
+    assert "of histories resampled from these 12 situations would choose it" in verdict.sentence
+    alone = judged(many("a", [100.0] * 12), many("lucky", [10.0] * 11 + [110.0]))
+    assert alone.sentence.startswith("There is no choice yet: lucky leads, but only")
+    assert not alone.stay
+
+
+@pytest.mark.parametrize(("wins", "ties", "losses"), [(0, 0, 12), (1, 0, 11), (2, 3, 20), (30, 40, 60), (0, 5, 9)])
+def test_stability_is_that_of_histories_drawn_from_the_cases(wins: int, ties: int, losses: int) -> None:
+    cases = [-1] * wins + [0] * ties + [1] * losses
+    source = random.Random(1)
+    repeated = 0
+    for _ in range(4_000):
+        drawn = source.choices(cases, k=len(cases))
+        lost, won = drawn.count(1), drawn.count(-1)
+        repeated += lost > won and p_value(won, lost) < 0.01
+    found = repeats(Paired(wins, ties, losses, 2.0, 1.0), 0.01)
+    assert found == pytest.approx(repeated / 4_000, abs=0.03)
+
+
+def test_stability_of_long_histories_is_close_to_that_of_shorter_ones() -> None:
+    exact, estimated = repeats(Paired(110, 0, 190, 2, 1), 0.01), repeats(Paired(111, 0, 190, 2, 1), 0.01)
+    assert estimated == pytest.approx(exact, abs=0.05)
+    assert repeats(Paired(0, 900, 0, 1, 1), 0.01) == 0.0

@@ -126,9 +126,13 @@ class RebalanceHeader:
     """Part 0 of an assign step; ``parts`` is how many records there are in all.
 
     ``trigger`` is found by comparison with the leader's previous round: ``first member_joined member_left
-    metadata_changed followup revocation_done subscription_changed``, or ``unknown`` for a new leader. ``counts`` has
-    ``clients consumers tasks stateful active standby warmup withheld moved``, ``duration_us`` has ``decode topics
-    end_offsets assign threads encode total``. ``outcome`` is ``ok``, ``error_assignment``, ``retriable`` or ``raised``.
+    metadata_changed followup revocation_done subscription_changed``, or ``unknown`` after a round of another leader.
+    A new leader sees from the subscriptions whether the group is new and who joined. It knows that the former leader
+    left.
+
+    ``counts`` has ``clients consumers tasks stateful active standby warmup withheld moved``, ``duration_us`` has
+    ``decode topics end_offsets assign threads encode total``. ``outcome`` is ``ok``, ``error_assignment``,
+    ``retriable`` or ``raised``.
     """
 
     KIND: ClassVar[str] = "rebalance"

@@ -184,9 +184,7 @@ class RebalanceDraft(Draft):
     def _trigger(self, now_ms: int) -> list[str]:
         previous = self.previous
         if previous.generation != self.generation - 1 and previous.generation != self.generation:
-            is_first = previous.generation < 0 and not any(member.owned for member in self.members.values())
-            nothing_reported = self.facts is not None and not any(c.sums for c in self.facts.group.clients.values())
-            return ["first"] if is_first and nothing_reported else ["unknown"]
+            return self._trigger_of_new_leader() if previous.generation < 0 else ["unknown"]
         found = []
         before, now = previous.topics_of, self._topics_of()
         if now.keys() - before.keys():
@@ -205,7 +203,20 @@ class RebalanceDraft(Draft):
             found.append("revocation_done")
         if any(before[member] != topics for member, topics in now.items() if member in before):
             found.append("subscription_changed")
+        if not found and previous.followup_ms is not None:
+            found.append("followup")  # a member whose copies have caught up does not wait for that instant
         return found or ["unknown"]
+
+    def _trigger_of_new_leader(self) -> list[str]:
+        """A coordinator keeps a leader for as long as it is a member. So the former one has left, if there was one."""
+        members = self.members
+        new = {name for name, said in members.items() if said.generation < 0 and not said.owned}
+        nothing_reported = self.facts is not None and not any(c.sums for c in self.facts.group.clients.values())
+        if not any(said.owned for said in members.values()) and (nothing_reported or new == members.keys()):
+            return ["first"]
+        if self.leader_member in new:  # the process of a static member that led the group was restarted
+            return ["member_joined"]
+        return ["member_joined", "member_left"] if new else ["member_left"]
 
     def _topics_of(self) -> dict[str, frozenset[str]]:
         return {member: frozenset(subscription.topics) for member, subscription in self.members.items()}

@@ -67,7 +67,7 @@ def _charts(tables: Tables) -> Iterator[tuple[str, str, Callable[[Axes], None]]]
     pauses = [row["paused_ms"] / 1_000 for row in tables["gap"] if row["kind"] == "moved" and row["paused_ms"]]
     if pauses:
         yield "pauses", "time without processing of tasks that moved", lambda axes: _histogram(axes, pauses)
-    took = [row["took_ms"] / 1_000 for row in tables["restore"] if row["outcome"] == "done"]
+    took = [row["took_ms"] / 1_000 for row in tables["restore"] if row["outcome"] == "done" and row["records"]]
     if took:
         yield "restores", "time to restore", lambda axes: _histogram(axes, took)
 

@@ -20,6 +20,10 @@ GRID_TASKS_MAX: Final = 500
 """With more tasks the grid shows sub-topologies."""
 
 _BARS_MAX: Final = 60
+_MARKS_MAX: Final = 150
+"""With more rebalances the chart over time counts them in spans."""
+_BINS: Final = 60
+_LABEL_EVERY: Final = 10
 _HOT_TASKS_MAX: Final = 25
 _CLIENTS_MAX: Final = 10
 _GRID_CLIENTS_MAX: Final = 200
@@ -40,7 +44,7 @@ _LETTERS: Final = {"active": "A", "target": "T", "standby": "S", "warmup": "W"}
 def report_page(tables: Tables) -> str:
     """The page. Tables without rows leave a sentence, not an empty drawing."""
     sections: list[tuple[str, str, Callable[[Tables], str]]] = [
-        ("Rebalances", "One mark for each, by what caused it.", _timeline),
+        ("Rebalances", "By what caused them.", _timeline),
         ("Where everything is", "", _placement),
         ("What moved", "Cold moves restore their state before they run.", _moves),
         ("Balance", "Active tasks of the busiest thread, over the mean of all threads. 1 is perfect.", _balance),
@@ -79,19 +83,18 @@ def _headline(tables: Tables) -> str:
     pauses = [row["paused_ms"] for row in tables["gap"] if row["kind"] == "moved" and row["paused_ms"]]
     older = tables.rebalances - len(rebalances)
     failed = f"{len(rebalances) - len(ok):,} failed"
+    if older > 0:
+        failed = f"{sum(row['outcome'] != 'ok' for row in tables.timeline):,} failed"
+    of_last = f", in the last {len(rebalances):,}" if older > 0 else ""
     figures = [
-        (
-            _compact(len(rebalances)),
-            "rebalances",
-            failed if older <= 0 else f"the last ones; {older:,} are older; {failed}",
-        ),
+        (_compact(len(rebalances) + max(0, older)), "rebalances", failed),
         (
             _compact(moved["move_free"] + moved["move_warm"] + moved["move_cold"]),
             "tasks moved",
-            f"{moved['move_cold']:,} cold",
+            f"{moved['move_cold']:,} cold{of_last}",
         ),
-        (_compact(cold), "records to restore", "for cold moves"),
-        (_ms(max(pauses)) if pauses else "-", "longest pause", "of a task that moved"),
+        (_compact(cold), "records to restore", f"for cold moves{of_last}"),
+        (_ms(max(pauses)) if pauses else "-", "longest pause", f"of a task that moved{of_last}"),
     ]
     if last is not None:
         state = "stable" if last["stable"] else "still moving"
@@ -104,7 +107,7 @@ def _headline(tables: Tables) -> str:
     )
     between = "no rebalance recorded yet"
     if rebalances:
-        times = [row["at"] for row in rebalances]
+        times = [row["at"] for row in (tables.timeline or rebalances)]
         between = f"{_time(min(times))} to {_time(max(times))}, UTC"
     return f"<header><h1>{escape(tables.group)}</h1><p>{escape(between)}</p></header><div class=cards>{cards}</div>"
 
@@ -122,6 +125,9 @@ def _legend(names: Sequence[str], prefix: str) -> str:
 
 
 def _timeline(tables: Tables) -> str:
+    every = sorted(tables.timeline or tables["rebalance"], key=lambda row: row["at"])
+    if len(every) > _MARKS_MAX:
+        return _binned_timeline(every)
     rows = sorted(tables["rebalance"], key=lambda row: row["at"])
     if not rows:
         return _none("rebalances")
@@ -141,6 +147,27 @@ def _timeline(tables: Tables) -> str:
         marks.append(((row["at"] - first).total_seconds() / span, series, title))
     legend = [name for name in (*_TRIGGERS, "failed") if name in used]
     return _legend(legend, "s") + timeline(marks, _moments(first, last), "rebalances over time")
+
+
+def _binned_timeline(rows: Sequence[Row]) -> str:
+    """Columns of equal time, each with the number of rebalances by cause: so many marks would be one solid bar."""
+    first, last = rows[0]["at"], rows[-1]["at"]
+    bins: list[Counter[str]] = [Counter() for _ in range(_BINS)]
+    span = (last - first).total_seconds() or 1
+    for row in rows:
+        place = min(_BINS - 1, int(_BINS * (row["at"] - first).total_seconds() / span))
+        bins[place]["failed" if row["outcome"] != "ok" else _trigger(row)] += 1
+    series = [name for name in (*_TRIGGERS, "failed") if any(counts[name] for counts in bins)]
+    step = (last - first) / _BINS
+    bars = []
+    for number, counts in enumerate(bins):
+        start = _time(first + number * step)
+        what = ", ".join(f"{counts[name]:,} {name.replace('_', ' ')}" for name in series if counts[name]) or "none"
+        parts = [(name, float(counts[name])) for name in series if counts[name]]
+        bars.append(Bar(parts, f"from {start}: {what}", start[5:16] if number % _LABEL_EVERY == 0 else ""))
+    length = _ms(step.total_seconds() * 1000)
+    note = f"<p class=note>All {len(rows):,} rebalances, counted in {_BINS} spans of {length}.</p>"
+    return note + _legend(series, "s") + stacked_bars(bars, "rebalances over time", height=110)
 
 
 def _trigger(row: Row) -> str:
@@ -321,9 +348,15 @@ def _restores(tables: Tables) -> str:
     running = {(row["task"], row["process"], row["started"]) for row in tables["restore"]} - ended
     if not tables["restore"]:
         return _none("restorations: assignment.events.level must be tasks on every instance")
-    note = f"<p class=note>{len(done)} done, {len(interrupted)} interrupted, {len(running)} running.</p>"
-    took = [row["took_ms"] for row in done if row["took_ms"] is not None]
-    records = [row["records"] for row in done if row["records"] is not None]
+    nothing = sum(row["records"] == 0 for row in done)
+    complete = f" {nothing:,} more found their state complete and restored no record." if nothing else ""
+    note = (
+        f"<p class=note>{len(done) - nothing:,} done, {len(interrupted):,} interrupted, {len(running):,} running."
+        f"{complete}</p>"
+    )
+    worked = [row for row in done if row["records"] != 0]
+    took = [row["took_ms"] for row in worked if row["took_ms"] is not None]
+    records = [row["records"] for row in worked if row["records"] is not None]
     of = [("time", took, _ms), ("records", records, "{:,.0f}".format)]
     return note + _distribution(of) + _histograms(("Time", took))
 

@@ -32,17 +32,19 @@ _OF_REBALANCES: Final = ("rebalance", "balance_summary", "move")
 _OF_DAYS: Final = ("restore", "gap", "warmup", "offender")
 _ONE_REBALANCE: Final = ("placement", "balance", "spread")
 """Of these only the last rebalance is shown."""
-_ORDER: Final = ["at", "epoch", "generation", "rebalance_id", "day", "outcome"]
+_ORDER: Final = ["at", "epoch", "generation", "rebalance_id", "day", "outcome", "trigger"]
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
     """``rows`` by table; every table is there, perhaps empty. Instants are datetimes in UTC. ``rebalances`` is how many
-    there are in all, also those that were not read."""
+    there are in all, also those that were not read. ``timeline`` has what a chart over time needs of all of them:
+    columns ``at``, ``trigger`` and ``outcome``."""
 
     group: str
     rows: Mapping[str, Sequence[Row]] = field(default_factory=dict)
     rebalances: int = 0
+    timeline: Sequence[Row] = ()
 
     def __getitem__(self, table: str) -> Sequence[Row]:
         return self.rows.get(table, ())
@@ -74,7 +76,7 @@ def _read(root: Path, group: str) -> Tables:
     of_group = ds.field("group") == group
     order = _dataset(root / "rebalance")
     known = [] if order is None else order.to_table(columns=_ORDER, filter=of_group).to_pylist()
-    known.sort(key=lambda row: tuple(row[name] for name in _ORDER))
+    known.sort(key=lambda row: tuple(row[name] for name in _ORDER if name != "trigger"))
     shown = known[-REBALANCES_MAX:]
     since = of_group & (ds.field("day") >= min((row["day"] for row in shown), default=date.min))
     of_shown = since & ds.field("rebalance_id").isin([row["rebalance_id"] for row in shown])
@@ -85,7 +87,7 @@ def _read(root: Path, group: str) -> Tables:
     for table in _ONE_REBALANCE:
         rows[table] = [] if last is None else _rows(root / table, of_last)
     rows["placement_current"] = _latest_day(root / "placement_current", of_group)
-    return Tables(group, rows, len(known))
+    return Tables(group, rows, len(known), known)
 
 
 def _dataset(folder: Path) -> Any:

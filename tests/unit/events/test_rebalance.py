@@ -20,6 +20,7 @@ from streams_py.events.parts import WholeRebalance
 from streams_py.events.rebalance import rebalance_id
 from streams_py.leader.effects import CreateTopics, FailAssign, ListEndOffsets
 from streams_py.leader.events import EndOffsetsListed
+from streams_py.ports import MemberSubscription
 from streams_py.topology.physical.metadata import TopologyMetadata
 from tests.unit.events.kit import ENVELOPE, Recorder
 from tests.unit.leader.kit import COUNT, NOW_MS, STATELESS, TIMED_OUT, FakeCluster, assign, member, pid, sub, tasks
@@ -226,8 +227,39 @@ def test_triggers_follow_from_the_previous_round() -> None:
     assert trigger({"b": other}, STATELESS, FakeCluster({"in": 6})) == ["unknown"]
 
 
-def test_trigger_is_unknown_when_the_leader_is_new_or_missed_a_round() -> None:
-    assert header(Recorder().assign({"a": member(1, owned="in-0")}, STATELESS)).trigger == ("unknown",)
+@pytest.mark.parametrize(
+    ("members", "trigger"),
+    [
+        ({"a": member(1, owned="in-0")}, ("member_left",)),
+        ({"a": member(1, owned="in-0"), "b": member(2, generation=-1)}, ("member_joined", "member_left")),
+        # a whole group that starts again, with its state on the disk
+        ({"a": member(1, sums={"0_0": 5}, generation=-1), "b": member(2, generation=-1)}, ("first",)),
+    ],
+)
+def test_new_leader_tells_why_from_the_subscriptions(
+    members: dict[str, MemberSubscription], trigger: tuple[str, ...]
+) -> None:
+    """A coordinator keeps its leader: whoever leads next knows that the former leader has left."""
+    assert header(Recorder(member="a").assign(members, COUNT, with_state())).trigger == trigger
+
+
+def test_static_leader_that_was_restarted_is_a_member_that_joined() -> None:
+    """Its process is another one, and the coordinator keeps it as the leader: nobody left."""
+    members = {"a": member(1, generation=-1), "b": member(2, owned="in-0")}
+    assert header(Recorder(member="a").assign(members, COUNT, with_state())).trigger == ("member_joined",)
+
+
+def test_copy_that_has_caught_up_early_is_a_followup() -> None:
+    """Its member does not wait for the instant of the probing rebalance."""
+    recorder, behind = Recorder(), FakeCluster({"in": 4, "app-counts-changelog": 4}, 50_000)
+    members = {"a": member(1, owned=ALL, sums={f"0_{n}": RUNNING for n in range(4)}), "b": member(2)}
+    first = header(recorder.assign(members, COUNT, behind))
+    assert first.followups
+    assert not first.counts["withheld"]
+    assert header(recorder.assign(members, COUNT, behind)).trigger == ("followup",)
+
+
+def test_trigger_is_unknown_when_the_leader_missed_a_round() -> None:
     recorder = Recorder()
     recorder.assign({"a": member(1)}, STATELESS).events  # noqa: B018  # reading makes the records
     recorder.generation += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections import defaultdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -197,7 +197,9 @@ def test_only_the_last_rebalances_are_read(folder: Path, monkeypatch: pytest.Mon
     assert found.rebalances == 5
     assert [row["generation"] for row in found["rebalance"]] == [4, 5]
     assert {row["rebalance_id"] for row in found["move"]} <= {row["rebalance_id"] for row in found["rebalance"]}
-    assert "3 are older" in report_page(found)
+    page = report_page(found)
+    assert "<b>5</b><span>rebalances</span>" in page
+    assert "cold, in the last 2<" in page
 
 
 def test_tables_of_another_group_in_the_folder_are_left_alone(folder: Path) -> None:
@@ -281,3 +283,51 @@ def test_table_that_is_damaged_is_named(folder: Path, tmp_path: Path, command: s
     assert done.exit_code == 2, done.output
     assert file.name in done.stderr
     assert not (tmp_path / "report.html").exists()
+
+
+def many_rebalances(count: int) -> list[dict[str, Any]]:
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    return [
+        {
+            "at": start + timedelta(minutes=number),
+            "trigger": ["followup"] if number % 2 else ["member_joined", "followup"],
+            "outcome": "ok" if number % 10 else "raised",
+        }
+        for number in range(count)
+    ]
+
+
+def test_many_rebalances_are_counted_in_spans_and_all_of_them_are_shown() -> None:
+    """One mark for each would be a solid bar, and only the newest ones would be read for it."""
+    made = tables(fold(stored()))
+    rows = many_rebalances(4_855)
+    page = report_page(Tables("app", made.rows, len(rows), rows))
+    chart = page.partition("<h2>Rebalances</h2>")[2].partition("</section>")[0]
+    assert "All 4,855 rebalances, counted in 60 spans of " in chart
+    assert chart.count("<rect") <= 60 * 3
+    titles = re.findall(r"<title>from [^<]*?: ([^<]*)</title>", chart)
+    assert len(titles) == 60
+    counted = [int(number.replace(",", "")) for title in titles for number in re.findall(r"([\d,]+) [a-z]", title)]
+    assert sum(counted) == 4_855
+    assert "<b>4,855</b><span>rebalances</span>" in page
+    assert "486 failed" in page
+
+
+def test_few_rebalances_have_a_mark_each() -> None:
+    made = tables(fold(stored()))
+    page = report_page(made)
+    chart = page.partition("<h2>Rebalances</h2>")[2].partition("</section>")[0]
+    assert chart.count(" mark") == len(made["rebalance"])
+
+
+def test_restorations_that_restored_nothing_are_counted_apart() -> None:
+    """A task whose state is on the disk is "restored" in 0 ms with 0 records: that says nothing about restoring."""
+    made = tables(fold(stored()))
+    common = {"process": "p", "started": datetime(2026, 1, 1, tzinfo=UTC), "records_per_s": None, "outcome": "done"}
+    rows = [common | {"task": f"0_{n}", "records": 0, "took_ms": 0} for n in range(30)]
+    rows += [common | {"task": f"1_{n}", "records": 5_000, "took_ms": 2_000} for n in range(3)]
+    page = report_page(Tables("app", {**made.rows, "restore": rows}))
+    section = page.partition("<h2>Restorations</h2>")[2].partition("</section>")[0]
+    assert "3 done, 0 interrupted, 0 running. 30 more found their state complete and restored no record." in section
+    assert "<td>time</td><td>2.0 s</td><td>2.0 s</td><td>2.0 s</td><td>2.0 s</td><td>3</td>" in section
+    assert "0 ms" not in section

@@ -8,6 +8,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from streams_py.connect.rest.app import rest_app
+from streams_py.connect.rest.listeners import socket_mode
 from streams_py.connect.rest.server import RestServer
 from streams_py.connect.rest.tasks import TaskConfigSender
 from streams_py.connect.settings import WorkerSettings
@@ -29,15 +30,17 @@ class WorkerProcess:
     """
 
     def __init__(self, settings: WorkerSettings) -> None:
-        host, port = settings.listener
+        listener, self._protection = settings.listener, settings.rest_protection()
+        host, port = listener.address or (None, 0)
         advertised = urlsplit(settings.url).hostname or ""
         names = [advertised, *settings.rest_accepted_names]
+        unix = None if listener.unix is None else (listener.unix, socket_mode(settings.rest_unix_socket_mode))
         # Before anything joins: two workers at one address would be a mess.
-        self._server = RestServer(host, port, names)
+        self._server = RestServer(host, port, names, tls=self._protection.server, unix=unix)
         try:
-            if not port and settings.rest_advertised_port is None:
+            if host is not None and not port and settings.rest_advertised_port is None:
                 settings = settings.model_copy(update={"rest_advertised_port": self._server.port})
-            self._sender = TaskConfigSender()
+            self._sender = TaskConfigSender(protection=self._protection)
             check_connection(settings)
             self.worker = Worker(settings, connect_clients(settings), self._forward)
         except BaseException:
@@ -50,14 +53,16 @@ class WorkerProcess:
         return self.worker.settings.url
 
     def __enter__(self) -> Self:
-        self._server.start(rest_app(self.worker))
+        self._server.start(rest_app(self.worker, protection=self._protection))
         try:
             self.worker.start()
         except BaseException:
             self._close()
             raise
-        host, port = self.worker.settings.listener[0], self._server.port
-        _log.info("the worker %s answers at %s port %d", self.worker.settings.worker_id, host, port)
+        listener = self.worker.settings.listener
+        places = [] if listener.address is None else [f"{listener.address[0]} port {self._server.port}"]
+        places += [] if listener.unix is None else [listener.unix]
+        _log.info("worker %s answers at %s", self.worker.settings.worker_id, " and ".join(places))
         return self
 
     def __exit__(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
+import socket
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -21,6 +21,9 @@ from streams_py.connect.policy.overrides import OverridePolicy, PolicyName
 from streams_py.connect.policy.paths import AllowedPaths
 from streams_py.connect.policy.providers import ConfigProviders
 from streams_py.connect.policy.worker_policy import WorkerPolicy
+from streams_py.connect.rest.listeners import Listeners, socket_mode
+from streams_py.connect.rest.protection import CLIENT_AUTH as _CLIENT_AUTH
+from streams_py.connect.rest.protection import HTTPS, RestProtection, refuse_without_https
 from streams_py.errors import ConfigError
 
 __all__ = ["WorkerSettings"]
@@ -103,6 +106,10 @@ class WorkerSettings(BaseModel):
     offset_flush_timeout_ms: int = Field(5_000, ge=1)
     task_shutdown_graceful_timeout_ms: int = Field(5_000, ge=0)
     listeners: str = "http://127.0.0.1:8083"
+    rest_advertised_listener: Literal["http", "https"] | None = None
+    rest_unix_socket_mode: str = "0600"
+    rest_basic_auth_credentials_file: str | None = None
+    """Users of the REST interface, a line ``user = password`` each; the file's mode must be 0600."""
     rest_advertised_host_name: str | None = None
     rest_advertised_port: int | None = Field(None, ge=1, le=65_535)
     rest_accepted_names: Names = ()
@@ -123,11 +130,13 @@ class WorkerSettings(BaseModel):
     """``config.providers`` and ``config.providers.*``, as they were given."""
     clients: Mapping[str, str] = Field(default_factory=dict, repr=False)
     """``producer.*``, ``consumer.*``, ``admin.*`` and security keys, as they were given."""
+    listener_security: Mapping[str, str] = Field(default_factory=dict, repr=False)
+    """``listeners.https.*`` without this prefix, as they were given."""
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> WorkerSettings:
         """From dotted keys. Unknown ones are warned of. Raises ConfigError with the key and its value."""
-        known = {name.replace("_", ".") for name in cls.model_fields} - {"clients", _PROVIDERS}
+        known = {name.replace("_", ".") for name in cls.model_fields} - {"clients", "listener.security", _PROVIDERS}
         providers = {key: str(value) for key, value in given.items() if key.partition(f"{_PROVIDERS}.")[0] == ""}
         providers |= {_PROVIDERS: str(given[_PROVIDERS])} if _PROVIDERS in given else {}
         given = _resolved(given, ConfigProviders.of(providers))
@@ -137,13 +146,19 @@ class WorkerSettings(BaseModel):
             if key not in known
             and (key.startswith(_CLIENT_PREFIXES) or is_security_key(key))
             and not key.startswith(_ADMIN_LISTENERS)
+            and key != _CLIENT_AUTH
         }
-        for key in sorted(given.keys() - known - clients.keys() - providers.keys()):
+        listener = {key: str(value) for key, value in given.items() if key.startswith(HTTPS) or key == _CLIENT_AUTH}
+        for key in sorted(given.keys() - known - clients.keys() - providers.keys() - listener.keys()):
             _refuse_protection(key, given[key])
             _log.warning("%s is not a setting of a worker here, and is ignored", key)
         kept = {key: given[key] for key in given.keys() & known}
         try:
-            return cls.model_validate({**kept, "clients": clients, _PROVIDERS: providers})
+            settings = cls.model_validate(
+                {**kept, "clients": clients, "listener.security": listener, _PROVIDERS: providers}
+            )
+            refuse_without_https(settings.listener.scheme, listener)
+            return settings
         except ValidationError as error:
             first = error.errors()[0]
             key = str(first["loc"][0]) if first["loc"] else ""
@@ -170,17 +185,14 @@ class WorkerSettings(BaseModel):
     @field_validator("listeners")
     @classmethod
     def _listener(cls, value: str) -> str:
-        first, *more = [part.strip() for part in value.split(",") if part.strip()] or [""]
-        if more:
-            raise ValueError(f"expected one listener, got {len(more) + 1}; a worker serves one")
-        try:
-            split = urlsplit(first)
-            served = split.scheme.lower() == "http" and split.port is not None and "@" not in split.netloc
-        except ValueError:
-            served = False
-        if not served:
-            raise ValueError("expected http://host:port (https is not served)")
-        return first
+        Listeners.parse(value)
+        return value
+
+    @field_validator("rest_unix_socket_mode")
+    @classmethod
+    def _mode_of_socket(cls, value: str) -> str:
+        socket_mode(value)
+        return value
 
     @model_validator(mode="after")
     def _fits_together(self) -> WorkerSettings:
@@ -188,6 +200,10 @@ class WorkerSettings(BaseModel):
         if len(topics) < 3:
             raise ValueError(
                 "config.storage.topic, offset.storage.topic and status.storage.topic must be three different topics"
+            )
+        if self.rest_advertised_listener not in (None, self.listener.scheme):
+            raise ValueError(
+                f"rest.advertised.listener = {self.rest_advertised_listener} is not among listeners = {self.listeners}"
             )
         if self.heartbeat_interval_ms * 3 > self.session_timeout_ms:
             raise ValueError(
@@ -208,15 +224,14 @@ class WorkerSettings(BaseModel):
         )
 
     @property
-    def listener(self) -> tuple[str, int]:
-        """(host, port) to serve on; loopback when the listener names no host."""
-        split = urlsplit(self.listeners)
-        return split.hostname or "127.0.0.1", split.port or 0
+    def listener(self) -> Listeners:
+        """Where to serve."""
+        return Listeners.parse(self.listeners)
 
     @property
     def worker_id(self) -> str:
         """``host:port`` under which other workers reach this one."""
-        host, port = self.listener
+        host, port = self.listener.address or (socket.gethostname(), 0)
         host = self.rest_advertised_host_name or ("localhost" if host in ("0.0.0.0", "::") else host)
         port = self.rest_advertised_port or port
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -224,7 +239,13 @@ class WorkerSettings(BaseModel):
     @property
     def url(self) -> str:
         """The advertised REST URL."""
-        return f"http://{self.worker_id}/"
+        return f"{self.listener.scheme}://{self.worker_id}/"
+
+    def rest_protection(self) -> RestProtection:
+        """TLS and credentials of the REST interface. Reads files. Raises ConfigError."""
+        listener = self.listener
+        shared = {key: value for key, value in self.clients.items() if key.startswith("ssl.")}
+        return RestProtection.of(listener.scheme, self.listener_security, shared, self.rest_basic_auth_credentials_file)
 
     @property
     def client(self) -> str:

@@ -8,14 +8,19 @@ can have one as its name.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import ipaddress
 import os
 import socket
+import stat
 from collections.abc import Collection, Iterable
 from typing import Final
 from urllib.parse import urlsplit
 
-__all__ = ["ANY_NAME", "accepted_names", "listen", "refused_name"]
+from streams_py.private_files import check_shared_folder
+
+__all__ = ["ANY_NAME", "accepted_names", "listen", "listen_unix", "refused_name"]
 
 ANY_NAME: Final = "*"
 """In a list of names: any name is accepted. For a service behind a proxy that checks names itself."""
@@ -34,6 +39,35 @@ def listen(host: str, port: int) -> socket.socket:
             raise
         raise OSError(error.errno, os.strerror(error.errno)) from None  # Python's has the address in it once more
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted ones are as the one that listens
+    return listening
+
+
+def listen_unix(path: str, mode: int) -> socket.socket:
+    """A Unix socket that listens there. Its mode says who may connect. A socket that nobody listens at is replaced.
+
+    Raises:
+        UntrustedPathError: Another user could replace the socket, because of the rights on a folder of the path.
+        OSError: Nothing can listen there; ``strerror`` says why.
+    """
+    check_shared_folder(os.path.dirname(path) or ".")
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(os.lstat(path).st_mode):
+            raise FileExistsError(errno.EEXIST, "there is something else than a socket")
+        with socket.socket(socket.AF_UNIX) as other:
+            try:
+                other.connect(path)
+            except ConnectionRefusedError:
+                os.unlink(path)
+            else:
+                raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+    listening = socket.socket(socket.AF_UNIX)
+    try:
+        listening.bind(path)
+        os.chmod(path, mode)  # nobody can connect before listen()
+        listening.listen()
+    except BaseException:
+        listening.close()
+        raise
     return listening
 
 

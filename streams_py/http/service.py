@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import ssl
 import threading
 from collections.abc import Collection, Iterable
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import uvicorn
 from starlette.datastructures import Headers
@@ -14,7 +16,8 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from streams_py.http.budget import Budget, Budgeted
-from streams_py.http.hosts import accepted_names, listen, refused_name
+from streams_py.http.hosts import accepted_names, listen, listen_unix, refused_name
+from streams_py.http.tls_gate import TlsGate
 
 __all__ = ["HttpService"]
 
@@ -30,12 +33,13 @@ class HttpService:
     that is not this service's are refused with status 403 (:mod:`.hosts`).
 
     Args:
-        host: Where to listen; a name or an address.
+        host: Where to listen; a name or an address. None: at the Unix socket only.
         port: 0 is any free port.
         names: Further names by which the service may be called.
         stop_s: How long running requests may take after :meth:`stop`.
         body_max: Bytes of a request's body.
         tls: For https.
+        unix: Path and mode of a Unix socket that is served as well, without TLS.
 
     Raises:
         OSError: Nothing can listen there; ``strerror`` says why.
@@ -43,18 +47,27 @@ class HttpService:
 
     def __init__(
         self,
-        host: str,
+        host: str | None,
         port: int,
         *,
         names: Iterable[str] = (),
         stop_s: int = 5,
         body_max: int = _BODY_BYTES,
         tls: ssl.SSLContext | None = None,
+        unix: tuple[str, int] | None = None,
     ) -> None:
-        self._socket = listen(host, port)
-        self.host = host
-        self.port: int = self._socket.getsockname()[1]
-        self._names = accepted_names(host, names)
+        self._sockets = [] if host is None else [listen(host, port)]
+        self.port: int = self._sockets[0].getsockname()[1] if self._sockets else 0
+        self._unix: str | None = None
+        if unix is not None:
+            try:
+                self._sockets.append(listen_unix(*unix))
+                self._unix = unix[0]
+            except BaseException:
+                self._close()
+                raise
+        self.host = host or "localhost"
+        self._names = accepted_names(self.host, names)
         self._stop_s = stop_s
         self._tls = tls
         self._budget = Budget(bodies=max(_BODIES_BYTES, body_max), answers=_ANSWERS_BYTES, body_max=body_max)
@@ -80,9 +93,11 @@ class HttpService:
             http="streams_py.http.connections:BoundedConnections",
         )
         config.load()
-        config.ssl = self._tls
+        if self._tls is not None:
+            protocol: Any = config.http_protocol_class
+            config.http_protocol_class = TlsGate(self._tls, protocol)  # type: ignore[assignment]  # it is called
         self._server = server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=lambda: server.run([self._socket]), name=thread_name, daemon=True)
+        self._thread = threading.Thread(target=lambda: server.run(self._sockets), name=thread_name, daemon=True)
         self._thread.start()
         return self
 
@@ -91,7 +106,15 @@ class HttpService:
         if self._server is not None and self._thread is not None:
             self._server.should_exit = True
             self._thread.join(2 * self._stop_s)
-        self._socket.close()
+        self._close()
+
+    def _close(self) -> None:
+        if self._unix is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(self._unix)
+            self._unix = None  # another service may have the path from now on
+        for one in self._sockets:
+            one.close()
 
     def __enter__(self) -> Self:
         return self

@@ -16,16 +16,40 @@ from streams_py.errors import ConfigError
 if TYPE_CHECKING:
     from streams_py.adapters.security.settings import SecuritySettings
 
-__all__ = ["tls_context"]
+__all__ = ["server_tls_context", "tls_context"]
 
 
 def tls_context(security: SecuritySettings) -> ssl.SSLContext:
     """Python's TLS context for these settings. Raises ConfigError when the key material cannot be used."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = security.verify_hostname and security.verify_certificate
     if not security.verify_certificate:
         context.verify_mode = ssl.CERT_NONE
+    return _configured(context, security)
+
+
+def server_tls_context(security: SecuritySettings, client_auth: ssl.VerifyMode) -> ssl.SSLContext:
+    """The TLS context of a listener. ``client_auth``: whether callers need a certificate of a trusted authority.
+
+    Raises:
+        ConfigError: The key material cannot be used, or is missing.
+    """
+    if not (security.certificate_file or security.certificate_pem):
+        raise ConfigError(
+            "ssl.keystore.location is missing: an https listener needs a certificate", key="ssl.keystore.location"
+        )
+    if client_auth is not ssl.CERT_NONE and not (security.ca_file or security.ca_pem):
+        raise ConfigError(
+            "ssl.truststore.location is missing: it says whose certificates ssl.client.auth accepts",
+            key="ssl.truststore.location",
+        )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.verify_mode = client_auth
+    return _configured(context, security)
+
+
+def _configured(context: ssl.SSLContext, security: SecuritySettings) -> ssl.SSLContext:
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     if security.ciphers:
         _using("ssl.cipher.suites", lambda: context.set_ciphers(security.ciphers or ""))
     if security.ca_file or security.ca_pem:

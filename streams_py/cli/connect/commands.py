@@ -62,8 +62,21 @@ def worker(
 @app.command()
 def status(
     url: Annotated[
-        str, typer.Option("--url", "-u", help="Any worker of the group.", envvar="CONNECT_URL")
+        str,
+        typer.Option(
+            "--url",
+            "-u",
+            help="Any worker of the group: http://, https:// (also with user:password@), or unix:/path.",
+            envvar="CONNECT_URL",
+            show_envvar=True,
+        ),
     ] = "http://127.0.0.1:8083",
+    ca_location: Annotated[
+        Path | None, typer.Option("--ca-location", help="PEM file with the authorities of the workers' certificates.")
+    ] = None,
+    certificate_location: Annotated[
+        Path | None, typer.Option("--certificate-location", help="PEM file with a client certificate and its key.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON instead of a table.")] = False,
 ) -> None:
     """Which worker runs what, and why some jobs run nowhere.
@@ -82,7 +95,7 @@ def status(
     with _explained():
         from streams_py.cli.connect.status import show_status
 
-        raise typer.Exit(show_status(url, as_json=as_json))
+        raise typer.Exit(show_status(url, as_json=as_json, ca_file=ca_location, certificate_file=certificate_location))
 
 
 @contextlib.contextmanager

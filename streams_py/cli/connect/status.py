@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import httpx
 from rich import box
@@ -12,8 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from streams_py.cli.usage import refuse
-from streams_py.system.foreign_json import loads as loads_foreign
-from streams_py.system.printable import printable_json, printable_values
+from streams_py.foreign_json import loads as loads_foreign
+from streams_py.printable import printable_json, printable_values
+from streams_py.redact import redact
 
 __all__ = ["show_status"]
 
@@ -35,22 +39,35 @@ class _Job:
     listers: frozenset[str]
 
 
-def show_status(url: str, *, as_json: bool) -> int:
-    """Print it; the exit status."""
+def show_status(url: str, *, as_json: bool, ca_file: Path | None = None, certificate_file: Path | None = None) -> int:
+    """Print it; the exit status. ``url`` may have a user and a password, and may be ``unix:/path``."""
     try:
-        with httpx.Client(base_url=url.rstrip("/"), timeout=_TIMEOUT_S, trust_env=False) as client:
+        with _client(url, ca_file, certificate_file) as client:
+            url = redact(url)
             group, connectors = _get(client, "/workers"), _get(client, "/connectors?expand=status")
         jobs = _jobs(group, connectors)
     except (KeyError, TypeError, AttributeError, RecursionError):
         return refuse(f"what answers at {url} is not a worker of Connect; name another with --url")
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-        why = str(error).rstrip(".") or type(error).__name__
-        return refuse(f"no worker answers at {url}: {why}; name another with --url")
+        why = redact(str(error)).rstrip(".") or type(error).__name__
+        return refuse(f"no worker answers at {redact(url)}: {why}; name another with --url")
+    except OSError as error:  # of the files
+        return refuse(f"--ca-location or --certificate-location cannot be used: {error.strerror or error}")
     if as_json:
         print(printable_json(_content(group, jobs)))
     else:
         _print(group, jobs)
     return 0 if all(job.worker and job.state != "FAILED" for job in jobs) else 1
+
+
+def _client(url: str, ca_file: Path | None, certificate_file: Path | None) -> httpx.Client:
+    context = ssl.create_default_context(cafile=ca_file)
+    if certificate_file is not None:
+        context.load_cert_chain(certificate_file)
+    if url.startswith("unix:"):
+        transport = httpx.HTTPTransport(uds=urlsplit(url).path)
+        return httpx.Client(base_url="http://localhost", timeout=_TIMEOUT_S, trust_env=False, transport=transport)
+    return httpx.Client(base_url=url.rstrip("/"), timeout=_TIMEOUT_S, trust_env=False, verify=context)
 
 
 def _get(client: httpx.Client, path: str) -> Any:

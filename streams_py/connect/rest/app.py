@@ -22,10 +22,12 @@ from starlette.routing import Route
 from streams_protocol.connect import TaskId
 from streams_py.connect.assignment.jobs import Jobs
 from streams_py.connect.errors import ConnectError, NotFoundError, NotLeaderError, RebalanceExpectedError
-from streams_py.connect.rest.forwarding import forward
+from streams_py.connect.rest.authentication import Authentication
+from streams_py.connect.rest.forwarding import OtherWorkers
 from streams_py.connect.rest.guard import RequestGuard
 from streams_py.connect.rest.herder import JobStatusView, RestHerder
 from streams_py.connect.rest.openapi import ENDPOINTS, document, page
+from streams_py.connect.rest.protection import RestProtection
 from streams_py.connect.rest.requests import (
     NewConnector,
     config_of,
@@ -35,7 +37,7 @@ from streams_py.connect.rest.requests import (
     patch_of,
     task_configs_of,
 )
-from streams_py.connect.rest.signing import verify
+from streams_py.connect.rest.signing import SIGNATURE_HEADER, verify
 from streams_py.connect.worker.group_view import GroupView
 from streams_py.errors import StreamsError
 
@@ -57,39 +59,47 @@ def rest_app(
     rebalance_s: float = REBALANCE_S,
     health_s: float = HEALTH_S,
     transport: httpx.AsyncBaseTransport | None = None,
+    protection: RestProtection | None = None,
 ) -> Starlette:
-    """The ASGI application of a worker. A request is given up after ``request_s``, and after ``rebalance_s`` while the
-    group rebalances; ``transport`` is for tests: how other workers are reached."""
-    api = RestApi(herder, request_s, rebalance_s, health_s, transport)
+    """The ASGI application of a worker.
+
+    Args:
+        herder: The worker.
+        request_s: A request is given up after this time.
+        rebalance_s: A request is given up after this time while the group rebalances.
+        health_s: Bounds the check of the worker's health.
+        transport: For tests: how other workers are reached.
+        protection: TLS and credentials of the workers.
+    """
+    protection = protection or RestProtection()
+    api = RestApi(herder, request_s, rebalance_s, health_s, OtherWorkers(protection, transport))
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
-        await api.client.aclose()
+        await api.others.close()
 
     routes = [Route(e.path, api.handler(getattr(api, e.operation)), methods=[e.method]) for e in ENDPOINTS]
     handlers: dict[Any, Any] = {HTTPException: _http_error, Exception: _unexpected}
-    guard = Middleware(RequestGuard)
-    return Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan, middleware=[guard])
+    guards = [Middleware(RequestGuard)]
+    if protection.credentials is not None:
+        guards.append(
+            Middleware(Authentication, credentials=protection.credentials, signs_requests=herder.signs_requests)
+        )
+    return Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan, middleware=guards)
 
 
 class RestApi:
     """A method per operation of :data:`~streams_py.connect.rest.openapi.ENDPOINTS`."""
 
     def __init__(
-        self,
-        herder: RestHerder,
-        request_s: float,
-        rebalance_s: float,
-        health_s: float,
-        transport: httpx.AsyncBaseTransport | None,
+        self, herder: RestHerder, request_s: float, rebalance_s: float, health_s: float, others: OtherWorkers
     ) -> None:
         self._herder = herder
         self._request_s = request_s
         self._rebalance_s = rebalance_s
         self._health_s = health_s
-        # No proxies from the environment: workers reach each other.
-        self.client = httpx.AsyncClient(transport=transport, trust_env=False)
+        self.others = others
 
     def handler(self, operation: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         """The operation, again while the group rebalances, passed on when another worker has to do it."""
@@ -122,7 +132,7 @@ class RestApi:
         try:
             return await asyncio.wait_for(operation(request), left_s)
         except NotLeaderError as error:
-            return await forward(self.client, request, error, left_s)
+            return await self.others.forward(request, error, left_s)
 
     async def _do(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """On a thread, which is left alone when the request runs out of time."""
@@ -255,7 +265,7 @@ class RestApi:
         return JSONResponse(tasks)
 
     async def put_tasks(self, request: Request) -> Response:
-        if self._herder.signs_requests():
+        if self._herder.signs_requests() or SIGNATURE_HEADER in request.headers:
             key = self._herder.session_key
             verify(key.key if key else None, request.headers, await request.body())
         await self._do(self._herder.put_tasks, _name(request), task_configs_of(await _json(request)))

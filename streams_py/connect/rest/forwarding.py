@@ -11,12 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from streams_py.connect.errors import ConnectError, NotLeaderError, RebalanceExpectedError
+from streams_py.connect.rest.protection import RestProtection
 from streams_py.connect.rest.signing import ALGORITHM_HEADER, SIGNATURE_HEADER
 
-__all__ = ["forward"]
+__all__ = ["OtherWorkers"]
 
 _NEXT_HOP: Final[Mapping[str | None, str | None]] = {None: "true", "true": "false"}
-_SENT: Final = ("Content-Type", "Accept", SIGNATURE_HEADER, ALGORITHM_HEADER)
+_SENT: Final = ("Authorization", "Content-Type", "Accept", SIGNATURE_HEADER, ALGORITHM_HEADER)
 _RETURNED: Final = ("Content-Type", "Location")
 
 
@@ -26,28 +27,46 @@ class UnreachableError(RebalanceExpectedError):
     status: ClassVar[int] = 500
 
 
-async def forward(client: httpx.AsyncClient, request: Request, error: NotLeaderError, timeout_s: float) -> Response:
-    """The other worker's answer. Raises RebalanceExpectedError after two hops, or when nobody is known to ask."""
-    hop = _NEXT_HOP.get(request.query_params.get("forward"))
-    if hop is None:
-        raise RebalanceExpectedError("the workers do not agree yet on who does this; try again in a moment")
-    if error.url is None:
-        raise RebalanceExpectedError(f"{error}, and nobody is known to ask; try again in a moment")
-    parameters = [(k, v) for k, v in request.query_params.multi_items() if k != "forward"]
-    target = error.url.rstrip("/") + request.scope["raw_path"].decode("ascii")
-    try:
-        answer = await client.request(
-            request.method,
-            target,
-            params=[*parameters, ("forward", hop)],
-            content=await request.body(),
-            headers={name: request.headers[name] for name in _SENT if name in request.headers},
-            timeout=timeout_s,
+class OtherWorkers:
+    """Sends requests to other workers of the group. Close it. ``transport`` is for tests."""
+
+    def __init__(self, protection: RestProtection, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        self._protection = protection
+        # No proxies from the environment: workers reach each other.
+        self._client = httpx.AsyncClient(transport=transport, trust_env=False, verify=protection.client or True)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def forward(self, request: Request, error: NotLeaderError, timeout_s: float) -> Response:
+        """The other worker's answer. Raises RebalanceExpectedError after two hops, or when nobody is known to ask."""
+        hop = _NEXT_HOP.get(request.query_params.get("forward"))
+        if hop is None:
+            raise RebalanceExpectedError("the workers do not agree yet on who does this; try again in a moment")
+        if error.url is None:
+            raise RebalanceExpectedError(f"{error}, and nobody is known to ask; try again in a moment")
+        self._protection.check_target(error.url)
+        parameters = [(k, v) for k, v in request.query_params.multi_items() if k != "forward"]
+        target = error.url.rstrip("/") + request.scope["raw_path"].decode("ascii")
+        # Callers at the Unix socket have no credentials; the socket's mode has admitted them.
+        given = {name: request.headers[name] for name in _SENT if name in request.headers}
+        try:
+            answer = await self._client.request(
+                request.method,
+                target,
+                params=[*parameters, ("forward", hop)],
+                content=await request.body(),
+                headers=self._protection.own_headers() | given,
+                timeout=timeout_s,
+            )
+        except httpx.ConnectError as failed:
+            raise UnreachableError(f"the worker at {error.url}, which does this, does not answer: {failed}") from None
+        except (httpx.HTTPError, httpx.InvalidURL) as failed:
+            reason = str(failed) or type(failed).__name__
+            raise ConnectError(f"the worker at {error.url}, which does this, does not answer: {reason}") from None
+        return Response(
+            answer.content,
+            answer.status_code,
+            {name: answer.headers[name] for name in _RETURNED if name in answer.headers},
         )
-    except httpx.ConnectError as failed:
-        raise UnreachableError(f"the worker at {error.url}, which does this, does not answer: {failed}") from None
-    except (httpx.HTTPError, httpx.InvalidURL) as failed:
-        reason = str(failed) or type(failed).__name__
-        raise ConnectError(f"the worker at {error.url}, which does this, does not answer: {reason}") from None
-    headers = {name: answer.headers[name] for name in _RETURNED if name in answer.headers}
-    return Response(answer.content, answer.status_code, headers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterable
 from typing import Final
 
@@ -10,6 +11,7 @@ from starlette.applications import Starlette
 from streams_py.connect.rest.guard import MAX_BODY_BYTES
 from streams_py.errors import ConfigError
 from streams_py.http.service import HttpService
+from streams_py.private_files import UntrustedPathError
 
 __all__ = ["LOOPBACK", "RestServer"]
 
@@ -20,16 +22,36 @@ _STOP_S: Final = 10
 class RestServer:
     """Bound when made (ConfigError names ``listeners`` when the address is in use), serving from :meth:`start` on.
 
-    There is no authentication: whoever reaches the port can create connectors, so it is the loopback interface's unless
-    another host is given. Port 0 is any free one. ``names``: further names by which it may be called.
+    Without credentials or client certificates, whoever reaches the port can create connectors, so it is the loopback
+    interface's unless another host is given. Port 0 is any free one.
+
+    Args:
+        host: None: only the Unix socket is served.
+        port: Port of ``host``.
+        names: Further names by which it may be called.
+        tls: For https.
+        unix: Path and mode of a Unix socket.
     """
 
-    def __init__(self, host: str = LOOPBACK, port: int = 0, names: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        host: str | None = LOOPBACK,
+        port: int = 0,
+        names: Iterable[str] = (),
+        *,
+        tls: ssl.SSLContext | None = None,
+        unix: tuple[str, int] | None = None,
+    ) -> None:
         try:
-            self._service = HttpService(host, port, names=names, stop_s=_STOP_S, body_max=MAX_BODY_BYTES)
+            self._service = HttpService(
+                host, port, names=names, stop_s=_STOP_S, body_max=MAX_BODY_BYTES, tls=tls, unix=unix
+            )
+        except UntrustedPathError as error:
+            raise ConfigError(f"listeners: {error}", key="listeners") from None
         except OSError as error:
+            where = " or ".join(([f"{host}:{port}"] if host else []) + ([unix[0]] if unix else []))
             raise ConfigError(
-                f"listeners: {host}:{port} cannot be served ({error.strerror}); choose another port, or end its user",
+                f"listeners: {where} cannot be served ({error.strerror}); choose another port or path, or end its user",
                 key="listeners",
             ) from None
         self.port = self._service.port

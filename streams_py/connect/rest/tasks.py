@@ -12,6 +12,7 @@ from urllib.parse import quote
 import httpx
 
 from streams_py.connect.errors import ConnectError, RebalanceExpectedError
+from streams_py.connect.rest.protection import RestProtection
 from streams_py.connect.rest.signing import sign
 from streams_py.system.printable import text_of
 
@@ -22,13 +23,19 @@ _ROTATION_S: Final = 60.0
 
 
 class TaskConfigSender:
-    """Not thread-safe: one thread forwards. ``transport`` is for tests."""
+    """Not thread-safe: one thread forwards. ``protection``: TLS and credentials. ``transport`` is for tests."""
 
     def __init__(
-        self, clock: Callable[[], float] = time.monotonic, transport: httpx.BaseTransport | None = None
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        transport: httpx.BaseTransport | None = None,
+        protection: RestProtection | None = None,
     ) -> None:
         self._clock = clock
-        self._client = httpx.Client(transport=transport, timeout=90.0, trust_env=False)
+        self._protection = protection or RestProtection()
+        self._client = httpx.Client(
+            transport=transport, timeout=90.0, trust_env=False, verify=self._protection.client or True
+        )
         self._first_refused_s: dict[str, float] = {}
 
     def send(self, url: str, name: str, configs: Sequence[Mapping[str, str]], key: str | None) -> None:
@@ -38,7 +45,10 @@ class TaskConfigSender:
         otherwise ConnectError.
         """
         body = json.dumps([dict(config) for config in configs]).encode()
-        headers = {"Content-Type": "application/json"} | (sign(key, body) if key is not None else {})
+        self._protection.check_target(url)
+        # A signature says more than a password, and tells nothing to whoever calls itself the leader.
+        proof = sign(key, body) if key is not None else self._protection.own_headers()
+        headers = {"Content-Type": "application/json"} | proof
         target = f"{url.rstrip('/')}/connectors/{quote(name, safe='')}/tasks"
         try:
             answer = self._client.post(target, content=body, headers=headers)

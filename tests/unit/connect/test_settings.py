@@ -8,6 +8,7 @@ import pytest
 
 from streams_protocol.connect import TaskId
 from streams_py.connect.assignment.modes import Mode
+from streams_py.connect.rest.listeners import Listeners
 from streams_py.connect.settings import WorkerSettings
 from streams_py.errors import ConfigError
 
@@ -25,7 +26,7 @@ def test_defaults() -> None:
     settings = WorkerSettings.of(NEEDED)
     assert settings.connect_protocol is Mode.STATIC
     assert settings.static_connectors is None
-    assert settings.listener == ("127.0.0.1", 8083)
+    assert settings.listener == Listeners("http", ("127.0.0.1", 8083), None)
     assert (settings.worker_id, settings.url) == ("127.0.0.1:8083", "http://127.0.0.1:8083/")
     assert settings.client == "connect-127.0.0.1:8083"
 
@@ -44,7 +45,7 @@ def test_lists_modes_and_addresses_are_read() -> None:
     assert settings.connect_protocol is Mode.SESSIONED
     assert settings.static_connectors == frozenset()
     assert settings.static_tasks == {TaskId("a", 1), TaskId("b-c", 0)}
-    assert settings.listener == ("127.0.0.1", 9000)
+    assert settings.listener.address == ("127.0.0.1", 9000)
     assert settings.url == "http://one.example:9000/"
 
 
@@ -58,7 +59,13 @@ def test_lists_modes_and_addresses_are_read() -> None:
         ("heartbeat.interval.ms", "9000", "must be at most a third"),
         ("scheduled.rebalance.max.delay.ms", str(2**31), "scheduled.rebalance.max.delay.ms"),
         ("status.storage.topic", "configs", "three different topics"),
-        ("listeners", "https://:8083", "listeners = 'https://:8083'"),
+        ("listeners", "ftp://:8083", "listeners = 'ftp://:8083'"),
+        ("listeners", "https://host", "listeners = 'https://host'"),
+        ("listeners", "unix:a.sock", "listeners = 'unix:a.sock'"),
+        ("listeners", "", "listeners = ''"),
+        ("rest.unix.socket.mode", "666x", "rest.unix.socket.mode = '666x'"),
+        ("rest.advertised.listener", "https", "rest.advertised.listener = https is not among listeners"),
+        ("ssl.client.auth", "required", "ssl.client.auth asks for TLS, but no listener in listeners is https"),
         ("inter.worker.signature.algorithm", "HmacMD5", "inter.worker.signature.algorithm = 'HmacMD5'"),
     ],
 )

@@ -1,0 +1,89 @@
+"""TLS and credentials of the REST interface, and of the requests that workers send each other.
+
+The keys are Kafka Connect's: ``listeners.https.ssl.*``, or ``ssl.*`` when there is none of the former. The certificate
+of the listener is also the client certificate of a worker's own requests, and the trust store decides both about
+callers (``ssl.client.auth``) and about other workers. Stores are PEM files, or PEM text in the settings.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from streams_py.adapters.security import parse_security
+from streams_py.adapters.tls import server_tls_context, tls_context
+from streams_py.connect.errors import ConnectError
+from streams_py.connect.rest.authentication import Credentials
+from streams_py.errors import ConfigError
+
+__all__ = ["CLIENT_AUTH", "HTTPS", "RestProtection", "refuse_without_https"]
+
+HTTPS: Final = "listeners.https."
+CLIENT_AUTH: Final = "ssl.client.auth"
+_MODES: Final[Mapping[str, ssl.VerifyMode]] = {
+    "none": ssl.CERT_NONE,
+    "requested": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RestProtection:
+    """``server`` and ``client`` are None without an https listener, ``credentials`` without basic authentication."""
+
+    server: ssl.SSLContext | None = None
+    client: ssl.SSLContext | None = None
+    credentials: Credentials | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(
+        cls, scheme: str, listener: Mapping[str, str], shared: Mapping[str, str], credentials: str | None
+    ) -> RestProtection:
+        """Read files and settings.
+
+        Args:
+            scheme: Of the listener, ``http`` or ``https``.
+            listener: Settings with the prefix ``listeners.https.``, and ``ssl.client.auth``.
+            shared: ``ssl.*`` of the worker, which Kafka clients use as well.
+            credentials: The file with users and passwords.
+
+        Raises:
+            ConfigError: A setting cannot be followed, or asks for TLS of a listener that has none.
+        """
+        users = None if credentials is None else Credentials.read(credentials)
+        refuse_without_https(scheme, listener)
+        if scheme != "https":
+            return cls(credentials=users)
+        prefix = HTTPS if any(key.startswith(HTTPS) for key in listener) else ""
+        given = {key.removeprefix(HTTPS): value for key, value in listener.items() if key.startswith(prefix)}
+        given = given if prefix else {**shared, **given}
+        auth = given.pop(CLIENT_AUTH, "none").strip().lower()
+        if auth not in _MODES:
+            raise ConfigError(f"{prefix}{CLIENT_AUTH} = {auth!r} must be none, requested or required", key=CLIENT_AUTH)
+        for key in sorted(given):
+            if not key.startswith("ssl."):
+                raise ConfigError(f"{prefix}{key} is not a setting of a listener here; remove it", key=f"{prefix}{key}")
+        try:
+            security = parse_security(given)
+            return cls(server_tls_context(security, _MODES[auth]), tls_context(security), users)
+        except ConfigError as error:
+            raise ConfigError(f"{prefix}{error}", key=f"{prefix}{error.key}") from None
+
+    def own_headers(self) -> dict[str, str]:
+        """Headers of a request that a worker makes itself."""
+        return {} if self.credentials is None else {"Authorization": self.credentials.header}
+
+    def check_target(self, url: str) -> None:
+        """ConnectError when a request of a worker with TLS would be sent in clear text. Members of the group say where
+        other workers are, and the request may have credentials."""
+        if self.client is not None and not url.lower().startswith("https://"):
+            raise ConnectError(f"the worker at {url} has no https listener, but this one has; use https on all workers")
+
+
+def refuse_without_https(scheme: str, listener: Mapping[str, str]) -> None:
+    """ConfigError for settings of TLS without a listener that has TLS."""
+    if scheme != "https" and listener:
+        key = min(listener)
+        raise ConfigError(f"{key} asks for TLS, but no listener in listeners is https; add one", key=key)

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable
 from typing import Final
 from urllib.parse import urlsplit
 
-from streams_py.private_files import check_shared_folder
+from streams_py.system.private_files import check_shared_folder
 
 __all__ = ["ANY_NAME", "accepted_names", "listen", "listen_unix", "refused_name"]
 

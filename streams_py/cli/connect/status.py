@@ -15,9 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from streams_py.cli.usage import refuse
-from streams_py.foreign_json import loads as loads_foreign
-from streams_py.printable import printable_json, printable_values
-from streams_py.redact import redact
+from streams_py.config.secrets import redact
+from streams_py.system.foreign_json import loads as loads_foreign
+from streams_py.system.printable import printable_json, printable_values
 
 __all__ = ["show_status"]
 

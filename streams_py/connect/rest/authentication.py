@@ -25,7 +25,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from streams_py.config_files import properties_in
+from streams_py.config.files import properties_in
 from streams_py.connect.rest.signing import SIGNATURE_HEADER
 from streams_py.errors import ConfigError
 

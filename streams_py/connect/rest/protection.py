@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from streams_py.adapters.security import parse_security
-from streams_py.adapters.tls import server_tls_context, tls_context
+from streams_py.adapters.security.settings import parse_security
+from streams_py.adapters.security.tls import server_tls_context, tls_context
 from streams_py.connect.errors import ConnectError
 from streams_py.connect.rest.authentication import Credentials
 from streams_py.errors import ConfigError

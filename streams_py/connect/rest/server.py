@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from streams_py.connect.rest.guard import MAX_BODY_BYTES
 from streams_py.errors import ConfigError
 from streams_py.http.service import HttpService
-from streams_py.private_files import UntrustedPathError
+from streams_py.system.private_files import UntrustedPathError
 
 __all__ = ["LOOPBACK", "RestServer"]
 

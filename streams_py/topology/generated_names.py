@@ -1,5 +1,7 @@
-"""Finds topics whose names were made by counting operators: an operator added above another one gives it a new number,
-and then a new, empty topic, while what is in the old one is forgotten (KIP-1111).
+"""Detection of internal topics whose names contain a counter of operators (KIP-1111).
+
+An operator added before another one changes the number in its name. Then the topic is new and empty, and the content of
+the old topic is no longer used.
 """
 
 from __future__ import annotations
@@ -20,9 +22,9 @@ _log = logging.getLogger("streams_py")
 
 
 def generated_names(topology: Topology) -> dict[str, str | None]:
-    """Internal topics (short names) that are called after a generated name, each with the line that describes it.
+    """Return internal topics (short names) with a generated name, each with its line or None.
 
-    Those of optimised source tables and of stores that are not logged have none.
+    Optimised source tables and stores without logging have no such topic.
     """
     found: dict[str, str | None] = {}
     for node in topology.nodes:
@@ -36,15 +38,15 @@ def generated_names(topology: Topology) -> dict[str, str | None]:
 
 
 def check_generated_names(topology: Topology, *, forbidden: bool) -> None:
-    """A warning that names them all, or, if they are ``forbidden``, a TopologyError."""
+    """Log a warning that lists them all; if they are ``forbidden``, raise TopologyError."""
     found = generated_names(topology)
     if not found:
         return
     told = "; ".join(topic if line is None else f"{topic} ({line})" for topic, line in found.items())
     message = (
         "internal topics with generated names, which change when operators are added or removed above them, so that "
-        f"state and records in them are lost to a new version: {told}. Give store= there, or name= where it has no "
-        "store="
+        f"a new version does not find their state and records: {told}. Set store= there, or name= for operations "
+        "without store="
     )
     if forbidden:
         raise TopologyError(f"{message}, or set ensure.explicit.internal.resource.naming to false")

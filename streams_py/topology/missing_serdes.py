@@ -1,4 +1,4 @@
-"""Finds what has no serde before anything starts, and says where in the program it was written."""
+"""Detection of missing serdes before the start, with the line of the program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ __all__ = ["check_serdes"]
 
 
 def check_serdes(topology: Topology, defaults: SerdeDefaults) -> None:
-    """ConfigError for the first source, sink or store without a serde; ``defaults`` are the configured ones."""
+    """Raise ConfigError for the first source, sink or store without a serde.
+
+    ``defaults`` are the configured serdes.
+    """
     for node in topology.nodes:
         if isinstance(node, ProcessorNode):
             continue
@@ -28,7 +31,7 @@ def check_serdes(topology: Topology, defaults: SerdeDefaults) -> None:
         _check(node, defaults, what, topology.where(node.name))
     for name, store in topology.stores.items():
         if store.kind is StoreKind.CUSTOM:
-            continue  # it makes its own bytes
+            continue  # it encodes its state itself
         user = next(iter(topology.processors_of(name)), None)
         what = f"store {name}" if user is None else f"store {name} of {user}"
         _check(store, defaults, f"{what}, which is kept here", None if user is None else topology.where(user))
@@ -39,12 +42,12 @@ def _check(entry: SourceNode | SinkNode | StoreBuilder, defaults: SerdeDefaults,
         if _is_missing(serde_or_default(given, defaults, is_key=part == "key")):
             setting = f"default.{part}.serde"
             raise ConfigError(
-                f"{what}, has no {part} serde{'' if line is None else f' ({line})'}: give {part}= there, or where the "
+                f"{what}, has no {part} serde{'' if line is None else f' ({line})'}: set {part}= there, or where the "
                 f"stream gets its {part}s, or StreamsBuilder({part}=...), or set {setting}",
                 key=setting,
             )
 
 
 def _is_missing(serde: Serde[Any] | None) -> bool:
-    """Also when it is the one inside: internal topics carry values of the user in a form of ours."""
+    """Whether the serde, or the inner serde of an internal topic's format, is missing."""
     return serde is None or (isinstance(serde, ChangeSerde | ResponseSerde) and _is_missing(serde.inner))

@@ -1,14 +1,14 @@
-"""Which partition a key belongs to: Kafka's default rule, in plain Python.
+"""The partition of a key by Kafka's default rule, in plain Python.
 
-Two topics can only be joined when equal keys sit in equal partitions, whoever wrote them. The rule all Kafka clients
-for the JVM share is murmur2 of the *serialized* key, sign bit cleared, modulo the partition count (Kafka's
+Two topics can only be joined if equal keys are in equal partitions, whichever program wrote them. All Kafka clients for
+the JVM use murmur2 of the *serialized* key, with the sign bit cleared, modulo the partition count (Kafka's
 ``Utils.murmur2``, ``BuiltInPartitioner.partitionForKey``). Client libraries with another default (librdkafka: CRC32)
-have to be told.
+must be configured.
 
-Sending records does not come through here: the producer applies the same rule in C. This is for whoever must know the
-partition beforehand: windowed keys (only the inner key counts), key queries, tests. About 3.5 us for a key of 12 bytes;
-callers with few distinct keys wrap :func:`partition_for` in ``functools.lru_cache``: both arguments hash, the result
-never changes.
+Sent records do not use this module: the producer applies the same rule in C. It is for code that must know the
+partition in advance: windowed keys (only the inner key counts), key queries, tests. A key of 12 bytes takes about 3.5
+us. Callers with few distinct keys can wrap :func:`partition_for` in ``functools.lru_cache``, because both arguments are
+hashable and the result never changes.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _NON_NEGATIVE: Final = 0x7FFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's 32-bit murmur2 hash as a signed number, -2**31 .. 2**31 - 1."""
+    """Return Kafka's 32-bit murmur2 hash as a signed number, -2**31 .. 2**31 - 1."""
     unsigned = _murmur2_unsigned(data)
     return unsigned - (1 << 32) if unsigned > _NON_NEGATIVE else unsigned
 
 
 def partition_for(key: bytes, count: int) -> int:
-    """Partition, 0 .. ``count - 1``, of a serialized key in a topic with ``count`` partitions.
+    """Return the partition, 0 .. ``count - 1``, of a serialized key in a topic with ``count`` partitions.
 
-    A null key has no partition by this rule: the producer chooses one.
+    This rule does not apply to a null key: the producer chooses a partition.
     """
     if count < 1:
-        raise ValueError(f"a topic has at least one partition, not {count}")
+        raise ValueError(f"a topic must have at least one partition, not {count}")
     return (_murmur2_unsigned(key) & _NON_NEGATIVE) % count
 
 

@@ -1,6 +1,6 @@
 """Which application an internal topic belongs to, as far as its name and the groups of the cluster tell.
 
-An internal topic is called ``<application.id>-<store or operator>-<kind>``. Both parts may contain hyphens, so
+The name of an internal topic is ``<application.id>-<store or operator>-<kind>``. Both parts may contain hyphens, so
 ``app-two-x-changelog`` is the store ``two-x`` of ``app`` or the store ``x`` of ``app-two``. A group decides it while
 the group exists; a broker forgets the group of a stopped application after ``offsets.retention.minutes``. Generated
 names decide it, too: they start with the kind of their operator and end with a counter. The rest is uncertain. No
@@ -37,13 +37,13 @@ class OwnerOfTopic:
     owner: Owner
     why: str
     other: str = ""
-    """The application.id of the other application; empty when it is not known."""
+    """The application.id of the other application; empty if it is unknown."""
 
 
 def owners_of(
     application_id: str, topics: Iterable[str], *, groups: Collection[str] = (), own: Collection[str] = ()
 ) -> dict[str, OwnerOfTopic]:
-    """Decide about each topic whose name is that of an internal topic of ``application_id``.
+    """Decide about each topic whose name could be an internal topic of ``application_id``.
 
     Args:
         application_id: The application in question.
@@ -57,7 +57,7 @@ def owners_of(
         for group in groups
         if group.startswith(f"{application_id}-") or application_id.startswith(f"{group}-")
     }
-    named = OwnerOfTopic(Owner.APPLICATION, f"it is known as a topic of {application_id}")
+    named = OwnerOfTopic(Owner.APPLICATION, f"it is a known topic of {application_id}")
     return {
         topic: named if topic in own else _by_name(application_id, topic, others)
         for topic in topics
@@ -68,7 +68,7 @@ def owners_of(
 def _by_name(application_id: str, topic: str, groups: Mapping[str, re.Pattern[str]]) -> OwnerOfTopic:
     short = topic.removeprefix(f"{application_id}-")
     if _GENERATED.fullmatch(short):
-        return OwnerOfTopic(Owner.APPLICATION, f"its generated name begins behind {application_id}")
+        return OwnerOfTopic(Owner.APPLICATION, f"its generated name follows {application_id}")
     others = [group for group, pattern in groups.items() if pattern.fullmatch(topic)]
     longer = max((group for group in others if group.startswith(f"{application_id}-")), key=len, default="")
     if longer:
@@ -77,7 +77,7 @@ def _by_name(application_id: str, topic: str, groups: Mapping[str, re.Pattern[st
     for place in splits:
         if _GENERATED.fullmatch(short[place + 1 :]):
             other = f"{application_id}-{short[:place]}"
-            return OwnerOfTopic(Owner.OTHER, f"it belongs to {other}: its generated name begins behind that", other)
+            return OwnerOfTopic(Owner.OTHER, f"it belongs to {other}, which its generated name follows", other)
     possible = [f"{application_id}-{short[:place]}" for place in splits]
     possible = [other for other in possible if _pattern(other).fullmatch(topic)]
     shorter = sorted(others, key=len)

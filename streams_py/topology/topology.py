@@ -1,4 +1,6 @@
-"""A topology: what to read, what to do with it, what to write. The result of the DSL, or built node by node.
+"""Topology: the topics to read, the processing, the topics to write.
+
+It is the result of the DSL, or built node by node:
 
 topology = Topology()
 topology.add_source("words", "in", key=serdes.string, value=serdes.string)
@@ -49,7 +51,8 @@ __all__ = ["Topology"]
 class Topology:
     """Nodes and stores, grouped into numbered sub-topologies (Kafka Streams' ``Topology``).
 
-    The ``add_`` methods return the topology itself and raise :class:`TopologyError` at once when a rule is broken.
+    The ``add_`` methods return the topology itself. They raise :class:`TopologyError` immediately when a rule is
+    broken.
     """
 
     def __init__(self) -> None:
@@ -57,7 +60,7 @@ class Topology:
 
     @classmethod
     def from_assembly(cls, assembly: TopologyAssembly) -> Topology:
-        """The topology the DSL wrote."""
+        """Return the topology that the DSL wrote."""
         topology = cls()
         topology._assembly = assembly
         return topology
@@ -74,7 +77,10 @@ class Topology:
         timestamp_extractor: TimestampExtractor | None = None,
         reset_policy: ResetPolicy | None = None,
     ) -> Topology:
-        """Read topics, or all topics whose whole name matches a pattern. No serde: the configured default."""
+        """Read topics, or all topics whose whole name matches a pattern.
+
+        Serdes that are not set are the configured defaults.
+        """
         names, pattern = _topics_or_pattern(topics)
         self._assembly.add_source(SourceNode(name, names, pattern, key, value, timestamp_extractor, reset_policy))
         return self
@@ -87,10 +93,11 @@ class Topology:
         *,
         stores: Iterable[str] = (),
     ) -> Topology:
-        """Run a processor below ``parents``. ``supplier`` is called once per task and makes a new processor each time;
-        or it is a function of a record and a context, which yields what to send on.
+        """Run a processor below ``parents``.
 
-        A supplier with a method ``stores()`` brings its own stores; those are added and connected as well.
+        ``supplier`` is called once per task and returns a new processor each time. Or it is a function of a record and
+        a context that yields the records to forward. The stores of a supplier with a method ``stores()`` are added and
+        connected, too.
         """
         operator = ProcessorOperator(supplier)
         brought = stores_of_supplier(supplier)
@@ -110,8 +117,10 @@ class Topology:
         value: Serde[Any] | None = None,
         partitioner: Partitioner | None = None,
     ) -> Topology:
-        """Write what ``parents`` forward to a topic, or to the one ``topic(key, value, record context)`` names. Unless
-        ``partitioner`` does, the whole key decides about the partition, also a windowed one (not so ``KStream.to``).
+        """Write the records of ``parents`` to a topic.
+
+        ``topic`` is a name, or a function that returns it: ``topic(key, value, record context)``. Without a
+        ``partitioner`` the whole key determines the partition, even if it is windowed (unlike ``KStream.to``).
         """
         fixed, chooser = (topic, None) if isinstance(topic, str) else (None, topic)
         self._assembly.add_sink(SinkNode(name, names_of(parents), fixed, chooser, key, value, partitioner))
@@ -128,12 +137,12 @@ class Topology:
         key: Serde[Any] | None = None,
         value: Serde[Any] | None = None,
     ) -> Topology:
-        """Fill a store in every process from all partitions of ``topic``; all other processors can read it.
+        """Fill a store in every process from all partitions of ``topic``.
 
-        ``source`` and ``processor`` are names for the two nodes. ``supplier`` makes the processor that writes the
-        store; it sees every record of the topic with its own timestamp, at each start from the beginning or from where
-        the files end.
-        ``builder`` must have ``logging=False``: the topic is the changelog.
+        All other processors can read the store. ``source`` and ``processor`` are the names of the two nodes.
+        ``supplier`` returns the processor that writes the store. It gets every record of the topic with the record's
+        timestamp, at each start from the beginning or from the position of the files. ``builder`` must have
+        ``logging=False``, because the topic is the changelog.
         """
         node = SourceNode(source, (topic,), None, key, value)
         operator = ProcessorOperator(supplier)
@@ -152,15 +161,15 @@ class Topology:
         value: Serde[Any] | None = None,
         timestamp_extractor: TimestampExtractor | None = None,
     ) -> Topology:
-        """Keep a topic in a store that has no changelog of its own: the topic is it (KIP-813).
+        """Keep a topic in a store that uses the topic as its changelog (KIP-813).
 
-        ``source`` and ``processor`` are names for the two nodes; ``supplier`` makes the processor that writes the
-        store, which must store the records as they are, because a restoration does; the topic is read from its
+        ``source`` and ``processor`` are the names of the two nodes. ``supplier`` returns the processor that writes the
+        store. It must store the records unchanged, because a restore does the same. The topic is read from its
         beginning. Connect the processors that read the store with :meth:`connect_processor_and_state_stores`.
-        ``builder`` must have ``logging=False``, and no record cache.
+        ``builder`` must have ``logging=False`` and no record cache.
         """
         if builder.logging:
-            raise TopologyError(f"read-only store {builder.name!r} must not be logged: give it logging=False")
+            raise TopologyError(f"read-only store {builder.name!r} must not be logged: set logging=False")
         if builder.windows is not None:
             raise TopologyError(f"read-only store {builder.name!r} cannot be a {builder.kind.value} store")
         node = SourceNode(source, (topic,), None, key, value, timestamp_extractor, ResetPolicy.EARLIEST)
@@ -170,12 +179,12 @@ class Topology:
         return self
 
     def add_state_store(self, builder: StoreBuilder, processors: str | Iterable[str] = ()) -> Topology:
-        """Add a store and connect it to processors that are there already."""
+        """Add a store and connect it to existing processors."""
         self._assembly.add_store(builder, names_of(processors))
         return self
 
     def connect_processor_and_state_stores(self, processor: str, stores: str | Iterable[str]) -> Topology:
-        """Let a processor use stores that are there already."""
+        """Connect a processor to existing stores."""
         for store in names_of(stores):
             self._assembly.connect(processor, store)
         return self
@@ -193,71 +202,74 @@ class Topology:
         return dict(self._assembly.stores)
 
     def where(self, node: str) -> str | None:
-        """Line of the program that described a node, as ``file:line``; None when nobody knows."""
+        """Return the line of the program that described a node, as ``file:line``, or None."""
         return self._assembly.line_of(node)
 
     def processors_of(self, store: str) -> tuple[str, ...]:
-        """Processors connected to a store, first connected first."""
+        """Return the processors connected to a store, in the order in which they were connected."""
         return self._assembly.processors_of(store)
 
     @property
     def global_stores(self) -> Mapping[str, GlobalStore]:
-        """Those of the stores that are global, by name."""
+        """The global ones of the stores, by name."""
         return self._assembly.global_stores
 
     @property
     def global_topics(self) -> Mapping[str, str]:
-        """Topic -> the global store that it fills."""
+        """The global store of each global topic."""
         sources = {node.name: node for node in self.nodes if isinstance(node, SourceNode)}
         return {sources[store.source].topics[0]: name for name, store in self.global_stores.items()}
 
     @property
     def has_patterns(self) -> bool:
-        """True when a source reads by pattern: then the subscription is a regular expression."""
+        """Whether a source reads by pattern; then the subscription is a regular expression."""
         return any(isinstance(node, SourceNode) and node.pattern is not None for node in self.nodes)
 
     def subtopologies(self) -> tuple[Subtopology, ...]:
-        """All sub-topologies, by id from 0."""
+        """Return all sub-topologies by id, from 0."""
         return subtopologies_of(self._assembly)
 
     def subtopology(self, id: int) -> Subtopology:
-        """The nodes (in insertion order) and stores of one sub-topology; TopologyError when there is none."""
+        """Return one sub-topology. Raises TopologyError if it does not exist."""
         known = self.subtopologies()
         if not 0 <= id < len(known):
-            raise TopologyError(f"there is no sub-topology {id}; this topology has {len(known)}")
+            raise TopologyError(f"sub-topology {id} does not exist; this topology has {len(known)}")
         return known[id]
 
     def describe(self) -> str:
-        """Text form, comparable with that of Kafka Streams: nodes, topics, stores by sub-topology."""
+        """Return the text form, comparable with Kafka Streams': nodes, topics and stores."""
         return describe(self.subtopologies())
 
     def to_svg(self) -> str:
-        """A picture: sub-topologies with their processors, stores and topics."""
+        """Return a picture of the sub-topologies with their processors, stores and topics."""
         return to_svg(self.subtopologies())
 
     def to_mermaid(self) -> str:
-        """The picture as a Mermaid flowchart, for Markdown."""
+        """Return the picture as a Mermaid flowchart, for Markdown."""
         return to_mermaid(self.subtopologies())
 
     def to_dot(self) -> str:
-        """The picture as a Graphviz graph."""
+        """Return the picture as a Graphviz graph."""
         return to_dot(self.subtopologies())
 
     def _repr_html_(self) -> str:
-        """What a notebook shows of a topology."""
+        """Return the HTML that a notebook shows."""
         return f'<div style="overflow:auto">{self.to_svg()}</div>'
 
     def __repr__(self) -> str:
-        """The description."""
+        """Return the description."""
         return self.describe() if self.nodes else "an empty topology"
 
     def metadata(
         self, application_id: str, config: Mapping[str, object] | None = None, *, available_topics: Iterable[str] = ()
     ) -> TopologyMetadata:
-        """Topics of the sub-topologies with full names and configurations, and the co-partition groups.
+        """Return full names and configurations of the topics, and the co-partition groups.
 
-        Of ``config`` only the keys that start with ``topic.`` matter: settings for all internal topics.
-        ``available_topics`` is what pattern sources choose from. TopologyError when there is nothing to run.
+        The only keys that are read from ``config`` start with ``topic.``: settings for all internal topics. Pattern
+        sources choose from ``available_topics``.
+
+        Raises:
+            TopologyError: the topology is empty.
         """
         subtopologies = self.subtopologies()
         if not subtopologies:
@@ -267,9 +279,10 @@ class Topology:
     def source_topics(
         self, application_id: str, *, available_topics: Iterable[str] = ()
     ) -> Mapping[str, tuple[str, ...]]:
-        """Source node -> the topics it reads, full names; pattern sources choose from ``available_topics``.
+        """Map each source node to the full names of its topics.
 
-        Sources of global stores are not in here: their topics are no task's.
+        Pattern sources choose from ``available_topics``. Sources of global stores are not included, because no task
+        reads their topics.
         """
         topics: dict[str, tuple[str, ...]] = {}
         matched = matched_topics(self._assembly, application_id, available_topics)
@@ -282,19 +295,24 @@ class Topology:
         return topics
 
     def subscription(self, application_id: str) -> tuple[str, ...] | re.Pattern[str]:
-        """What the consumer subscribes to: sorted full topic names, or one expression when there are patterns. Patterns
-        match no internal topics."""
+        """Return the consumer's subscription: sorted full topic names, or one regular expression.
+
+        It is an expression if there are patterns. Patterns do not match internal topics.
+        """
         sources = [node for node in self.nodes if isinstance(node, SourceNode)]
         exact = sorted({topic for topics in self.source_topics(application_id).values() for topic in topics})
         patterns = "|".join(node.pattern.pattern for node in sources if node.pattern is not None)
         if not self.has_patterns:
             return tuple(exact)
         matched = rf"(?!(?:{internal_topics(application_id).pattern})\Z)(?:{patterns})"
-        # Anchored, because a Kafka client may only ask whether a topic name *starts* with a match.
+        # Anchored, because a Kafka client may only check whether a topic name *starts* with a match.
         return re.compile(rf"(?:{'|'.join([*map(re.escape, exact), matched])})\Z")
 
     def changelog_topic(self, store: str, application_id: str) -> str:
-        """Full name of the changelog a store has, or would have if it were logged: serdes are told this topic."""
+        """Return the full name of a store's changelog, even if it is not logged.
+
+        Serdes get this topic name.
+        """
         builder = self._assembly.stores[store]
         return builder.source_topic or full_topic_name(application_id, changelog_topic(store))
 

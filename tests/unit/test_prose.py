@@ -42,9 +42,11 @@ _HELD: Final = (
     "streams_py/assignment",
     "streams_py/leader",
     "streams_py/member",
+    "streams_py/topology",
     "tests/unit/assignment",
     "tests/unit/leader",
     "tests/unit/member",
+    "tests/unit/topology",
 )
 """Files and folders whose text has been converted. A converted folder is added here; in the end this is everything."""
 

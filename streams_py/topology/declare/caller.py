@@ -1,4 +1,4 @@
-"""Where in the user's program a part of a topology was described: for errors that come later than the call."""
+"""The line of the user's program that described a part of a topology, for later errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OURS = __name__.partition(".")[0] + "."
 
 
 def user_line() -> str | None:
-    """``file:line`` of the innermost call that is not this library's own; None when there is none."""
+    """Return ``file:line`` of the innermost call outside of this library, or None."""
     frame = inspect.currentframe()
     while frame is not None and _is_ours(frame):
         frame = frame.f_back
@@ -28,8 +28,11 @@ def user_line() -> str | None:
 
 
 def raised_line(error: BaseException) -> str | None:
-    """``file:line`` in the function that this library has called and that raised, or called what did; None when that
-    was none of Python's."""
+    """Return ``file:line`` of the first traceback entry outside of this library, or None.
+
+    That is the function that this library called and that raised the error, or called the code that did. None if that
+    function is not in Python.
+    """
     for frame, line in traceback.walk_tb(error.__traceback__):
         if not _is_ours(frame):
             return f"{frame.f_code.co_filename}:{line}"
@@ -41,14 +44,14 @@ def _is_ours(frame: FrameType) -> bool:
 
 
 def locate(error: TopologyError, where: str | None) -> None:
-    """Let the message end with ``where``, unless it names a line already."""
+    """Append ``where`` to the message, unless the error already has a line."""
     if error.where is None and where is not None:
         error.where = where
         error.args = (f"{error.args[0]} ({where})",)
 
 
 def located(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorator: errors in what the user gave end with the line of the call."""
+    """Decorate a function so that a TopologyError ends with the line of the call."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:

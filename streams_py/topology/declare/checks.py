@@ -1,8 +1,8 @@
-"""Arguments of the DSL and of ``Topology``, checked by the call that gives them.
+"""Argument checks of the DSL and of ``Topology``, made by the call that passes the arguments.
 
-What a function is called with, what has to be a serde and what a number is read from the annotations:
-``Callable[[K, V], object]`` is called with two arguments. So a new operation is checked as soon as its class is
-decorated with :func:`checked`. The messages of :class:`TopologyError` end with the line of the user's program.
+The annotations say how functions are called and which arguments are serdes or numbers: ``Callable[[K, V], object]`` is
+called with two arguments. So a new operation is checked as soon as its class is decorated with :func:`checked`. The
+messages of :class:`TopologyError` end with the line of the user's program.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NAMES: Final[Mapping[str, str]] = {
     "K": "key", "K2": "key", "V": "value", "V2": "value", "VO": "other value", "A": "aggregate",
     "RecordContext": "record context", "V | None": "value", "VO | None": "other value", "A | None": "aggregate",
 }  # fmt: skip
-"""What the arguments of a function are called in a message, by their annotation."""
+"""Names in messages for the arguments of functions, by annotation."""
 
 _ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     "TimestampExtractor": ("key", "value", "record timestamp", "partition time"),
@@ -40,12 +40,18 @@ _ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     "StateStoreSupplier": (),
 }
 
-_MAY_ASK: Final = ("initializer", "adder", "subtractor", "merger", "on", "timestamp_extractor")
-"""Functions that may be given as ``with_context(f)``, because ``with_context=`` stands for another one or for none."""
+_TAKES_CONTEXT: Final = ("initializer", "adder", "subtractor", "merger", "on", "timestamp_extractor")
+"""Parameters that accept ``with_context(f)``.
+
+The keyword ``with_context=`` either stands for another function of the same call or does not exist there.
+"""
 
 
 def checked(cls: type[T]) -> type[T]:
-    """Class decorator: every public method, and ``__init__``, checks its arguments and says where it was called."""
+    """Class decorator: ``__init__`` and all public methods check their arguments.
+
+    Errors end with the line of the call.
+    """
     for name, method in list(vars(cls).items()):
         if inspect.isfunction(method) and (name == "__init__" or not name.startswith("_")):
             setattr(cls, name, _checked(method, "" if name == "__init__" else f".{name}"))
@@ -53,12 +59,12 @@ def checked(cls: type[T]) -> type[T]:
 
 
 def checked_function(function: Callable[P, R]) -> Callable[P, R]:
-    """The same for a function; ``name`` has to be one that topics can have."""
+    """Function decorator with the same checks; ``name`` must be usable in a topic name."""
     return _checked(function, None)
 
 
 def check_given(given: Mapping[str, Any], annotations: Mapping[str, str], what: str) -> None:
-    """TopologyError unless each of the given values, by name, is what its annotation asks for."""
+    """Raise TopologyError unless each value, by name, matches its annotation."""
     for name, value in given.items():
         if value is not None or not admits_none(annotations[name]):
             for check in _checks_of(name, annotations[name]):
@@ -66,7 +72,7 @@ def check_given(given: Mapping[str, Any], annotations: Mapping[str, str], what: 
 
 
 def _checked(function: Callable[P, R], suffix: str | None) -> Callable[P, R]:
-    """``suffix``: of the class in messages, for a method; None for a function."""
+    """Wrap a function with its checks. ``suffix`` follows the class name in messages; None: a function."""
     signature = inspect.signature(function)
     checks = [
         (name, check, admits_none(str(parameter.annotation)) or parameter.default is None)
@@ -82,7 +88,7 @@ def _checked(function: Callable[P, R], suffix: str | None) -> Callable[P, R]:
                 try:
                     given = signature.bind(*args, **kwargs).arguments
                 except TypeError:
-                    given = {}  # the call below says it
+                    given = {}  # the call below raises the same error
                 title = f"{type(args[0]).__name__}{suffix}" if suffix is not None else _call_title(function, given)
                 for name, check, may_be_none in checks:
                     if name in given and not (may_be_none and given[name] is None):
@@ -96,19 +102,19 @@ def _checked(function: Callable[P, R], suffix: str | None) -> Callable[P, R]:
 
 
 def _call_title(function: Callable[..., Any], given: Mapping[str, Any]) -> str:
-    """``key_value_store 'counts'``: the function, and what its declaration is called."""
+    """Return the title for messages, such as ``key_value_store 'counts'``."""
     return f"{function.__name__} {given['name']!r}" if isinstance(given.get("name"), str) else function.__name__
 
 
 def _checks_of(name: str, annotation: str, *, names_a_store: bool = False) -> Iterable[_Check]:
-    """Checks of one parameter, by its name and annotation. Each takes the argument and what to call it."""
+    """Yield the checks of one parameter. Each takes the argument and its name for messages."""
     if re.search(r"\bSerde\[", annotation):
         yield check_serde
     arguments = _arguments_of(annotation)
     if name == "processor" or (name == "supplier" and "Supplier[" in annotation):
         yield _check_not_async
     elif arguments is not None:
-        yield _function_check(annotation, arguments, takes_context=name in _MAY_ASK)
+        yield _function_check(annotation, arguments, takes_context=name in _TAKES_CONTEXT)
     if name in ("topic", "topics"):
         yield _topic_check(annotation, chosen=arguments is not None)
     if name == "stores":
@@ -142,7 +148,7 @@ def _function_check(annotation: str, arguments: tuple[str, ...], *, takes_contex
 
 
 def _arguments_of(annotation: str) -> tuple[str, ...] | None:
-    """Names of the arguments in ``Callable[[...], ...]``, or of a known alias; None for anything else."""
+    """Return the argument names of ``Callable[[...], ...]`` or a known alias, otherwise None."""
     for alias, names in _ALIASES.items():
         if alias in annotation:
             return names
@@ -163,20 +169,20 @@ def _arguments_of(annotation: str) -> tuple[str, ...] | None:
 
 
 def check_function(given: object, what: str, arguments: tuple[str, ...]) -> None:
-    """TopologyError unless ``given`` is a plain function that can be called with so many arguments."""
+    """Raise TopologyError unless ``given`` is a plain function with these arguments."""
     _check_callable(given, what, arguments)
     _check_not_async(given, what)
     _check_any_function(given, what, arguments)
 
 
 def _check_async_function(given: object, what: str, arguments: tuple[str, ...]) -> None:
-    """TopologyError unless ``given`` is an ``async def`` that can be called with so many arguments."""
+    """Raise TopologyError unless ``given`` is an ``async def`` with these arguments."""
     _check_callable(given, what, arguments)
     if not any(map(inspect.iscoroutinefunction, (given, getattr(given, "__call__", None)))):  # noqa: B004
         code = getattr(given, "__code__", None)
         place = "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
         raise TopologyError(
-            f"{what}: {_title(given)}{place} is no `async def`: called on the event loop it would hold up all other "
+            f"{what}: {_title(given)}{place} is not an `async def`: on the event loop it would block all other "
             f"calls; write `async def` and `await` inside, or use map_values for a function that does not wait"
         )
     _check_any_function(given, what, arguments)
@@ -186,20 +192,20 @@ def _check_callable(given: object, what: str, arguments: tuple[str, ...]) -> Non
     if isinstance(given, WithContext):
         name = what.rpartition(" ")[2]
         raise TopologyError(
-            f"{what} cannot be with_context(f): where there is one function, give with_context=f instead of {name}="
+            f"{what} cannot be with_context(f): for a single function, write with_context=f instead of {name}="
         )
     if not callable(given):
         function = f"function of ({', '.join(arguments)})" if arguments else "function without arguments"
-        raise TopologyError(f"{what} is {kind_of(given)}, and no {function}")
+        raise TopologyError(f"{what} is {kind_of(given)}, not a {function}")
 
 
 def _check_any_function(given: object, what: str, arguments: tuple[str, ...]) -> None:
-    """TopologyError unless ``given`` can be called with so many arguments."""
+    """Raise TopologyError unless ``given`` can be called with these arguments."""
     _check_callable(given, what, arguments)
     assert callable(given)
     try:
         signature = inspect.signature(given)
-    except (TypeError, ValueError):  # some functions in C do not say
+    except (TypeError, ValueError):  # some functions in C have no signature
         return
     try:
         signature.bind(*arguments)
@@ -218,12 +224,12 @@ def _check_not_async(given: object, what: str) -> None:
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
             raise TopologyError(
                 f"{what}: {_title(given)} is an `async def`; records are processed by plain functions, one after the "
-                "other, so that their order and their offsets hold: write `def` and wait inside, or map_values_async"
+                "other, which keeps their order and their offsets: write `def` and wait inside, or use map_values_async"
             )
 
 
 def _topic_check(annotation: str, *, chosen: bool) -> _Check:
-    """``chosen``: it may be a function as well."""
+    """Return a check for topics. ``chosen``: a function is allowed, too."""
     takes_patterns = "Pattern" in annotation
 
     def check_topics(given: object, what: str) -> None:
@@ -240,7 +246,7 @@ def _topic_check(annotation: str, *, chosen: bool) -> _Check:
 
 def _check_store_names(given: object, what: str) -> None:
     for store in _items(given):
-        if type(store).__name__ == "StoreBuilder":  # its module uses this one
+        if type(store).__name__ == "StoreBuilder":  # importing its module would be circular
             name = getattr(store, "name", None)
             raise TopologyError(
                 f"{what} has the declaration of store {name!r}; it takes names: call add_state_store with the "
@@ -256,7 +262,7 @@ def _check_materialized(given: object, what: str) -> None:
 
 
 def _items(given: object) -> Iterable[object]:
-    """One or several; iterators are not used up."""
+    """Return one or several values as an iterable; iterators are not consumed."""
     return given if isinstance(given, list | tuple | set | frozenset) else (given,) if not _is_lazy(given) else ()
 
 

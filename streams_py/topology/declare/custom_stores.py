@@ -1,9 +1,9 @@
-"""Stores of your own making: the interfaces to implement, and how they are declared.
+"""Custom stores: the interfaces to implement, and their declaration.
 
-A :class:`KeyValueBytesStore` keeps bytes for a key-value store; serdes, timestamps, record cache, changelog and queries
-are the library's, as with Kafka Streams' ``KeyValueBytesStoreSupplier``. A :class:`CustomStateStore` is anything at
-all: an index, a sketch, a graph. It says itself what belongs into its changelog and takes it back when it is restored
-(``StateStore`` with a restore callback). ``streams_py.testing.store_contract`` has tests for both.
+A :class:`KeyValueBytesStore` stores the bytes of a key-value store. The library provides serdes, timestamps, record
+cache, changelog and queries, as with Kafka Streams' ``KeyValueBytesStoreSupplier``. A :class:`CustomStateStore` can be
+anything: an index, a sketch, a graph. It decides what it writes to its changelog, and reads these records when it is
+restored (``StateStore`` with a restore callback). ``streams_py.testing.store_contract`` has tests for both.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class ChangelogRecord(NamedTuple):
-    """A record of a store's changelog. ``value`` None: a deletion; ``timestamp`` is in ms."""
+    """A record of a store's changelog. A ``value`` of None is a deletion. ``timestamp`` is in ms."""
 
     key: bytes
     value: bytes | None
@@ -40,7 +40,7 @@ class ChangelogRecord(NamedTuple):
 
 
 class StateStoreContext(Protocol):
-    """What a store of your own knows of where it is, and how it tells of its changes."""
+    """The environment of a custom store, with which it also logs its changes."""
 
     @property
     def name(self) -> str:
@@ -52,112 +52,127 @@ class StateStoreContext(Protocol):
 
     @property
     def task_id(self) -> TaskId | None:
-        """The task it belongs to; None of a global store."""
+        """The task of the store; None for a global store."""
 
     @property
     def changelog_topic(self) -> str:
-        """Full name of the store's changelog topic; also when it is not logged."""
+        """Full name of the store's changelog topic, even if the store is not logged."""
 
     @property
     def state_dir(self) -> str | None:
-        """A directory for this store alone, which it has to make; it goes when the task's state is deleted. None where
-        nothing is kept on disk, as in the test driver."""
+        """A directory for this store alone, which the store has to create.
+
+        It is deleted with the task's state. None if no state is kept on disk, as in the test driver.
+        """
 
     @property
     def record(self) -> RecordContext:
-        """Topic, partition, offset, timestamp and headers of the record in process."""
+        """Topic, partition, offset, timestamp and headers of the current record."""
 
     def log_change(
         self, key: bytes, value: bytes | None, *, timestamp: int | None = None, headers: Headers = ()
     ) -> None:
-        """Write a record to the changelog; ``timestamp`` (ms) is that of the record in process unless given.
+        """Write a record to the changelog. ``timestamp`` (ms) defaults to the current record's timestamp.
 
-        Does nothing while the store is restored, on a standby, and when the store is declared with ``logging=False``.
-        Call it before the change itself: in a global store it raises when a processor asks that may only read.
+        It does nothing while the store is being restored, on a standby, and if the store is declared with
+        ``logging=False``. Call it before the change itself: in a global store it raises an error for a processor with
+        read-only access.
         """
 
 
 class CustomStore(ABC):
-    """What both kinds have in common. One object belongs to one task and is opened once.
+    """Base class of both kinds of custom stores. One object belongs to one task and is opened once.
 
-    The thread that owns the task writes; any thread may read, at any time (queries). Exceptions end the task.
+    Only the thread that owns the task writes. Any thread may read at any time (queries). Exceptions stop the task.
     """
 
     context: StateStoreContext
 
     def open(self, context: StateStoreContext) -> None:
-        """Called once, before anything else; open files here.
+        """Called once before all other methods; open files here.
 
-        The inherited method keeps the context as ``self.context``.
+        The default implementation stores the context in ``self.context``.
         """
         self.context = context
 
     def committed_offset(self) -> int | None:
-        """Offset of the last changelog record that is contained in what was found on disk: what the last :meth:`commit`
-        was given. None, which is the inherited answer: nothing is known, so the store is cleared and restored from the
-        beginning. Asked once, after :meth:`open`."""
+        """Return the changelog offset up to which the data found on disk is complete, or None.
+
+        It is the argument of the last :meth:`commit`. None, the default, means that the offset is unknown: the store is
+        cleared and restored from the beginning. Called once, after :meth:`open`.
+        """
         return None
 
-    def commit(self, offset: int | None) -> None:  # noqa: B027  # most keep everything in memory
-        """What was written so far, up to the changelog record ``offset``, is committed. None: up to which one is
-        unknown, as without a changelog, and after :meth:`clear` when the changelog is another one or does not reach
-        back. A store whose files outlive the process makes both durable in one step, and lets nothing uncommitted reach
-        them. The inherited method does nothing: right for everything that is kept in memory."""
+    def commit(self, offset: int | None) -> None:  # noqa: B027  # most stores are in memory
+        """Called when all writes up to the changelog record ``offset`` are committed.
+
+        ``offset`` is None if the position is unknown: without a changelog, and after :meth:`clear` if the changelog was
+        recreated or does not reach back far enough. A store whose files outlive the process must make the writes and
+        the offset durable in one step, and must not write uncommitted data to its files. The default implementation
+        does nothing, which is correct for stores in memory.
+        """
 
     @abstractmethod
     def clear(self) -> None:
-        """Remove everything; nothing is logged for it."""
+        """Remove all entries, without logging this."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of files and memory. Called once; what is not committed is dropped."""
+        """Release files and memory. Called once; uncommitted writes are dropped."""
 
 
 class KeyValueBytesStore(CustomStore):
-    """Bytes to bytes, for a key-value store whose serdes, timestamps, cache and changelog are the library's.
+    """A map of bytes to bytes, for a key-value store of the library.
 
-    Values of timestamped stores (tables and aggregates) have an i64 timestamp in front; hand them back as they came.
-    A store that drops entries of its own accord calls ``self.evicted(key)`` for each, so that its changelog says so.
+    The library provides serdes, timestamps, cache and changelog. Values of timestamped stores (tables and aggregates)
+    begin with an i64 timestamp; return them unchanged. A store that removes entries by its own decision must call
+    ``self.evicted(key)`` for each of them, so that its changelog contains the removal.
     """
 
     evicted: Callable[[bytes], None]
-    """Set before :meth:`open`: logs that an entry has gone. Does nothing while the store is restored."""
+    """Logs the removal of an entry. Set before :meth:`open`; does nothing during a restore."""
 
     @abstractmethod
     def get(self, key: bytes) -> bytes | None:
-        """The value of ``key``; None when there is none."""
+        """Return the value of ``key``, or None."""
 
     @abstractmethod
     def put(self, key: bytes, value: bytes) -> None:
-        """Store a value, replacing the one that is there."""
+        """Store a value, replacing an existing one."""
 
     @abstractmethod
     def delete(self, key: bytes) -> None:
-        """Remove ``key``, if it is there."""
+        """Remove ``key`` if it exists."""
 
     @abstractmethod
     def range(self, first: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
-        """The entries from ``first`` on and below ``end`` (not included; None: open end), by unsigned byte order of
-        the keys. As of the call: later writes must not show, nor make it fail."""
+        """Return the entries from ``first`` on and below ``end``, in unsigned byte order of the keys.
+
+        ``end`` is excluded; None means no bound. The iterator shows the entries at the time of the call: later writes
+        must neither be visible nor make it fail.
+        """
 
     @abstractmethod
     def approximate_num_entries(self) -> int:
-        """About how many entries there are."""
+        """Return the approximate number of entries."""
 
 
 class CustomStateStore(CustomStore):
-    """A store with methods of its own: processors get this very object from ``get_state_store``.
+    """A store with its own methods; ``get_state_store`` returns this object to processors.
 
-    Of a global store only the processor that fills it does. What others get has its methods, too, but refuses (with
-    UnsupportedOperationError) to change it: methods called ``put``, ``delete`` and the like, those of this class that
-    are for the library, and any that calls ``log_change``.
+    For a global store only the processor that fills it gets this object. All others get an object with the same methods
+    that rejects changes with UnsupportedOperationError: methods named ``put``, ``delete`` and the like, the methods of
+    this class that are reserved for the library, and all methods that call ``log_change``.
 
-    What changes it calls ``self.context.log_change``; :meth:`restore` is given the same records when the task moves, as
-    far as compaction left them. So the latest record of each key has to be enough.
+    Methods that change the store must call ``self.context.log_change``. When the task moves, :meth:`restore` gets the
+    same records, except those that compaction removed. So the latest record of each key has to be sufficient.
     """
 
     is_open: bool = False
-    """True from the end of :meth:`open` until the task lets go of it. Set by the library."""
+    """Whether the store is open, from the end of :meth:`open` until the task releases it.
+
+    Set by the library.
+    """
 
     @property
     def name(self) -> str:
@@ -166,34 +181,45 @@ class CustomStateStore(CustomStore):
 
     @property
     def persistent(self) -> bool:
-        """Whether it says how far its files are (:meth:`committed_offset`)."""
+        """Whether the store knows how far its files are (:meth:`committed_offset`)."""
         return type(self).committed_offset is not CustomStore.committed_offset
 
     @abstractmethod
     def restore(self, records: Iterable[ChangelogRecord]) -> None:
-        """Apply records of the changelog, in order. ``context.record`` is not theirs, and nothing is logged."""
+        """Apply records of the changelog, in order.
+
+        ``context.record`` does not describe these records, and nothing is logged.
+        """
 
     def flush(self) -> None:
-        """Before each commit: log what is still to be logged. Nothing, unless overridden."""
+        """Called before each commit: log changes that are not logged yet. Does nothing by default."""
 
     def query(self, query: Any) -> Any:
-        """Answer a query of your own class (``KafkaStreams.query``), on any thread. ``NotImplemented``, which the
-        inherited method returns, stands for a query that is not understood."""
+        """Answer a query of your own class (``KafkaStreams.query``), on any thread.
+
+        Return ``NotImplemented``, as the default implementation does, for an unknown query.
+        """
         return NotImplemented
 
 
 KeyValueBytesStoreSupplier: TypeAlias = Callable[[], KeyValueBytesStore]
-"""Called once per task and opening; gives a new store each time. A class without arguments will do."""
+"""Returns a new store; called once for each task and opening.
+
+A class whose constructor needs no arguments is a supplier.
+"""
 
 StateStoreSupplier: TypeAlias = Callable[[], CustomStateStore]
-"""The same, for stores with methods of their own."""
+"""Returns a new store with its own methods; called once for each task and opening."""
 
 
 @checked_function
 def custom_store(
     name: str, supplier: StateStoreSupplier, *, logging: bool = True, logging_config: Mapping[str, str] | None = None
 ) -> StoreBuilder:
-    """Declare a :class:`CustomStateStore`; what ``supplier`` makes is opened, restored, committed and closed with its
-    task. ``logging``: keep a changelog topic, compacted unless ``logging_config`` says otherwise."""
+    """Declare a :class:`CustomStateStore`.
+
+    The store that ``supplier`` returns is opened, restored, committed and closed with its task. ``logging``: keep a
+    changelog topic, which is compacted unless ``logging_config`` sets another policy.
+    """
     config = dict(logging_config or {})
     return StoreBuilder(name, StoreKind.CUSTOM, None, None, False, logging, False, config, supplier=supplier)

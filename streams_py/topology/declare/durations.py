@@ -1,4 +1,4 @@
-"""Durations, everywhere in one convention: milliseconds as an int, or a ``timedelta``."""
+"""Durations: milliseconds as an int, or a ``timedelta``, for all parameters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ _MAX_MS: Final = 2**63 - 1
 
 
 def duration_ms(duration: Duration, what: str, *, least_ms: int = 0) -> int:
-    """The duration in ms, fractions cut off; TopologyError naming ``what`` when it is smaller than ``least_ms``."""
+    """Return the duration in whole ms, rounded down.
+
+    Raises:
+        TopologyError: names ``what`` if the duration is shorter than ``least_ms`` or not a duration.
+    """
     given: object = duration
     if isinstance(given, timedelta):
         ms = given // _MILLISECOND

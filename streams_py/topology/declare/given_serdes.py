@@ -1,4 +1,4 @@
-"""What is given as a serde is one; said by the call that gives it, with the line of the user's program."""
+"""Checks that arguments are serdes, made by the call that passes them."""
 
 from __future__ import annotations
 
@@ -18,21 +18,19 @@ _SERDES: Final[Mapping[object, str]] = {
 
 
 def check_serde(given: object, what: str) -> None:
-    """TopologyError unless ``given`` is a serde."""
+    """Raise TopologyError unless ``given`` is a serde."""
     if isinstance(given, Serde):
         return
     if isinstance(given, type) and issubclass(given, Serde):
-        raise TopologyError(f"{what} is the class {given.__name__}; give an object of it, {given.__name__}()")
+        raise TopologyError(f"{what} is the class {given.__name__}; pass an object, {given.__name__}()")
     if isinstance(given, type):
         fitting = _SERDES.get(given, f"serdes.json({given.__name__})")
-        raise TopologyError(f"{what} is the type {given.__name__}, not a serde; give {fitting}")
-    raise TopologyError(
-        f"{what} is {kind_of(given)}, not a serde; give one of streams_py.serdes, such as serdes.STRING"
-    )
+        raise TopologyError(f"{what} is the type {given.__name__}, not a serde; use {fitting}")
+    raise TopologyError(f"{what} is {kind_of(given)}, not a serde; use one of streams_py.serdes, such as serdes.STRING")
 
 
 def check_serdes_of(what: str, *, key: object, value: object) -> None:
-    """TopologyError, with the user's line, unless both are serdes or None."""
+    """Raise TopologyError, with the user's line, unless both are serdes or None."""
     for part, given in (("key", key), ("value", value)):
         if given is not None:
             try:
@@ -43,7 +41,7 @@ def check_serdes_of(what: str, *, key: object, value: object) -> None:
 
 
 def kind_of(given: object) -> str:
-    """What a message calls it."""
+    """Return the description of an argument for messages."""
     if given is None:
         return "None"
     return f"the type {given.__name__}" if isinstance(given, type) else f"of type {type(given).__name__}"

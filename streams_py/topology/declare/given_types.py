@@ -1,7 +1,7 @@
-"""Whether an argument is of the kind its parameter is annotated with: text, numbers, tables, windows and options.
+"""Checks of argument types by annotation: text, numbers, tables, windows and options.
 
-Only plain kinds are looked at; serdes, functions and topics have checks that can say more. Annotations are read as text
-and classes are known by name, because the DSL's classes know each other only when types are checked.
+Only plain types are checked here. Serdes, functions and topics have separate checks with better messages. Annotations
+are read as text and classes are compared by name, because the DSL's classes import each other only for type checking.
 """
 
 from __future__ import annotations
@@ -44,12 +44,15 @@ _ALIASES: Final[Mapping[str, tuple[str, ...]]] = {"Joinable": ("KStream", "KTabl
 
 
 def admits_none(annotation: str) -> bool:
-    """Whether None is one of the things an annotation allows."""
+    """Whether an annotation allows None."""
     return not {"None", "Any", "object"}.isdisjoint(_alternatives(annotation))
 
 
 def type_check(annotation: str) -> Callable[[object, str], None] | None:
-    """A check for an argument, which takes it and what to call it; None when the annotation has other kinds as well."""
+    """Return a check for an argument, or None if the annotation includes other types.
+
+    The check takes the argument and its name for messages.
+    """
     kinds = [
         kind
         for alternative in _alternatives(annotation)
@@ -70,9 +73,9 @@ def type_check(annotation: str) -> Callable[[object, str], None] | None:
 
 
 def check_legal_name(given: object, what: str) -> None:
-    """TopologyError unless topics can be called after it."""
+    """Raise TopologyError unless the value can be part of a topic name."""
     if not isinstance(given, str):
-        raise TopologyError(f"{what} is {kind_of(given)}; it takes a name, as text")
+        raise TopologyError(f"{what} is {kind_of(given)}; it takes a name (str)")
     try:
         check_name(given)
     except TopologyError as error:
@@ -92,7 +95,10 @@ def _is(given: object, kind: str) -> bool:
 
 
 def _alternatives(annotation: str) -> list[str]:
-    """``"KTable[K, V | None] | None"`` gives KTable and None: what is written between bars, without its parameters."""
+    """Return the alternatives of an annotation, without their parameters.
+
+    ``"KTable[K, V | None] | None"`` gives KTable and None.
+    """
     depth, parts = 0, [""]
     for character in annotation:
         depth += (character == "[") - (character == "]")

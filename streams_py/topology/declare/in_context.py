@@ -1,7 +1,7 @@
-"""Functions of the user that want to know about the record in process: topic, partition, offset, timestamp, headers.
+"""User functions with the context of the current record: topic, partition, offset, timestamp, headers.
 
-The context is the task's, and an operator is shared by all tasks, so a function gets its context when the operator is
-bound. One that does not ask pays nothing.
+The context belongs to a task, and an operator is shared by all tasks. So a function gets its context when the operator
+is bound. Functions without the context have no extra cost.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ def with_context(function: Callable[[A, B, C, RecordContext], R]) -> Callable[[A
 @overload
 def with_context(function: Callable[[A, B, C, D, RecordContext], R]) -> Callable[[A, B, C, D], R]: ...
 def with_context(function: Callable[..., Any]) -> Any:
-    """A function that takes the record's context as well, at the end, for those that are not the only one of their
-    call: ``initializer``, ``adder``, ``subtractor``, ``merger``, ``on`` and ``timestamp_extractor``. (Where there is
-    one, ``with_context=f``.)
+    """Mark a function whose last argument is the record's context.
+
+    It is for functions that are not the only one of their call: ``initializer``, ``adder``, ``subtractor``, ``merger``,
+    ``on`` and ``timestamp_extractor``. For a single function, write ``with_context=f``.
 
     ``rows.group_by(...).aggregate(dict, adder=with_context(add), subtractor=subtract)``
     """
@@ -51,22 +52,30 @@ def with_context(function: Callable[..., Any]) -> Any:
 
 
 def one_function(function: Callable[..., Any] | None, with_context: Callable[..., Any] | None, what: str) -> Any:
-    """What an operator is given: the plain function, or the one that wants the context. TopologyError unless exactly
-    one is there; ``what`` names the method and says what a plain function takes."""
+    """Return the function for an operator: the plain one, or the one with the context.
+
+    ``what`` names the method and the arguments of a plain function.
+
+    Raises:
+        TopologyError: not exactly one function was passed.
+    """
     if with_context is not None and function is None:
         return WithContext(with_context)
     if function is None or with_context is not None:
-        raise TopologyError(f"{what}, or with_context=f for an f that takes the record's context as well, at the end")
+        raise TopologyError(f"{what}, or with_context=f for a function with the record's context as last argument")
     return function
 
 
 def rearranged(function: Any, arrange: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Any:
-    """The function in another form: ``arrange(f)`` gives one that calls ``f`` and hands over further arguments."""
+    """Return the function in another form.
+
+    ``arrange(f)`` returns a function that calls ``f`` and passes on further arguments.
+    """
     return WithContext(arrange(function.function)) if isinstance(function, WithContext) else arrange(function)
 
 
 def within(node: NodeContext, function: Any) -> Callable[..., Any]:
-    """The function as the operator calls it in one task."""
+    """Return the function as the operator calls it in one task."""
     if not isinstance(function, WithContext):
         plain: Callable[..., Any] = function
         return plain
@@ -79,7 +88,7 @@ def within(node: NodeContext, function: Any) -> Callable[..., Any]:
 
 
 def at_its_time(node: NodeContext, process: Process, *functions: Any) -> Process:
-    """``process``; when one of its functions asks for the context, that has the record's timestamp as it is here."""
+    """Return ``process``, which sets the context's timestamp if a function needs the context."""
     if not any(isinstance(function, WithContext) for function in functions):
         return process
     context: RecordContext = node.record

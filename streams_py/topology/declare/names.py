@@ -1,9 +1,9 @@
-"""Names of nodes, stores and internal topics: the part of a topology that other members and old data depend on.
+"""Names of nodes, stores and internal topics, on which other members and old data depend.
 
-Kafka Streams names whatever the user did not name from one counter per builder. Every DSL call takes values from it
-in a fixed order, also when the user gives a name; so a name given in one place never renames anything elsewhere
-(KIP-307). Topic and store names come from the same counter, hence a member that counts differently would read and
-write other topics. The prefixes are those of Kafka Streams' ``KStreamImpl`` and ``KTableImpl``.
+Kafka Streams generates missing names from one counter per builder. Every DSL call takes numbers of the counter in a
+fixed order, even if the user sets a name. So a name set in one place never changes names elsewhere (KIP-307). Topic and
+store names come from the same counter, so a member that counts differently would read and write other topics. The
+prefixes are the same as in Kafka Streams' ``KStreamImpl`` and ``KTableImpl``.
 """
 
 from __future__ import annotations
@@ -95,7 +95,11 @@ class Prefix(StrEnum):
 
 
 class Named(str):
-    """A checked name; ``name="x"`` and ``name=Named("x")`` mean the same. TopologyError when it is not legal."""
+    """A checked name. ``name="x"`` and ``name=Named("x")`` mean the same.
+
+    Raises:
+        TopologyError: the name is not valid.
+    """
 
     __slots__ = ()
 
@@ -104,26 +108,29 @@ class Named(str):
 
 
 class NameIndex:
-    """The counter of one builder. Each call takes one value."""
+    """The counter of one builder. Each call takes one number."""
 
     def __init__(self) -> None:
         self._next = 0
 
     def node_name(self, prefix: str) -> str:
-        """``prefix`` and the next value with ten digits."""
+        """Return ``prefix`` and the next number with ten digits."""
         value = self._next
         self._next += 1
         return f"{prefix}{value:010d}"
 
     def store_name(self, prefix: str) -> str:
-        """A store name: operator prefix, ``STATE-STORE-``, next value."""
+        """Return a store name: operator prefix, ``STATE-STORE-``, next number."""
         return self.node_name(f"{prefix}STATE-STORE-")
 
 
 def check_name(name: str) -> str:
-    """The name itself; TopologyError unless it could be (part of) a topic name (Kafka Streams' ``Named.validate``)."""
+    """Return the name. Raises TopologyError unless it can be part of a topic name.
+
+    Kafka Streams' ``Named.validate``.
+    """
     if not name:
-        raise TopologyError("a name must not be empty; leave it out to get a generated one")
+        raise TopologyError("a name must not be empty; omit it to get a generated name")
     if name in (".", ".."):
         raise TopologyError(f"a name must not be {name!r}")
     if len(name) > _MAX_NAME_LENGTH:
@@ -136,35 +143,35 @@ def check_name(name: str) -> str:
 
 
 def check_topic(name: str) -> str:
-    """The name itself; TopologyError unless Kafka takes it for a topic."""
+    """Return the name. Raises TopologyError unless Kafka accepts it as a topic name."""
     if name in ("", ".", "..") or len(name) > _MAX_NAME_LENGTH or not _LEGAL_NAME.fullmatch(name):
         shown = repr(name if len(name) <= _SHOWN_MAX else f"{name[:_SHOWN_MAX]}...")
         raise TopologyError(
-            f"Kafka has no topics called {shown}: a topic has 1 to {_MAX_NAME_LENGTH} of the characters A-Z a-z 0-9 "
-            ". _ -, and is neither . nor .."
+            f"{shown} is not a valid topic name: it must have 1 to {_MAX_NAME_LENGTH} of the characters A-Z a-z 0-9 "
+            ". _ -, and must not be . or .."
         )
     return name
 
 
 def name_or_generate(name: str | None, index: NameIndex, prefix: str) -> str:
-    """The user's name, or a generated one. A value is taken either way."""
+    """Return the user's name or a generated one. A number is taken in both cases."""
     generated = index.node_name(prefix)
     return generated if name is None else check_name(name)
 
 
 def suffixed_or_generate(name: str | None, suffix: str, index: NameIndex, prefix: str) -> str:
-    """The user's name with a suffix, or a generated one. A value is taken either way."""
+    """Return the user's name with a suffix, or a generated one. A number is taken in both cases."""
     generated = index.node_name(prefix)
     return generated if name is None else check_name(name + suffix)
 
 
 def names_of(names: str | Iterable[str]) -> tuple[str, ...]:
-    """One name or several, each once, in order."""
+    """Return one or several names as a tuple, without duplicates, in order."""
     return (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))
 
 
 class RepartitionNames:
-    """Topic and node names of one repartition. Always takes three values: sink, filter, source."""
+    """Topic and node names of one repartition. Takes three numbers: for sink, filter and source."""
 
     __slots__ = ("filter", "sink", "source", "topic")
 
@@ -178,33 +185,40 @@ class RepartitionNames:
 
 
 def repartition_topic(base: str) -> str:
-    """Short name of a stream's repartition topic."""
+    """Return the short name of a stream's repartition topic."""
     return base if base.endswith(_REPARTITION) else base + _REPARTITION
 
 
 def table_repartition_topic(base: str) -> str:
-    """Short name of a grouped table's repartition topic. Unlike for streams, a name that ends as they do is no
-    exception (Kafka Streams' ``KGroupedTableImpl``)."""
+    """Return the short name of a grouped table's repartition topic.
+
+    Unlike for streams, the suffix is always added (Kafka Streams' ``KGroupedTableImpl``).
+    """
     return base + _REPARTITION
 
 
 def changelog_topic(store: str) -> str:
-    """Short name of a store's changelog topic."""
+    """Return the short name of a store's changelog topic."""
     return store + _CHANGELOG
 
 
 def full_topic_name(application_id: str, short_name: str) -> str:
-    """Name on the broker of an internal topic. The only place that puts application id and name together."""
+    """Return the name of an internal topic on the broker.
+
+    No other code combines application id and topic name.
+    """
     return f"{application_id}-{short_name}"
 
 
 def internal_topics(application_id: str) -> re.Pattern[str]:
-    """Matches (``fullmatch``) Kafka's own topics and all that an application of this id makes for itself, those of an
-    earlier version of its topology included. A pattern source never reads them. They are known by the same
-    signs as in Kafka's reset tool (``StreamsResetter``)."""
+    """Return a pattern (for ``fullmatch``) of Kafka's topics and the application's internal topics.
+
+    It includes the internal topics of earlier versions of the topology. A pattern source never reads these topics. The
+    criteria are the same as in Kafka's reset tool (``StreamsResetter``).
+    """
     return re.compile(rf"{_KAFKAS_TOPICS}|{re.escape(application_id)}-(?:{_INTERNAL_NAME})")
 
 
 def topic_on_broker(application_id: str, name: str, *, is_internal: bool) -> str:
-    """A node's topic under its name on the broker: internal ones carry the application id."""
+    """Return the name of a node's topic on the broker; internal names contain the application id."""
     return full_topic_name(application_id, name) if is_internal else name

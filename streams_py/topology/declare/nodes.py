@@ -1,10 +1,10 @@
-"""Physical nodes of a topology, and the contract between a node's behaviour and the task that runs it.
+"""Physical nodes of a topology, and the contract between a node's operator and its task.
 
-A topology is data: an insertion-ordered list of :class:`SourceNode`, :class:`ProcessorNode` and :class:`SinkNode`.
-Behaviour comes in when a task is initialised: each processor node's :class:`Operator` is *bound* to the task and
-gives back one plain function ``process(key, value, timestamp_ms)``. The function of a node calls the functions of its
-children directly, so a record travels through nested plain calls: no record object, no queue, no dispatch between
-two nodes. What belongs to the record as a whole (topic, partition, offset, headers) sits in one reusable
+A topology is data: a list of :class:`SourceNode`, :class:`ProcessorNode` and :class:`SinkNode` in insertion order.
+Behaviour is added when a task is initialised: the :class:`Operator` of each processor node is *bound* to the task and
+returns one plain function ``process(key, value, timestamp_ms)``. The function of a node calls the functions of its
+children directly. So a record passes through nested plain calls, without a record object, a queue or a dispatch between
+two nodes. The facts about the record as a whole (topic, partition, offset, headers) are in one reusable
 :class:`RecordContext` per task.
 
 Between table operators the value is a :class:`Change`.
@@ -49,19 +49,19 @@ Process: TypeAlias = Callable[[Any, Any, int], None]
 
 
 class Change(NamedTuple):
-    """What flows between table operators: the new and the old value of a key (None: absent)."""
+    """The value between table operators: the new and the old value of a key (None: absent)."""
 
     new: Any
     old: Any
 
     @property
     def is_latest(self) -> bool:
-        """False only for an update of a versioned table that is older than the row."""
+        """Whether it is the latest version; False only for a late update of a versioned table."""
         return True
 
 
 class LateChange(Change):
-    """An update of a versioned table that is older than the row: a version of its past (KIP-914)."""
+    """An update of a versioned table that is older than the row (KIP-914)."""
 
     @property
     def is_latest(self) -> bool:
@@ -69,14 +69,17 @@ class LateChange(Change):
 
 
 class RecordContext:
-    """Where the record in process came from. One object per task, overwritten for each record.
+    """The origin of the current record. One object per task, overwritten for each record.
 
-    ``timestamp`` is the timestamp of the record *as the current processor received it*: operators set it before
-    they touch a store, because plain stores log with it. In punctuators ``topic`` is None, ``partition`` and
-    ``offset`` are -1 and ``headers`` is empty. ``headers`` is never mutated in place: a new list replaces it.
-
-    ``system_time_ms`` is the wall clock as the task read it before the current records or the current punctuation.
-    ``shared`` holds state that several nodes of the task share, by the object that asks for it; binding empties it.
+    Attributes:
+        timestamp: the timestamp of the record *as the current processor received it*. Operators set it before they use
+            a store, because plain stores log with it.
+        topic: None in punctuators.
+        partition: -1 in punctuators.
+        offset: -1 in punctuators.
+        headers: empty in punctuators. Never changed in place: a new list replaces it.
+        system_time_ms: the wall-clock time that the task read before the current records or punctuation.
+        shared: state that several nodes of the task share, by the object that requests it. Binding clears it.
     """
 
     __slots__ = (
@@ -96,11 +99,14 @@ class RecordContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsyncCalls:
-    """Calls of a coroutine function, one for each record, outside of the task's thread; see ``map_values_async``.
+    """Calls of a coroutine function per record, outside of the task's thread (``map_values_async``).
 
-    ``function`` gets key, value and a context of its own. ``pair`` makes of the old key and the answer the new key and
-    value, on the task's thread. ``what`` is the function's name and line, for messages. At most ``concurrency`` calls
-    of a task run at a time. ``ordered``: answers are sent on in the order of the records, not only in that of each key.
+    Attributes:
+        function: is called with key, value and a separate context.
+        pair: makes the new key and value of the old key and the answer, on the task's thread.
+        what: the function's name and line, for messages.
+        concurrency: maximum number of concurrent calls of a task.
+        ordered: send answers in the order of all records, not only of records with the same key.
     """
 
     function: Callable[[Any, Any, RecordContext], Coroutine[Any, Any, Any]]
@@ -113,8 +119,10 @@ class AsyncCalls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchCalls:
-    """Calls of a function with a list of values (or, ``with_key``, of pairs, or ``with_context``, of triples), outside
-    of the task's thread; see ``map_batch``. It gives one answer for each, in their order; ``is_async``: as a coroutine.
+    """Calls of a function with a list of values, outside of the task's thread (``map_batch``).
+
+    With ``with_key`` the list has pairs, with ``with_context`` triples. The function returns one answer for each entry,
+    in the same order; with ``is_async`` it is a coroutine function.
     """
 
     function: Callable[[list[Any]], Any]
@@ -128,7 +136,7 @@ class BatchCalls:
 
 
 class Punctuation(Enum):
-    """Which clock drives a punctuator."""
+    """The clock of a punctuator."""
 
     STREAM_TIME = "stream time"
     WALL_CLOCK_TIME = "wall-clock time"
@@ -141,7 +149,7 @@ class Cancellable(Protocol):
 
 
 class NodeContext(Protocol):
-    """What a task offers to one node while the node is bound, and afterwards."""
+    """The interface of a task for one of its nodes, during binding and afterwards."""
 
     @property
     def name(self) -> str:
@@ -157,77 +165,83 @@ class NodeContext(Protocol):
 
     @property
     def forward(self) -> Process:
-        """Sends to all children, in insertion order; does nothing when there are none."""
+        """Sends a record to all children, in insertion order."""
 
     @property
     def children(self) -> Mapping[str, Process]:
-        """Each child's function by node name, in insertion order."""
+        """Functions of the children by node name, in insertion order."""
 
     def store(self, name: str) -> Any:
-        """A connected (or global) store; error when it is not connected."""
+        """Return a connected (or global) store. Raises an error if it is not connected."""
 
     def failed(self, error: Exception, key: Any, value: Any, timestamp_ms: int) -> None:
-        """User code of this node raised: asks the processing handler. Returns when the record is to be dropped,
-        raises otherwise. Errors that already went through it (of a node below) are raised again as they are."""
+        """Call the processing handler, because user code of this node raised ``error``.
+
+        Returns if the record shall be dropped, otherwise raises. Errors that the handler has already seen (from a later
+        node) are raised again unchanged.
+        """
 
     def dropped(self, reason: str) -> None:
-        """Count the current record as dropped and warn."""
+        """Count the current record as dropped and log a warning."""
 
     def schedule(
         self, interval_ms: int, clock: Punctuation, callback: Callable[[int], None], start_ms: int | None
     ) -> Cancellable: ...
 
     def call_async(self, calls: AsyncCalls) -> Process:
-        """A function that lets a coroutine work on each record, and forwards the answer some time later."""
+        """Return a function that calls a coroutine function for each record and forwards the answer later."""
 
     def call_in_batches(self, calls: BatchCalls) -> Process:
-        """A function that collects records, and forwards the answers some time later."""
+        """Return a function that collects records and forwards the answers later."""
 
     def request_commit(self) -> None: ...
 
     @property
     def metrics(self) -> ProcessorMetrics:
-        """Where processors put figures of their own."""
+        """The processors' own metrics."""
 
     @property
     def figures(self) -> NodeFigures | None:
-        """Where operators put figures of this node; None when nodes are not measured."""
+        """Metrics of this node; None if nodes are not measured."""
 
     def on_init(self, callback: Callable[[], None]) -> None:
-        """Called once after all nodes of the task are bound, parents before children."""
+        """Register a callback, called once after all nodes of the task are bound, parents first."""
 
     def on_close(self, callback: Callable[[], None]) -> None:
-        """Called once when the task is suspended or closed."""
+        """Register a callback, called once when the task is suspended or closed."""
 
     def remembers(self, store: str, read: Callable[[], int], write: Callable[[int], None]) -> None:
-        """Register a stream time, in ms, that belongs to the content of ``store`` but is not stored there.
+        """Register a stream time, in ms, that belongs to ``store`` but is not stored there.
 
-        The task commits it with the offsets. It calls ``read`` at each commit, and ``write`` with the committed time,
-        if there is one, before it initialises the nodes. With ``reference_behaviour`` it is forgotten at a restart, as
-        in Kafka Streams.
+        The task commits it with the offsets. It calls ``read`` at each commit. Before it initialises the nodes, it
+        calls ``write`` with the committed time, if there is one. With ``reference_behaviour`` the time is lost at a
+        restart, as in Kafka Streams.
         """
 
     @property
     def reference_behaviour(self) -> bool:
-        """Whether operators do as Apache Kafka Streams does where it gives wrong results: for conformance runs."""
+        """Whether operators behave like Kafka Streams even if results are wrong; for conformance runs."""
 
     @property
     def emit_interval_ms(self) -> int:
-        """At least so much wall-clock time lies between two looks for results that have become final."""
+        """Minimum wall-clock interval between two searches for final results, in ms."""
 
     @property
     def in_place_checks(self) -> InPlaceChecks | None:
-        """Set where functions are watched for values that they change in place: by the test driver."""
+        """Set if values are checked for changes in place, as in the test driver."""
 
     @property
     def processor_metadata(self) -> dict[str, int]:
-        """Numbers by store name that are committed with the offsets and come back with them, from ``on_init`` on."""
+        """Numbers by store name that are committed and restored with the offsets.
+
+        They are available from ``on_init`` on.
+        """
 
     @property
     def app_configs(self) -> Mapping[str, Any]: ...
     @property
     def upgrade_from(self) -> str | None:
-        """The release that other members may still have; None: none is so old that it matters."""
+        """The release that other members may still have; None if it makes no difference."""
 
     @property
     def serde_defaults(self) -> SerdeDefaults:
@@ -236,36 +250,44 @@ class NodeContext(Protocol):
     @property
     def state_dir(self) -> str: ...
     def now_ms(self) -> int:
-        """Wall clock of the task."""
+        """Return the wall-clock time of the task, in ms."""
 
 
 class InPlaceChecks(Protocol):
-    """Asks for checks of values changed in place, and names an operator for their messages."""
+    """Enables checks for values changed in place, and locates operators for their messages."""
 
     def where(self, node: str) -> str | None:
-        """Line of the program that described a node."""
+        """Return the line of the program that described a node."""
 
 
 class Operator(Protocol):
-    """Behaviour of a processor node. One object per node, shared by all tasks: keeps no per-task state itself."""
+    """Behaviour of a processor node.
+
+    One object per node is shared by all tasks, so it has no state of a task.
+    """
 
     def bind(self, node: NodeContext) -> Process:
-        """The node's function in one task. Called after the task's stores are restored."""
+        """Return the node's function in one task. Called after the task's stores are restored."""
 
 
 TimestampExtractor: TypeAlias = Callable[[Any, Any, int, int], int]
-"""extractor(key, value, record_timestamp_ms, partition_time_ms) -> timestamp ms; negative = drop the record;
-``partition_time_ms`` is -1 while unknown."""
+"""extractor(key, value, record_timestamp_ms, partition_time_ms) -> timestamp in ms.
+
+A negative result drops the record. ``partition_time_ms`` is -1 while it is unknown.
+"""
 
 TopicChooser: TypeAlias = Callable[[Any, Any, RecordContext], str]
 """chooser(key, value, record context) -> topic name."""
 
 Partitioner: TypeAlias = Callable[[str, Any, Any, int], "Sequence[int] | int | None"]
-"""partitioner(topic, key, value, partition count): None = default rule, [] = drop, several = one copy to each."""
+"""partitioner(topic, key, value, partition count) -> partition.
+
+None: the default rule. An empty list drops the record; a list of several sends one copy to each.
+"""
 
 
 class ResetPolicy(Enum):
-    """Where to start when a partition has no valid committed offset."""
+    """The start position of a partition without a valid committed offset."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -273,11 +295,11 @@ class ResetPolicy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SourceNode:
-    """Reads topics. ``topics`` are short names (internal ones undecorated); either topics or a pattern is set.
+    """Reads topics. ``topics`` are short names; either topics or a pattern is set.
 
-    A None serde stands for the configured default. ``is_internal`` marks the reading side of a repartition topic,
-    ``is_global`` that of a global store: their records keep the timestamps they were sent with, whatever extractor is
-    configured.
+    A serde of None stands for the configured default. ``is_internal`` marks the source of a repartition topic,
+    ``is_global`` the source of a global store. Their records keep the timestamps with which they were sent, whatever
+    extractor is configured.
     """
 
     name: str
@@ -293,7 +315,7 @@ class SourceNode:
 
 @dataclass(frozen=True, slots=True)
 class ProcessorNode:
-    """Runs an operator. ``stores`` are the names of the stores it is connected to."""
+    """Runs an operator. ``stores`` are the names of its connected stores."""
 
     name: str
     parents: tuple[str, ...]
@@ -303,10 +325,10 @@ class ProcessorNode:
 
 @dataclass(frozen=True, slots=True)
 class SinkNode:
-    """Writes to ``topic`` (short name) or to the topic that ``chooser`` names for each record.
+    """Writes to ``topic`` (short name), or to the topic that ``chooser`` returns for each record.
 
-    ``is_internal`` marks the writing side of a repartition topic. ``by_inner_key``: all windows of a key go to one
-    partition, when the key's serde is known here to be a windowed one; without it the whole key decides.
+    ``is_internal`` marks the sink of a repartition topic. ``by_inner_key``: all windows of a key go to one partition,
+    if the key's serde is known here and windowed. Otherwise the whole key determines the partition.
     """
 
     name: str

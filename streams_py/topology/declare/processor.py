@@ -1,7 +1,7 @@
-"""The Processor API: write your own node, with state and timers.
+"""The Processor API: custom nodes with state and timers.
 
-One processor object serves one task, that is one partition number; its methods run on one thread at a time. The
-names are those of Kafka Streams' ``processor.api`` package (KIP-478, fixed keys: KIP-820).
+A processor object serves one task, that is one partition number. Its methods run on one thread at a time. The names are
+those of Kafka Streams' package ``processor.api`` (KIP-478, fixed keys: KIP-820).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ VOut_contra = TypeVar("VOut_contra", contravariant=True)
 
 
 class Record(NamedTuple, Generic[K_co, V_co]):
-    """A record on its way through the topology. Immutable: ``with_...`` give a changed copy.
+    """A record inside the topology. Immutable: the ``with_...`` methods return a changed copy.
 
     ``timestamp`` is in ms since the epoch and not negative. ``headers`` are (name, value) pairs in order; names may
     repeat.
@@ -62,28 +62,31 @@ class Record(NamedTuple, Generic[K_co, V_co]):
     headers: Headers = ()
 
     def with_key(self, key: K2) -> Record[K2, V_co]:
-        """The same record with another key."""
+        """Return the record with another key."""
         return Record(key, self.value, self.timestamp, self.headers)
 
     def with_value(self, value: V2) -> Record[K_co, V2]:
-        """The same record with another value."""
+        """Return the record with another value."""
         return Record(self.key, value, self.timestamp, self.headers)
 
     def with_timestamp(self, timestamp: int) -> Record[K_co, V_co]:
-        """The same record at another time (ms)."""
+        """Return the record with another timestamp (ms)."""
         return Record(self.key, self.value, timestamp, self.headers)
 
     def with_headers(self, headers: Headers) -> Record[K_co, V_co]:
-        """The same record with these headers instead of its own."""
+        """Return the record with other headers."""
         return Record(self.key, self.value, self.timestamp, headers)
 
     def add_header(self, name: str, value: bytes | None) -> Record[K_co, V_co]:
-        """The same record with one more header at the end."""
+        """Return the record with an additional header at the end."""
         return Record(self.key, self.value, self.timestamp, (*self.headers, (name, value)))
 
 
 class FixedKeyRecord(Generic[K_co, V_co]):
-    """A record whose key cannot be changed. Made by the library only; derive new ones with ``with_...``."""
+    """A record whose key cannot be changed.
+
+    Only the library creates such records; derive new ones with the ``with_...`` methods.
+    """
 
     __slots__ = ("_headers", "_key", "_timestamp", "_value")
 
@@ -95,17 +98,17 @@ class FixedKeyRecord(Generic[K_co, V_co]):
 
     @property
     def key(self) -> K_co:
-        """The key it came with."""
+        """The record's key, which never changes."""
         return self._key
 
     @property
     def value(self) -> V_co:
-        """The record's value, as its serde or the function above made it."""
+        """The record's value, from its serde or the previous operation."""
         return self._value
 
     @property
     def timestamp(self) -> int:
-        """Milliseconds since the epoch."""
+        """Timestamp in ms since the epoch."""
         return self._timestamp
 
     @property
@@ -114,15 +117,15 @@ class FixedKeyRecord(Generic[K_co, V_co]):
         return self._headers
 
     def with_value(self, value: V2) -> FixedKeyRecord[K_co, V2]:
-        """The same record with another value."""
+        """Return the record with another value."""
         return FixedKeyRecord(self._key, value, self._timestamp, self._headers)
 
     def with_timestamp(self, timestamp: int) -> FixedKeyRecord[K_co, V_co]:
-        """The same record at another time (ms)."""
+        """Return the record with another timestamp (ms)."""
         return FixedKeyRecord(self._key, self._value, timestamp, self._headers)
 
     def with_headers(self, headers: Headers) -> FixedKeyRecord[K_co, V_co]:
-        """The same record with these headers instead of its own."""
+        """Return the record with other headers."""
         return FixedKeyRecord(self._key, self._value, self._timestamp, headers)
 
     def __repr__(self) -> str:
@@ -130,7 +133,7 @@ class FixedKeyRecord(Generic[K_co, V_co]):
 
 
 class RecordMetadata(NamedTuple):
-    """Where the record in process was read."""
+    """The origin of the current record."""
 
     topic: str
     partition: int
@@ -138,11 +141,11 @@ class RecordMetadata(NamedTuple):
 
 
 class ProcessingContext(Protocol):
-    """What a processor can ask and do, whatever it forwards."""
+    """The environment of a processor, apart from forwarding."""
 
     @property
     def task_id(self) -> TaskId:
-        """The task this processor belongs to."""
+        """The task of this processor."""
 
     @property
     def application_id(self) -> str:
@@ -170,38 +173,39 @@ class ProcessingContext(Protocol):
 
     @property
     def metrics(self) -> ProcessorMetrics:
-        """For figures of your own, which stand beside the library's."""
+        """Sensors for the processor's own metrics, which are exported with the library's."""
 
     def get_state_store(self, name: str) -> Any:
-        """A store this processor is connected to; an error for any other store."""
+        """Return a connected store. Raises an error for any other store."""
 
     def schedule(
         self, interval_ms: int, clock: Punctuation, callback: Callable[[int], None], *, start_ms: int | None = None
     ) -> Cancellable:
         """Call ``callback(time_ms)`` every ``interval_ms`` of stream time or of wall-clock time.
 
-        Stream time first fires with the next record, wall-clock time after one interval; missed firings are not
-        repeated. With ``start_ms`` it is due at that time and every ``interval_ms`` after, on either clock: on the full
-        hour, for example (KIP-1146). ``cancel`` of the result ends it.
+        With stream time the first call is due with the next record, with wall-clock time after one interval. Missed
+        calls are not repeated. With ``start_ms`` the first call is due at that time, on either clock, for example at
+        the full hour (KIP-1146). ``cancel`` of the result stops the calls.
         """
 
     def commit(self) -> None:
-        """Ask for a commit soon; it does not happen within this call."""
+        """Request a commit soon; it does not happen within this call."""
 
     def current_stream_time_ms(self) -> int:
-        """Largest timestamp the task has seen, -1 before the first record."""
+        """Return the largest timestamp that the task has seen; -1 before the first record."""
 
     def current_system_time_ms(self) -> int:
-        """The wall clock, in ms, as the task read it before the current records or the current punctuation."""
+        """Return the wall-clock time, in ms, read before the current records or punctuation."""
 
 
 class ProcessorContext(ProcessingContext, Protocol[KOut_contra, VOut_contra]):
     """The context of a :class:`Processor`."""
 
     def forward(self, record: Record[KOut_contra, VOut_contra], *, child: str | None = None) -> None:
-        """Send a record to all children in the order they were added, or to the one named.
+        """Send a record to all children in the order they were added, or to the named child.
 
-        Everything below has seen the record when this returns. An unknown child and a negative timestamp are errors.
+        All descendants have processed the record when this returns. An unknown child or a negative timestamp raises an
+        error.
         """
 
 
@@ -209,28 +213,31 @@ class FixedKeyProcessorContext(ProcessingContext, Protocol[KOut_contra, VOut_con
     """The context of a :class:`FixedKeyProcessor`."""
 
     def forward(self, record: FixedKeyRecord[KOut_contra, VOut_contra], *, child: str | None = None) -> None:
-        """As in :class:`ProcessorContext`, for records that keep their key."""
+        """Send a record that keeps its key, as in :class:`ProcessorContext`."""
 
 
 class Processor(ABC, Generic[KIn, VIn, KOut, VOut]):
-    """User code of a node. Override ``process``, and ``init``/``close`` where needed."""
+    """User code of a node. Override ``process``, and ``init`` and ``close`` if needed."""
 
     context: ProcessorContext[KOut, VOut]
 
     def init(self, context: ProcessorContext[KOut, VOut]) -> None:
-        """Called once, with the task's stores restored; get stores and schedule punctuators here.
+        """Called once, after the task's stores are restored; get stores and schedule punctuators here.
 
-        The inherited method keeps the context as ``self.context``.
+        The default implementation stores the context in ``self.context``.
         """
         self.context = context
 
     @abstractmethod
     def process(self, record: Record[KIn, VIn]) -> None:
-        """Handle one record; ``self.context.forward`` sends results on."""
+        """Process one record; ``self.context.forward`` sends results."""
 
     def close(self) -> None:
-        """Called once when the task ends here, after its last commit. Stores close by themselves. Let go of what is
-        yours, and write nothing: it may be lost, or arrive after the next owner has read the task's state."""
+        """Called once when the task leaves this thread, after its last commit.
+
+        Stores are closed automatically. Release your own resources, and do not write anything: it may be lost, or
+        arrive after the next owner has read the task's state.
+        """
 
 
 class ValueTransformerContext(ProcessingContext, Protocol):
@@ -238,60 +245,74 @@ class ValueTransformerContext(ProcessingContext, Protocol):
 
     @property
     def record(self) -> RecordContext:
-        """Topic, partition, offset, timestamp and headers of the record in process; one object for all of them."""
+        """Topic, partition, offset, timestamp and headers of the current record; always the same object."""
 
 
 class ValueTransformer(ABC, Generic[KIn, VIn, VOut]):
-    """Gives the rows of a table new values (``KTable.transform_values``); one object per task."""
+    """Replaces the values of a table's rows (``KTable.transform_values``); one object per task."""
 
-    def init(self, context: ValueTransformerContext) -> None:  # nothing to do is a fine default
+    def init(self, context: ValueTransformerContext) -> None:  # doing nothing is a valid default
         """Called once before the first row."""
 
     @abstractmethod
     def transform(self, key: KIn, value: VIn | None) -> VOut | None:
-        """The new value of a row; None deletes it. Called with None when the row is deleted."""
+        """Return the new value of a row; None deletes the row.
+
+        ``value`` is None if the row is deleted.
+        """
 
     def close(self) -> None:
-        """As :meth:`Processor.close`."""
+        """Called once when the task leaves this thread, as :meth:`Processor.close`."""
 
 
 class FixedKeyProcessor(ABC, Generic[KIn, VIn, VOut]):
-    """As :class:`Processor`, for code that never changes the key: no repartition is needed after it."""
+    """A processor that never changes the key, so it needs no repartition after it."""
 
     context: FixedKeyProcessorContext[KIn, VOut]
 
     def init(self, context: FixedKeyProcessorContext[KIn, VOut]) -> None:
-        """Called once, with the task's stores restored. The inherited method keeps the context as ``self.context``."""
+        """Called once, after the task's stores are restored.
+
+        The default implementation stores the context in ``self.context``.
+        """
         self.context = context
 
     @abstractmethod
     def process(self, record: FixedKeyRecord[KIn, VIn]) -> None:
-        """Handle one record; ``self.context.forward`` sends results on."""
+        """Process one record; ``self.context.forward`` sends results."""
 
     def close(self) -> None:
-        """Called once when the task ends here, after its last commit. Stores close by themselves. Let go of what is
-        yours, and write nothing: it may be lost, or arrive after the next owner has read the task's state."""
+        """Called once when the task leaves this thread, after its last commit.
+
+        Stores are closed automatically. Release your own resources, and do not write anything: it may be lost, or
+        arrive after the next owner has read the task's state.
+        """
 
 
 @runtime_checkable
 class ConnectedStoreProvider(Protocol):
-    """A supplier that brings its own stores: they are added and connected with the processor (KIP-401)."""
+    """A supplier with its own stores, which are added and connected with the processor (KIP-401)."""
 
     def stores(self) -> Iterable[StoreBuilder]:
-        """The store declarations; the same objects each time."""
+        """Return the store declarations, always the same objects."""
 
 
 ProcessorSupplier = Callable[[], Processor[KIn, VIn, KOut, VOut]]
-"""Called once per task; gives a new processor each time. A processor class without arguments will do."""
+"""Returns a new processor; called once per task.
+
+A processor class whose constructor needs no arguments is a supplier.
+"""
 
 FixedKeyProcessorSupplier = Callable[[], FixedKeyProcessor[KIn, VIn, VOut]]
-"""Called once per task; gives a new fixed-key processor each time."""
+"""Returns a new fixed-key processor; called once per task."""
 
 RecordFunction = Callable[[Record[KIn, VIn], ProcessorContext[Any, Any]], Iterable[Record[KOut, VOut]] | None]
-"""A function ``f(record, context)`` that yields (or returns) the records to send on; it keeps nothing between records
-but what is in its stores."""
+"""A function ``f(record, context)`` that yields (or returns) the records to forward.
+
+It must not keep state between records except in its stores.
+"""
 
 FixedKeyRecordFunction = Callable[
     [FixedKeyRecord[KIn, VIn], FixedKeyProcessorContext[Any, Any]], Iterable[FixedKeyRecord[KIn, VOut]] | None
 ]
-"""The same, for records that keep their key."""
+"""Same as ``RecordFunction``, for records that keep their key."""

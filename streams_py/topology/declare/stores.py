@@ -1,7 +1,6 @@
-"""State stores as a topology declares them, and the interfaces through which processors use them.
+"""Declarations of state stores, and their interfaces for processors.
 
-Implementations live in :mod:`streams_py.state`; this module only says what a store is called, what it holds, and
-what may be asked of it.
+The implementations are in :mod:`streams_py.state`. This module only defines names, contents and operations of stores.
 """
 
 from __future__ import annotations
@@ -43,14 +42,14 @@ _SEGMENTS_MAX = 1024
 
 
 class ValueAndTimestamp(NamedTuple, Generic[V]):
-    """A stored value and the timestamp (ms) of the record that made it."""
+    """A stored value and the timestamp (ms) of the record that created it."""
 
     value: V
     timestamp: int
 
 
 class StoreKind(Enum):
-    """What a store holds."""
+    """The kind of content of a store."""
 
     KEY_VALUE = "key-value"
     TIMESTAMPED_KEY_VALUE = "timestamped key-value"
@@ -65,16 +64,17 @@ class StoreKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WindowRetention:
-    """What a window or session store keeps, in ms.
+    """The retention of a window or session store, in ms.
 
-    ``retention_ms``: how long, by stream time, from the start of a window or the end of a session. ``span_ms``: from
-    start to end of a window (sessions: 0). ``segment_ms``: windows that start in one segment lie together, are scanned
-    together and go together. ``keeps_duplicates``: several values per key and time, for joins; then null is no
-    deletion. ``holds_back``: nothing goes before it is released (emit on window close).
-
-    The changelog topic is configured for ``retention_ms``, as in Kafka Streams. ``extra_ms`` is how much longer the
-    store itself keeps windows, because an operator still reads them then. It is not in the ``repr``, which says what
-    the bytes on disk depend on.
+    Attributes:
+        retention_ms: retention by stream time, from the start of a window or the end of a session.
+        span_ms: size of a window (sessions: 0).
+        segment_ms: windows that start in the same segment are stored, scanned and removed together.
+        keeps_duplicates: several values per key and time, for joins; then a null value is not a deletion.
+        holds_back: no window is removed before it is released (emit on window close).
+        extra_ms: additional time in which the store keeps windows, because an operator still reads them. The changelog
+            topic is configured only for ``retention_ms``, as in Kafka Streams. It is not in the ``repr``, which has
+            everything that the bytes on disk depend on.
     """
 
     retention_ms: int
@@ -95,15 +95,17 @@ class WindowRetention:
         holds_back: bool = False,
         kept_ms: int = 0,
     ) -> WindowRetention:
-        """With segments that suit what is looked up within ``step_ms``, and not more than a thousand at a time.
-        ``kept_ms``: how long the operator reads windows, which may be longer than ``retention_ms``."""
+        """Return a retention whose segments fit lookups within ``step_ms``, at most a thousand of them.
+
+        ``kept_ms`` is how long the operator reads windows, which may exceed ``retention_ms``.
+        """
         segment_ms = max(step_ms, retention_ms // _SEGMENTS_MAX, 1)
         extra_ms = max(kept_ms - retention_ms, 0)
         return cls(retention_ms, span_ms, segment_ms, keeps_duplicates, holds_back, extra_ms)
 
     @property
     def kept_ms(self) -> int:
-        """How long the store keeps windows: what is this old or older is expired."""
+        """Time for which the store keeps windows; a window of this age is expired."""
         return self.retention_ms + self.extra_ms
 
 
@@ -111,13 +113,18 @@ class WindowRetention:
 class StoreBuilder:
     """Declaration of a state store.
 
-    ``persistent``: True = RocksDB on disk, False = in memory, None = as ``dsl.store.suppliers.class`` says.
-    A None serde stands for the configured default. ``logging``: keep a changelog topic, created with
-    ``logging_config`` on top of the defaults. ``caching``: merge updates between commits (record cache).
-    ``source_topic``: short name of the source topic that serves as changelog (optimised source tables), else None.
-    ``windows``: set for window and session stores. ``history_ms``: set for versioned stores. ``ttl_ms``: time to live
-    of entries of a key-value store. ``logs_headers``: its changelog records have the headers of the record in process.
-    ``supplier``: makes what it is kept in, of your own (:mod:`streams_py.topology.declare.custom_stores`).
+    Attributes:
+        key_serde: None stands for the configured default.
+        value_serde: None stands for the configured default.
+        persistent: True: RocksDB on disk, False: in memory, None: as set by ``dsl.store.suppliers.class``.
+        logging: write a changelog topic, created with ``logging_config`` in addition to the defaults.
+        caching: merge updates between commits (record cache).
+        source_topic: short name of the source topic that serves as changelog (optimised source tables), otherwise None.
+        windows: set for window and session stores.
+        history_ms: set for versioned stores.
+        ttl_ms: time to live of entries of a key-value store.
+        logs_headers: changelog records have the headers of the current record.
+        supplier: returns your own implementation (:mod:`streams_py.topology.declare.custom_stores`).
     """
 
     name: str
@@ -137,7 +144,10 @@ class StoreBuilder:
 
     @property
     def expires(self) -> bool:
-        """Whether retention may delete the beginning of its changelog: entries expire, or others write the topic."""
+        """Whether retention may delete the beginning of its changelog.
+
+        That is the case if entries expire, or if other programs write the topic.
+        """
         is_deleted = "delete" in self.logging_config.get("cleanup.policy", "")
         return is_deleted or not (self.windows is None and self.ttl_ms is None and self.source_topic is None)
 
@@ -150,15 +160,17 @@ class StoreBuilder:
     def _check_supplier(self) -> None:
         if not callable(self.supplier):
             raise TopologyError(
-                f"store {self.name!r}: supplier is {kind_of(self.supplier)}; give a class or a function that makes a "
+                f"store {self.name!r}: supplier is {kind_of(self.supplier)}; use a class or a function that returns a "
                 "new store each time"
             )
         if self.kind not in (StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.CUSTOM):
-            raise TopologyError(f"store {self.name!r} is a {self.kind.value} store, which takes no supplier")
+            raise TopologyError(f"store {self.name!r} is a {self.kind.value} store, which cannot have a supplier")
         if self.persistent:
-            raise TopologyError(f"store {self.name!r} has a supplier, which decides where it is kept: no persistent=")
+            raise TopologyError(
+                f"store {self.name!r} has a supplier, which decides where it is stored: remove persistent="
+            )
         if self.ttl_ms is not None:
-            raise TopologyError(f"store {self.name!r} has a supplier, which decides what is dropped: no ttl=")
+            raise TopologyError(f"store {self.name!r} has a supplier, which decides when entries expire: remove ttl=")
 
 
 @checked_function
@@ -174,12 +186,11 @@ def key_value_store(
     ttl: Duration | None = None,
     supplier: Callable[[], Any] | None = None,
 ) -> StoreBuilder:
-    """Declare a :class:`KeyValueStore` for your own processors; options: :class:`StoreBuilder`.
+    """Declare a :class:`KeyValueStore` for your own processors. See :class:`StoreBuilder`.
 
-    ``ttl``, a ``timedelta`` or milliseconds: an entry is gone, for every reader, when stream time has passed its
-    timestamp by so much. Its timestamp is that of the record that was processed when it was put. Such a store has no
-    record cache. ``supplier``: makes a ``KeyValueBytesStore`` of your own to keep it in, for each task, such as
-    ``lru_map(1000)``.
+    ``ttl`` is a ``timedelta`` or milliseconds. An entry expires for all readers when stream time exceeds its timestamp
+    by ``ttl``. It has the timestamp of the record that was processed when it was put. Such a store has no record
+    cache. ``supplier`` returns your own ``KeyValueBytesStore`` for each task, for example ``lru_map(1000)``.
     """
     kind, config, ttl_ms = StoreKind.KEY_VALUE, dict(logging_config or {}), ttl_ms_of(ttl, name)
     caching = caching and ttl_ms is None
@@ -199,76 +210,78 @@ def timestamped_key_value_store(
     ttl: Duration | None = None,
     supplier: Callable[[], Any] | None = None,
 ) -> StoreBuilder:
-    """Declare a :class:`TimestampedKeyValueStore` for your own processors; options, ``ttl`` (a ``timedelta`` or
-    milliseconds) too: :func:`key_value_store`."""
+    """Declare a :class:`TimestampedKeyValueStore` for your own processors.
+
+    The options, including ``ttl`` (a ``timedelta`` or milliseconds), are the same as of :func:`key_value_store`.
+    """
     kind, config, ttl_ms = StoreKind.TIMESTAMPED_KEY_VALUE, dict(logging_config or {}), ttl_ms_of(ttl, name)
     caching = caching and ttl_ms is None
     return StoreBuilder(name, kind, key, value, persistent, logging, caching, config, ttl_ms=ttl_ms, supplier=supplier)
 
 
 def ttl_ms_of(ttl: Duration | None, store: str) -> int | None:
-    """A time to live in ms. TopologyError when it is not positive."""
+    """Return a time to live in ms. Raises TopologyError if it is not positive."""
     return None if ttl is None else duration_ms(ttl, f"time to live of store {store!r}", least_ms=1)
 
 
 class StateStore(Protocol):
-    """What every store has."""
+    """The common interface of all stores."""
 
     @property
     def name(self) -> str:
-        """As it was declared."""
+        """Its declared name."""
 
     @property
     def persistent(self) -> bool:
-        """True when it is on disk, False when it is in memory only."""
+        """Whether it is stored on disk, not only in memory."""
 
     @property
     def is_open(self) -> bool:
-        """False before its task has opened it, and after its task has closed it."""
+        """Whether its task has opened it and not closed it yet."""
 
 
 class KeyValueStore(StateStore, Protocol[K, V]):
-    """Key-value store. Iteration is in unsigned byte order of the serialized keys; iterators are snapshots.
+    """Key-value store. Iterators are snapshots, in unsigned byte order of the serialized keys.
 
-    ``None`` as a value deletes. Ranges include both ends; None is an open end.
+    A value of ``None`` deletes the key. Ranges include both ends; None means no bound.
     """
 
     def get(self, key: K) -> V | None:
-        """The value, or None."""
+        """Return the value, or None."""
 
     def put(self, key: K, value: V | None) -> None:
-        """Store a value in place of the present one; None deletes."""
+        """Store a value, replacing an existing one; None deletes the key."""
 
     def put_if_absent(self, key: K, value: V) -> V | None:
-        """The present value, or None after storing."""
+        """Return the existing value, or store ``value`` and return None."""
 
     def put_all(self, entries: Iterable[tuple[K, V | None]]) -> None:
-        """``put`` each of them, in order."""
+        """Call ``put`` for each entry, in order."""
 
     def delete(self, key: K) -> V | None:
-        """The deleted value, if there was one."""
+        """Delete the key and return its value, or None."""
 
     def range(self, first: K | None, last: K | None) -> Iterator[tuple[K, V]]:
-        """Entries from ``first`` to ``last``, both included; None is an open end."""
+        """Return entries from ``first`` to ``last``, both included; None means no bound."""
 
     def reverse_range(self, first: K | None, last: K | None) -> Iterator[tuple[K, V]]:
-        """Those of ``range``, the last one first."""
+        """Return the entries of ``range`` in reverse order."""
 
     def all(self) -> Iterator[tuple[K, V]]:
-        """Every entry."""
+        """Return all entries."""
 
     def reverse_all(self) -> Iterator[tuple[K, V]]:
-        """Every entry, the last one first."""
+        """Return all entries in reverse order."""
 
     def prefix_scan(self, prefix: bytes) -> Iterator[tuple[K, V]]:
-        """Entries whose *serialized* key starts with ``prefix``."""
+        """Return entries whose *serialized* key starts with ``prefix``."""
 
     def approximate_num_entries(self) -> int:
-        """How many entries there are; on disk an estimate, which counts overwritten ones, too."""
+        """Return the number of entries; for stores on disk an estimate that includes overwritten ones."""
 
 
 class Eviction(NamedTuple):
-    """A change that leaves a suppression buffer, and the context of its latest record."""
+    """A change that leaves a suppression buffer, with the context of its latest record."""
 
     key: Any
     new: Any
@@ -281,36 +294,39 @@ class Eviction(NamedTuple):
 
 
 FlushListener = Callable[[Any, Any, Any, int], None]
-"""listener(key, new value, old value, timestamp_ms): a cached entry leaves the cache."""
+"""listener(key, new value, old value, timestamp_ms), called when an entry leaves the cache."""
 
 Updater = Callable[[Any, Any, int], "tuple[Any, Any, int]"]
-"""update(key, value, timestamp_ms) -> new aggregate, old aggregate, timestamp_ms of the new one."""
+"""update(key, value, timestamp_ms) -> new aggregate, old aggregate, new timestamp_ms."""
 
 WindowUpdater = Callable[[Any, Any, int, int], "tuple[Any, Any, int]"]
-"""update(key, value, timestamp_ms, window start) -> new aggregate, old aggregate, timestamp_ms of the new one."""
+"""update(key, value, timestamp_ms, window start) -> new aggregate, old aggregate, new timestamp_ms."""
 
 
 class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]], Protocol[K, V]):
-    """Key-value store whose values carry timestamps: what every table and aggregate of the DSL uses.
+    """Key-value store with timestamped values, for all tables and aggregates of the DSL.
 
-    For the record path there are calls without a pair object: ``get`` returns the pair, ``put_value`` takes its parts,
+    For the record path there are calls without pair objects: ``get`` returns the pair, ``put_value`` takes its parts,
     and an ``updater`` does both.
     """
 
     @property
     def is_cached(self) -> bool:
-        """True when updates are merged in the record cache; then the flush listener forwards, not the operator."""
+        """Whether the record cache merges updates; then the flush listener forwards, not the operator."""
 
     def put_value(self, key: K, value: V | None, timestamp_ms: int) -> None:
-        """Store (None: delete) a value; ``timestamp_ms`` also is the changelog record's timestamp."""
+        """Store a value (None deletes); ``timestamp_ms`` is also the changelog record's."""
 
     def updater(self, initializer: Callable[[], V] | None, aggregator: Callable[[K, Any, V], V | None]) -> Updater:
-        """A function that takes one record into the aggregate of its key.
+        """Return a function that adds one record to the aggregate of its key.
 
-        The old aggregate that it returns is the object which the aggregator was given, and perhaps has changed.
-        Without ``initializer`` the first value of a key is its first aggregate. The new timestamp is the larger one of
-        the record and the old aggregate; None as the new aggregate deletes, logged with the context's timestamp.
+        The old aggregate in its result is the object that the aggregator got and may have changed. Without
+        ``initializer`` the first value of a key is its first aggregate. The new timestamp is the larger one of the
+        record's and the old aggregate's. A new aggregate of None deletes the key, logged with the context's timestamp.
         """
 
     def set_flush_listener(self, listener: FlushListener, *, send_old_values: bool) -> None:
-        """Who forwards when the cache is flushed. While it runs, the record context is that of the cached entry."""
+        """Set the function that forwards when the cache is flushed.
+
+        During its call the record context describes the cached entry.
+        """

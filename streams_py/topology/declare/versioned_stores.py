@@ -1,4 +1,4 @@
-"""Versioned key-value stores (KIP-889): the history of each key, for looking things up as they were at some time."""
+"""Versioned key-value stores (KIP-889): the history of each key, for lookups at an earlier time."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ K_contra = TypeVar("K_contra", contravariant=True)
 V = TypeVar("V")
 
 VALID_TO_UNDEFINED: Final = -1
-"""What ``put`` returns for the latest version of a key."""
+"""Result of ``put`` for the latest version of a key."""
 NOT_PUT: Final = -(2**63)
-"""What ``put`` returns for a version older than the history."""
+"""Result of ``put`` for a version older than the history."""
 
 
 class VersionedRecord(NamedTuple, Generic[V]):
-    """A version of a key, in ms: valid from ``timestamp`` on, until ``valid_to`` (not included; None: until now)."""
+    """A version of a key, valid from ``timestamp`` until ``valid_to`` (excluded), in ms.
+
+    ``valid_to`` is None for the current version.
+    """
 
     value: V
     timestamp: int
@@ -30,21 +33,29 @@ class VersionedRecord(NamedTuple, Generic[V]):
 
 
 class VersionedKeyValueStore(StateStore, Protocol[K_contra, V]):
-    """Versions of each key by timestamp (ms). None as a value is a deletion, which is a version, too.
+    """Versions of each key by timestamp (ms). A value of None is a deletion, which is a version, too.
 
-    Versions older than the history are forgotten and no longer accepted; the latest one of a key stays.
+    Versions older than the history are removed and no longer accepted. The latest version of a key stays.
     """
 
     def put(self, key: K_contra, value: V | None, timestamp: int) -> int:
-        """Add a version, or replace the one of the same timestamp. Returns the timestamp until which it is valid,
-        VALID_TO_UNDEFINED for the latest one, NOT_PUT when it is too old."""
+        """Add a version, or replace the version with the same timestamp.
+
+        Returns the timestamp until which it is valid, VALID_TO_UNDEFINED for the latest version, or NOT_PUT if it is
+        too old.
+        """
 
     def get(self, key: K_contra, as_of: int | None = None) -> VersionedRecord[V] | None:
-        """The version that is valid now, or that was at the time ``as_of``; None when there is none, or when that time
-        is before the history."""
+        """Return the version that is valid now, or at the time ``as_of``, or None.
+
+        The result is also None if that time is before the history.
+        """
 
     def delete(self, key: K_contra, timestamp: int) -> VersionedRecord[V] | None:
-        """Delete from ``timestamp`` on; what was valid then. None also when that time is before the history."""
+        """Delete the key from ``timestamp`` on and return the version that was valid then, or None.
+
+        The result is also None if that time is before the history.
+        """
 
 
 @checked_function
@@ -58,8 +69,11 @@ def versioned_key_value_store(
     logging: bool = True,
     logging_config: Mapping[str, str] | None = None,
 ) -> StoreBuilder:
-    """Declare a :class:`VersionedKeyValueStore` that can be asked about the last ``history``, a ``timedelta`` or
-    milliseconds; other options: ``StoreBuilder``. There is no record cache for it."""
+    """Declare a :class:`VersionedKeyValueStore` with versions of the last ``history``.
+
+    ``history`` is a ``timedelta`` or milliseconds. The other options are described in ``StoreBuilder``. The store has
+    no record cache.
+    """
     history_ms = duration_ms(history, f"history of store {name!r}")
     kind, config = StoreKind.VERSIONED_KEY_VALUE, dict(logging_config or {})
     return StoreBuilder(name, kind, key, value, persistent, logging, False, config, history_ms=history_ms)

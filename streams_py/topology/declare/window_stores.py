@@ -1,4 +1,4 @@
-"""Window and session stores for your own processors: how they are declared, and what may be asked of them."""
+"""Window and session stores for your own processors: declarations and interfaces."""
 
 from __future__ import annotations
 
@@ -25,66 +25,70 @@ V = TypeVar("V")
 
 
 class WindowStore(StateStore, Protocol[K, V]):
-    """A value per key and window start. Times are ms; ranges include both ends; None deletes.
+    """A value per key and window start. Times are in ms, ranges include both ends, None deletes.
 
-    What started ``retention`` or longer before the latest start that was ever put is expired: neither stored nor read.
+    A window that started ``retention`` or longer before the latest start ever put is expired: it is neither stored nor
+    read.
     """
 
     def put(self, key: K, value: V | None, start: int) -> None:
         """Store the value of the window that starts at ``start``; None deletes."""
 
     def fetch(self, key: K, start: int) -> V | None:
-        """The value of the window that starts at ``start``, or None."""
+        """Return the value of the window that starts at ``start``, or None."""
 
     def fetch_between(self, key: K, first: int, last: int, *, reverse: bool = False) -> Iterator[tuple[int, V]]:
-        """(start, value) of one key, by start."""
+        """Return (start, value) of one key, by start."""
 
     def fetch_keys(
         self, first_key: K | None, last_key: K | None, first: int, last: int, *, reverse: bool = False
     ) -> Iterator[tuple[Windowed[K], V]]:
-        """Windows of a range of keys (None: open end), by start, then by key bytes."""
+        """Return windows of a range of keys (None: no bound), by start, then by key bytes."""
 
     def fetch_all(self, first: int, last: int, *, reverse: bool = False) -> Iterator[tuple[Windowed[K], V]]:
-        """Windows of all keys, by start, then by key bytes."""
+        """Return windows of all keys, by start, then by key bytes."""
 
     def all(self, *, reverse: bool = False) -> Iterator[tuple[Windowed[K], V]]:
-        """Every window, by start, then by key bytes."""
+        """Return every window, by start, then by key bytes."""
 
 
 class TimestampedWindowStore(WindowStore[K, ValueAndTimestamp[V]], Protocol[K, V]):
-    """Window store whose values carry timestamps: what windowed aggregations use."""
+    """Window store with timestamped values, as used by windowed aggregations."""
 
 
 class SessionStore(StateStore, Protocol[K, V]):
-    """A value per key, start and end of a session. Times are ms; None removes.
+    """A value per key, start and end of a session. Times are in ms, None removes.
 
-    What ended ``retention`` or longer before the latest end that was ever put is expired.
+    A session that ended ``retention`` or longer before the latest end ever put is expired.
     """
 
     def put(self, session: Windowed[K], value: V | None) -> None:
         """Store the value of a session; None removes it."""
 
     def remove(self, session: Windowed[K]) -> None:
-        """Remove a session, if it is there."""
+        """Remove a session if it exists."""
 
     def fetch_session(self, key: K, start: int, end: int) -> V | None:
-        """The value of the session that starts and ends at exactly these times, or None."""
+        """Return the value of the session with exactly this start and end, or None."""
 
     def find_sessions(
         self, key: K, earliest_end: int, latest_start: int, *, reverse: bool = False
     ) -> Iterator[tuple[Windowed[K], V]]:
-        """Sessions that end at ``earliest_end`` or later and start at ``latest_start`` or earlier, by end."""
+        """Return sessions that end at ``earliest_end`` or later and start at ``latest_start`` or earlier.
+
+        They are ordered by end.
+        """
 
     def fetch(self, key: K, *, reverse: bool = False) -> Iterator[tuple[Windowed[K], V]]:
-        """All sessions of a key, by end."""
+        """Return all sessions of a key, by end."""
 
     def fetch_keys(
         self, first_key: K | None, last_key: K | None, *, reverse: bool = False
     ) -> Iterator[tuple[Windowed[K], V]]:
-        """All sessions of a range of keys (None: open end)."""
+        """Return all sessions of a range of keys (None: no bound)."""
 
     def all(self, *, reverse: bool = False) -> Iterator[tuple[Windowed[K], V]]:
-        """Every session."""
+        """Return every session."""
 
 
 @checked_function
@@ -101,9 +105,11 @@ def window_store(
     caching: bool = False,
     logging_config: Mapping[str, str] | None = None,
 ) -> StoreBuilder:
-    """Declare a :class:`WindowStore`. ``retention`` and ``size``, that of its windows, are a ``timedelta`` or
-    milliseconds; ``keep_duplicates``: every put adds a value, none is replaced or deleted. Other options:
-    ``StoreBuilder``."""
+    """Declare a :class:`WindowStore`.
+
+    ``retention`` and ``size`` (of the windows) are a ``timedelta`` or milliseconds. ``keep_duplicates``: every put adds
+    a value, and no value is replaced or deleted. The other options are described in ``StoreBuilder``.
+    """
     kind = StoreKind.WINDOW
     windows = _windows(name, retention, size, keep_duplicates=keep_duplicates)
     config = dict(logging_config or {})
@@ -125,8 +131,10 @@ def timestamped_window_store(
     caching: bool = False,
     logging_config: Mapping[str, str] | None = None,
 ) -> StoreBuilder:
-    """Declare a :class:`TimestampedWindowStore`; options, with durations that are a ``timedelta`` or milliseconds, are
-    those of :func:`window_store`."""
+    """Declare a :class:`TimestampedWindowStore`.
+
+    The options are the same as of :func:`window_store`; durations are a ``timedelta`` or milliseconds.
+    """
     kind = StoreKind.TIMESTAMPED_WINDOW
     windows, config = _windows(name, retention, size, keep_duplicates=False), dict(logging_config or {})
     return StoreBuilder(name, kind, key, value, persistent, logging, caching, config, windows=windows)
@@ -144,8 +152,10 @@ def session_store(
     caching: bool = False,
     logging_config: Mapping[str, str] | None = None,
 ) -> StoreBuilder:
-    """Declare a :class:`SessionStore`. ``retention`` is a ``timedelta`` or milliseconds; other options:
-    ``StoreBuilder``."""
+    """Declare a :class:`SessionStore`.
+
+    ``retention`` is a ``timedelta`` or milliseconds. The other options are described in ``StoreBuilder``.
+    """
     kind = StoreKind.SESSION
     retention_ms = duration_ms(retention, f"retention of store {name!r}", least_ms=1)
     windows, config = WindowRetention.of(retention_ms, 0, step_ms=retention_ms // 4), dict(logging_config or {})

@@ -1,4 +1,4 @@
-"""Operations of streams whose functions may wait: for a service, a database, a model."""
+"""Stream operations with functions that may wait: for a service, a database, a model."""
 
 from __future__ import annotations
 
@@ -34,12 +34,14 @@ _BATCH_TIMEOUT_MS = 300_000
 class AsyncStream(StreamJoins[K, V]):
     """The asynchronous operations of a :class:`~streams_py.topology.dsl.kstream.KStream`.
 
-    Functions run outside of the stream thread, which goes on with other records and tasks; answers come back to it, so
-    everything below, stores included, runs there as always. A record keeps timestamp and headers. Offsets are committed
-    when answers have been sent on: whatever was under way when a process died is called for again.
+    The functions run outside of the stream thread, which continues with other records and tasks. Results return to the
+    stream thread, so all later operations, including stores, run there as usual. A record keeps its timestamp and
+    headers. Its offset is committed only after its result was sent on. If the process dies earlier, the call is
+    repeated.
 
-    Records of one key keep their order, and so do those of different keys with ``ordered=True``; records without a key
-    have none to keep. Windows below may need ``ordered=True``, or grace: a slow answer can be late.
+    Records with the same key keep their order. With ``ordered=True`` records with different keys keep their order, too.
+    Records without a key have no order to keep. Windows in later operations may need ``ordered=True`` or a grace
+    period, because a slow result can be late.
     """
 
     @overload
@@ -91,17 +93,17 @@ class AsyncStream(StreamJoins[K, V]):
         value: Serde[V2] | None = None,
         name: str | None = None,
     ) -> KStream[K, V2]:
-        """``await function(value)`` gives the new value; the key stays.
+        """Replace the value by ``await function(value)``; the key stays the same.
 
             async def locate(value: str) -> Place:
                 return await client.get(value)
 
             clicks.map_values_async(locate, concurrency=64, timeout=5_000)
 
-        Each task (partition) runs up to ``concurrency`` calls at a time, for records of different keys, and takes no
-        more records from its partitions while twice as many wait. A call that takes longer than ``timeout`` (ms, or a
-        timedelta) is cancelled and is a :class:`~streams_py.errors.CallTimeoutError`. Errors go to the processing
-        handler, like those of ``map_values``. All coroutines of a client run on one event loop. Example:
+        Each task (partition) runs up to ``concurrency`` calls at a time, for records with different keys. It takes no
+        more records from its partitions while twice as many records wait. A call that takes longer than ``timeout``
+        (ms, or a timedelta) is cancelled with a :class:`~streams_py.errors.CallTimeoutError`. Errors are passed to the
+        processing handler, like errors of ``map_values``. All coroutines of a client run on one event loop. Example:
         ``examples/operators/async_enrichment.py``.
         """
         call = _call(function, with_key, with_context, "map_values_async")
@@ -121,8 +123,11 @@ class AsyncStream(StreamJoins[K, V]):
         value: Serde[V2] | None = None,
         name: str | None = None,
     ) -> KStream[K2, V2]:
-        """``await function(key, value)`` gives the new key and value; else as :meth:`map_values_async`: ``timeout``
-        is a ``timedelta`` or milliseconds. Order is kept for the old keys. Operations by key will repartition first."""
+        """Replace key and value by ``await function(key, value)``.
+
+        It works like :meth:`map_values_async`; ``timeout`` is a ``timedelta`` or milliseconds. Records keep their order
+        by their old keys. Later operations by key repartition first.
+        """
         call = _call(None, function, with_context, "map_async")
         given = function or with_context
         calls = _calls(call, answered_pair(given), given, concurrency, timeout, ordered=ordered)
@@ -179,15 +184,17 @@ class AsyncStream(StreamJoins[K, V]):
         value: Serde[V2] | None = None,
         name: str | None = None,
     ) -> KStream[K, V2]:
-        """``function(values)`` gives a new value for each value of a list, in their order; the keys stay. For models
-        and services that like batches.
+        """Replace the values of a batch by ``function(values)``; the keys stay the same.
 
-        A batch has up to ``max_records`` records of one task (partition), and starts when it is full or ``max_ms`` have
-        passed since its first record came; one batch of a task runs at a time. ``function`` may be ``async def``; a
-        plain one runs on a thread of its own. Write ``with_key=f`` for a function of (key, value) pairs, and
-        ``with_context=f`` for one of (key, value, record context). When it raises, gives another number of values, or
-        takes longer than ``timeout`` (a ``timedelta`` or milliseconds), the processing handler is asked about each
-        record of the batch.
+        ``function`` returns one new value for each value, in the same order. This is useful for models and services
+        that are faster with batches.
+
+        A batch has up to ``max_records`` records of one task (partition). It starts when it is full, or when ``max_ms``
+        have elapsed since its first record arrived. One batch of a task runs at a time. ``function`` may be an ``async
+        def``; a plain function runs on a separate thread. Write ``with_key=f`` for a function of (key, value) pairs,
+        and ``with_context=f`` for a function of (key, value, record context) triples. The processing handler is called
+        for each record of the batch if the function raises an exception, returns a different number of values, or takes
+        longer than ``timeout`` (a ``timedelta`` or milliseconds).
 
         Example: ``examples/operators/batch_scoring.py``.
         """
@@ -199,7 +206,7 @@ class AsyncStream(StreamJoins[K, V]):
             )
         given = functions[0]
         if max_records < 1:
-            raise TopologyError(f"a batch has at least one record; max_records={max_records}")
+            raise TopologyError(f"max_records={max_records}: it must be at least 1")
         calls = BatchCalls(
             function=given,
             is_async=_is_async(given),
@@ -215,7 +222,7 @@ class AsyncStream(StreamJoins[K, V]):
 
 
 def _stream(place: Any) -> KStream[Any, Any]:
-    from streams_py.topology.dsl.kstream import KStream  # which is made of this class
+    from streams_py.topology.dsl.kstream import KStream  # KStream is a subclass of AsyncStream
 
     return KStream(place)
 
@@ -251,7 +258,7 @@ def _calls(
     ordered: bool,
 ) -> AsyncCalls:
     if concurrency < 1:
-        raise TopologyError(f"at least one call runs at a time; concurrency={concurrency}")
+        raise TopologyError(f"concurrency={concurrency}: it must be at least 1")
     return AsyncCalls(
         function=call,
         pair=pair,
@@ -271,7 +278,7 @@ def _is_async(function: Any) -> bool:
 
 
 def _title(function: Any) -> str:
-    """Name and line of a function, for messages."""
+    """Return the name and the line of a function, for messages."""
     while isinstance(function, functools.partial):
         function = function.func
     code = getattr(function, "__code__", None)

@@ -1,4 +1,4 @@
-"""Splitting a stream: each record goes to the first branch whose predicate holds (KIP-418)."""
+"""Split of a stream: each record goes to the first branch whose predicate is true (KIP-418)."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ V = TypeVar("V")
 
 @checked
 class BranchedKStream(Generic[K, V]):
-    """A stream being split; ends with :meth:`default_branch` or :meth:`no_default_branch`.
+    """A stream that is being split. Complete it with :meth:`default_branch` or :meth:`no_default_branch`.
 
-    Branches are called ``<split name><branch name>``, where the name of an unnamed branch is its number from 1 (the
-    default branch: 0). Those are also the keys of the result.
+    Branches are named ``<split name><branch name>``. The name of an unnamed branch is its number, starting at 1 (the
+    default branch: 0). The names are also the keys of the result.
     """
 
     def __init__(self, place: Place, name: str | None) -> None:
@@ -48,10 +48,11 @@ class BranchedKStream(Generic[K, V]):
         name: str | None = None,
         chain: Callable[[KStream[K, V]], KStream[K, V] | None] | None = None,
     ) -> BranchedKStream[K, V]:
-        """Records for which ``predicate(key, value)`` is true and no earlier one was; ``with_context=f`` for an
-        ``f(key, value, record)``.
+        """Add a branch with the records for which ``predicate(key, value)`` is true.
 
-        ``chain`` gets the branch; what it returns takes the branch's place in the result, None leaves it out.
+        A record goes only to its first matching branch. Write ``with_context=f`` for an ``f(key, value, record)``.
+        ``chain`` is called with the branch. The stream that it returns replaces the branch in the result; with None the
+        result does not have the branch.
         """
         checked_predicate = one_function(predicate, with_context, "branch needs one function: f(key, value)")
         self._count += 1
@@ -63,30 +64,32 @@ class BranchedKStream(Generic[K, V]):
     def default_branch(
         self, *, name: str | None = None, chain: Callable[[KStream[K, V]], KStream[K, V] | None] | None = None
     ) -> dict[str, KStream[K, V]]:
-        """All other records; gives the branches by name."""
+        """Send all other records to a default branch, and return the branches by name."""
         self._operator.default = self._add(0, name, chain)
         return self.no_default_branch()
 
     def no_default_branch(self) -> dict[str, KStream[K, V]]:
-        """Drop all other records; gives the branches by name."""
+        """Drop all other records, and return the branches by name."""
         self._is_complete = True
         return self._branches
 
     def _add(self, number: int, name: str | None, chain: Callable[[KStream[K, V]], KStream[K, V] | None] | None) -> str:
-        from streams_py.topology.dsl.kstream import KStream  # streams can be split, branches are streams
+        from streams_py.topology.dsl.kstream import KStream  # KStream imports this module
 
         if self._is_complete:
             raise TopologyError(f"the split {self._name!r} is complete; add branches before default_branch()")
         own_name = str(number) if name is None else check_name(name)
         child = check_name(f"{self._name}{own_name}")
-        self._place.index.node_name(Prefix.BRANCH)  # every branch takes a value, which its name does not show
+        self._place.index.node_name(
+            Prefix.BRANCH
+        )  # every branch takes a number of the counter, which its name does not contain
         stream = KStream[K, V](self._place.then(ProcessorStep(child, PassThrough())))
         result = stream if chain is None else chain(stream)
         if isinstance(result, KStream):
             self._branches[child] = result
         elif result is not None:
             raise TopologyError(
-                f"the chain of branch {child!r} returned something {kind_of(result)}; return what takes the "
-                "branch's place, a KStream, or None"
+                f"the chain of branch {child!r} returned a value {kind_of(result)}; return the KStream that replaces "
+                "the branch, or None"
             )
         return child

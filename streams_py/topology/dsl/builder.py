@@ -1,4 +1,4 @@
-"""The start of every DSL program."""
+"""StreamsBuilder, the start of every DSL program."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from streams_py.topology.topology import Topology
 __all__ = ["StreamsBuilder"]
 
 if TYPE_CHECKING:
-    # Without serdes of its own a builder is a plain StreamsBuilder, also in annotations (PEP 696, Python 3.13).
+    # A builder without serdes is a plain StreamsBuilder, also in annotations (PEP 696, Python 3.13).
     from typing_extensions import TypeVar
 
     DefaultKey = TypeVar("DefaultKey", default=Any)
@@ -46,16 +46,16 @@ V = TypeVar("V")
 
 @checked
 class StreamsBuilder(Generic[DefaultKey, DefaultValue]):
-    """Describes a topology by streams and tables (Kafka Streams' ``StreamsBuilder``).
+    """Describes a topology with streams and tables (Kafka Streams' ``StreamsBuilder``).
 
         builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
         words = builder.stream("lines").flat_map_values(str.split).group_by(lambda key, word: word)
         words.count(store="counts").to_stream().to("counts")
         topology = builder.build()
 
-    ``key`` and ``value`` are the serdes of whatever does not name its own and cannot know it from above; without them
-    that is ``default.key.serde`` and ``default.value.serde`` of the configuration. Names of nodes, stores and internal
-    topics depend on the order of the calls.
+    ``key`` and ``value`` are the serdes of all operations that do not set a serde and cannot take it from the previous
+    operation. Without them, ``default.key.serde`` and ``default.value.serde`` of the configuration are used. Names of
+    nodes, stores and internal topics depend on the order of the calls.
     """
 
     @overload
@@ -120,9 +120,10 @@ class StreamsBuilder(Generic[DefaultKey, DefaultValue]):
         reset_policy: ResetPolicy | None = None,
         name: str | None = None,
     ) -> KStream[Any, Any]:
-        """Read topics, or all topics whose whole name matches a pattern. Serdes left out: the default ones.
+        """Read topics, or all topics whose whole name matches a pattern.
 
-        Streams of the same topics share one source. TopologyError at ``build`` if sets of topics overlap otherwise.
+        Serdes that are not set are the default serdes. Streams of the same topics share one source. If sets of topics
+        overlap in any other way, ``build`` raises TopologyError.
         """
         pattern = topics if isinstance(topics, re.Pattern) else None
         exact = () if isinstance(topics, re.Pattern) else names_of(topics)
@@ -201,9 +202,10 @@ class StreamsBuilder(Generic[DefaultKey, DefaultValue]):
         name: str | None = None,
         materialized: Materialized[Any, Any] | None = None,
     ) -> KTable[Any, Any]:
-        """Read a topic as a table: the latest value of each key, None deletes; records with a null key are dropped.
+        """Read a topic as a table: the latest value of each key, where None deletes the key.
 
-        Stored under ``store`` if given, else only if an operation below needs it.
+        Records with a null key are dropped. The table is stored under the name ``store`` if it is set, otherwise only
+        if a later operation needs it.
         """
         index = self._graph.index
         stored = materialized_or_none(materialized, store) or Materialized()
@@ -211,7 +213,7 @@ class StreamsBuilder(Generic[DefaultKey, DefaultValue]):
         source_name = suffixed_or_generate(name, "-source", index, Prefix.SOURCE)
         node_name = name_or_generate(name, index, Prefix.TABLE_SOURCE)
         key, value = key or stored.key, value or stored.value
-        stored = dataclasses.replace(stored, key=key, value=value)  # the topic's also where the store names others
+        stored = dataclasses.replace(stored, key=key, value=value)  # the topic's serdes, even if the store sets others
         source = SourceNode(source_name, (topic,), None, key, value, timestamp_extractor, reset_policy)
         operator = TableSource(store_name, is_stored=stored.store is not None)
         step = TableSourceStep(node_name, source, operator, stored.builder(store_name, key, value))
@@ -247,10 +249,11 @@ class StreamsBuilder(Generic[DefaultKey, DefaultValue]):
         name: str | None = None,
         materialized: Materialized[Any, Any] | None = None,
     ) -> GlobalKTable[Any, Any]:
-        """Read all of a topic as a table, in every process. It is complete before the first record is processed.
+        """Read all partitions of a topic as a table, in every process.
 
-        Always stored, under ``store`` if given, with the records' own timestamps, whatever extractor is configured. It
-        takes a sub-topology number, but has no tasks.
+        The table is complete before the first record is processed. It is always stored, under the name ``store`` if it
+        is set. It has the timestamps of the records, whatever extractor is configured. It has a sub-topology number,
+        but no tasks.
         """
         index = self._graph.index
         stored = materialized_or_none(materialized, store) or Materialized()
@@ -258,11 +261,11 @@ class StreamsBuilder(Generic[DefaultKey, DefaultValue]):
         source_name = suffixed_or_generate(name, "-source", index, Prefix.SOURCE)
         node_name = name_or_generate(name, index, Prefix.TABLE_SOURCE)
         key, value = key or stored.key, value or stored.value
-        stored = dataclasses.replace(stored, key=key, value=value)  # the topic's also where the store names others
+        stored = dataclasses.replace(stored, key=key, value=value)  # the topic's serdes, even if the store sets others
         source = SourceNode(source_name, (topic,), None, key, value)
         builder = stored.builder(store_name, key, value)
         if builder.history_ms is not None:
-            raise TopologyError(f"global table of topic {topic!r}: a global table has no history; leave it out")
+            raise TopologyError(f"global table of topic {topic!r}: a global table has no history; remove the history")
         operator = TableSource(store_name, is_stored=True)
         self._graph.attach(GlobalStoreStep(node_name, source, operator, builder, is_table=True), self._graph.root)
         return GlobalKTable(self._graph, store_name, stored.store)
@@ -277,11 +280,11 @@ class StreamsBuilder(Generic[DefaultKey, DefaultValue]):
         value: Serde[Any] | None = None,
         name: str | None = None,
     ) -> StreamsBuilder[DefaultKey, DefaultValue]:
-        """Fill a store in every process from all partitions of ``topic``; all processors can read it by its name.
+        """Fill a store in every process from all partitions of ``topic``.
 
-        What ``supplier`` makes, or a function of a record and a context, writes the store. It sees every record of the
-        topic, with its own timestamp: at each start those that the store does not contain yet, before anything else
-        runs.
+        All processors can read the store by its name. The processor that ``supplier`` returns, or a function of a
+        record and a context, writes the store. It gets every record of the topic with the record's timestamp. At each
+        start it first gets the records that the store does not have yet, before anything else runs.
         """
         index = self._graph.index
         source_name = suffixed_or_generate(name, "-source", index, Prefix.SOURCE)
@@ -292,14 +295,15 @@ class StreamsBuilder(Generic[DefaultKey, DefaultValue]):
         return self
 
     def add_state_store(self, store: StoreBuilder) -> StreamsBuilder[DefaultKey, DefaultValue]:
-        """Add a store that processors connect to by name (``KStream.process``)."""
+        """Add a store that processors can connect to by name (``KStream.process``)."""
         self._graph.attach(StoreStep(store), self._graph.root)
         return self
 
     def build(self, config: Mapping[str, object] | None = None) -> Topology:
-        """The topology. Of ``config`` only ``topology.optimization`` matters, and only if it is given *here*.
+        """Return the topology.
 
-        The first call ends the description. Later ones give the same topology.
+        The only setting that is read from ``config`` is ``topology.optimization``, and it has an effect only if it is
+        passed *here*. The first call ends the description. Later calls return the same topology.
         """
         wanted = optimizations_in(config)
         if self._built is None:
@@ -310,7 +314,7 @@ class StreamsBuilder(Generic[DefaultKey, DefaultValue]):
             assembly.use_default_serdes(self._graph.defaults)
             self._built = (wanted, Topology.from_assembly(assembly))
         if self._built[0] != wanted:
-            raise TopologyError("the topology is built already, with another topology.optimization")
+            raise TopologyError("the topology was already built, with another topology.optimization")
         return self._built[1]
 
     def _start(

@@ -1,4 +1,4 @@
-"""Several grouped streams in one table (KIP-150; Kafka Streams' ``CogroupedKStream``)."""
+"""Aggregation of several grouped streams into one table (KIP-150; ``CogroupedKStream``)."""
 
 from __future__ import annotations
 
@@ -37,18 +37,20 @@ _Aggregator: TypeAlias = Any
 
 @dataclass(frozen=True, slots=True)
 class _Inputs:
-    """The grouped streams with their aggregators. Streams that continue one another share ``repartitions``: there is
-    one for each grouping, for all aggregations."""
+    """The grouped streams with their aggregators.
+
+    Objects that continue one another share ``repartitions``: one for each grouping, for all aggregations.
+    """
 
     streams: tuple[tuple[KGroupedStream[Any, Any], _Aggregator], ...]
     repartitions: dict[KGroupedStream[Any, Any], RepartitionStep] = field(default_factory=dict)
 
     def with_stream(self, grouped: KGroupedStream[Any, Any], aggregator: _Aggregator) -> _Inputs:
-        """These and another one."""
+        """Return these streams and another one."""
         return _Inputs((*self.streams, (grouped, aggregator)), self.repartitions)
 
     def places(self, store_name: str) -> list[Place]:
-        """Where each stream is aggregated: below its repartition, if it needs one."""
+        """Return the place where each stream is aggregated: below its repartition if it needs one."""
         return [
             grouped._repartitioned_once(store_name, self.repartitions) if grouped.place.key_changed else grouped.place
             for grouped, _ in self.streams
@@ -57,9 +59,10 @@ class _Inputs:
 
 @checked
 class CogroupedKStream(Generic[K, A]):
-    """Grouped streams with one aggregator each. Null rules are those of the aggregation of a single stream.
+    """Grouped streams with one aggregator each.
 
-    :meth:`cogroup` returns a new object and leaves this one as it is. In Kafka Streams it changes the object.
+    The rules for null values are the same as for the aggregation of a single stream. :meth:`cogroup` returns a new
+    object and does not change this one. In Kafka Streams it changes the object.
     """
 
     def __init__(self, inputs: _Inputs) -> None:
@@ -72,8 +75,10 @@ class CogroupedKStream(Generic[K, A]):
         *,
         with_context: Callable[[K, V, A, RecordContext], A | None] | None = None,
     ) -> CogroupedKStream[K, A]:
-        """Add a stream; ``aggregator(key, value, result so far)`` is for its records; ``with_context=f`` for an
-        ``f(key, value, result so far, record)``."""
+        """Add a stream whose records are aggregated by ``aggregator(key, value, result so far)``.
+
+        Write ``with_context=f`` for an ``f(key, value, result so far, record)``.
+        """
         function = one_function(aggregator, with_context, COGROUP_NEEDS)
         if grouped.place.graph is not self._inputs.streams[0][0].place.graph:
             raise TopologyError("only streams of one builder can be cogrouped")
@@ -88,7 +93,10 @@ class CogroupedKStream(Generic[K, A]):
         name: str | None = None,
         materialized: Materialized[K, A] | None = None,
     ) -> KTable[K, A]:
-        """The table of results, starting from ``initializer()``. ``value`` is the serde of results."""
+        """Return the table of results, starting from ``initializer()``.
+
+        ``value`` is the serde of results.
+        """
         options = materialized_or_none(materialized, store, None, value) or Materialized()
 
         def make(store_name: str, aggregator: _Aggregator) -> TableOperator:
@@ -107,14 +115,14 @@ class CogroupedKStream(Generic[K, A]):
     def windowed_by(
         self, windows: TimeWindows | SlidingWindows | SessionWindows
     ) -> TimeWindowedCogroupedKStream[K, A] | SessionWindowedCogroupedKStream[K, A]:
-        """Group by windows of time as well."""
+        """Group additionally by time windows."""
         if isinstance(windows, SessionWindows):
             return SessionWindowedCogroupedKStream(self._inputs, windows)
         return TimeWindowedCogroupedKStream(self._inputs, windows)
 
 
 def cogrouped(grouped: KGroupedStream[Any, Any], aggregator: _Aggregator) -> CogroupedKStream[Any, Any]:
-    """One stream, to which others can be added."""
+    """Return one stream, to which others can be added."""
     return CogroupedKStream(_Inputs(((grouped, aggregator),)))
 
 
@@ -135,7 +143,10 @@ class TimeWindowedCogroupedKStream(Generic[K, A]):
         name: str | None = None,
         materialized: Materialized[K, A] | None = None,
     ) -> KTable[Windowed[K], A]:
-        """The table of results per window, starting from ``initializer()``. ``value`` is the serde of results."""
+        """Return the table of results per window, starting from ``initializer()``.
+
+        ``value`` is the serde of results.
+        """
         options = materialized_or_none(materialized, store, None, value) or Materialized()
 
         def make(store_name: str, aggregator: _Aggregator) -> TableOperator:
@@ -162,8 +173,11 @@ class SessionWindowedCogroupedKStream(Generic[K, A]):
         name: str | None = None,
         materialized: Materialized[K, A] | None = None,
     ) -> KTable[Windowed[K], A]:
-        """The table of results per session, starting from ``initializer()``; ``merger(key, one result, another)`` gives
-        that of two sessions that merge. ``value`` is the serde of results."""
+        """Return the table of results per session, starting from ``initializer()``.
+
+        ``merger(key, one result, another result)`` returns the result of two merged sessions. ``value`` is the serde of
+        results.
+        """
         options = materialized_or_none(materialized, store, None, value) or Materialized()
 
         def make(store_name: str, aggregator: _Aggregator) -> TableOperator:
@@ -198,7 +212,7 @@ def _attach(
     name: str | None,
     grace_ms: int | None,
 ) -> tuple[Place, StoreBuilder, CogroupMerge]:
-    """Attach an aggregation per stream over one store, and what merges their results."""
+    """Attach one aggregation per stream over a common store, and a node that merges their results."""
     origin = inputs.streams[0][0].place
     graph, index = origin.graph, origin.index
     store_name = store or index.store_name(Prefix.COGROUP_AGGREGATE)
@@ -223,9 +237,9 @@ def _attach(
     merge = CogroupMerge(store_name, operators)
     merge.store_history_ms = builder.history_ms
     merge_name = suffixed_or_generate(name, "-cogroup-merge", index, Prefix.COGROUP_MERGE)
-    # The sides as they are *before* repartitioning: a quirk of Kafka Streams that decides over partition counts.
+    # The sides *before* repartitioning: a quirk of Kafka Streams that determines partition counts.
     graph.copartition(frozenset().union(*(grouped.place.sources for grouped, _ in inputs.streams)), merge_name)
     merge_step = ProcessorStep(merge_name, merge)
     graph.attach(merge_step, *steps)
-    # Its only source is the merge itself, which reads nothing: a quirk of Kafka Streams.
+    # Its only source is the merge itself, which does not read topics: a quirk of Kafka Streams.
     return Place(graph, merge_step, None, None, frozenset({merge_name})), builder, merge

@@ -1,4 +1,4 @@
-"""Putting a foreign-key join together: names, topics, store, nodes."""
+"""Assembly of a foreign-key join: names, topics, store, nodes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SOURCE = "KTABLE-SOURCE-"
 
 
 class _InternalSinkStep(SinkStep):
-    """Writes to an internal topic, which it declares."""
+    """Writes to an internal topic and declares this topic."""
 
     def write(self, assembly: TopologyAssembly) -> None:
         assembly.add_repartition_topic(self.sink.topic or "")
@@ -56,7 +56,10 @@ def join_on_foreign_key(
     *,
     keeps_left: bool,
 ) -> tuple[Place, TableSource]:
-    """The place and the operator of the joined table; names are taken in the order of Kafka Streams' ``KTableImpl``."""
+    """Return the place and the operator of the joined table.
+
+    Names are taken in the order of Kafka Streams' ``KTableImpl``.
+    """
     (here, left_table), (there, right_table) = left, right
     here, there = _with_known_serdes(here), _with_known_serdes(there)
     graph, index = here.graph, here.graph.index
@@ -126,13 +129,16 @@ def join_on_foreign_key(
     builder = kept.builder(result_store, here.key_serde, None)
     step = TableStep(result_name, operator, builder)
     graph.attach(step, resolver)
-    # Keys are written below as they are on the left, also when the store of the result has a serde of its own.
+    # Later operations use the left table's key serde, even if the store of the result sets another one.
     place = replace(here, node=step, value_serde=builder.value_serde, sources=sources)
     return place, operator
 
 
 def _with_known_serdes(place: Place) -> Place:
-    """Serdes inside of others have to be known here; what is still open is for the configuration."""
+    """Set the builder's default serdes, because inner serdes must be known here.
+
+    A serde that is still None is set by the configuration.
+    """
     defaults = place.graph.defaults
     return place.with_serdes(
         serde_or_default(place.key_serde, defaults, is_key=True),
@@ -155,7 +161,10 @@ def _through_topic(
     *,
     to_partition: bool = False,
 ) -> SourceStep:
-    """Writes to an internal topic and reads it. ``to_partition``: to the one that the value names."""
+    """Write to an internal topic and read it.
+
+    ``to_partition``: the value has the number of the partition.
+    """
     partitioner = _to_asking_partition if to_partition else None
     written = _InternalSinkStep(
         SinkNode(sink, (), topic, None, key, value, partitioner, is_internal=True, by_inner_key=True)

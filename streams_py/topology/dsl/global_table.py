@@ -1,4 +1,4 @@
-"""Global tables: a full copy of a topic in each process."""
+"""Global tables: a complete copy of a topic in each process."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ V = TypeVar("V")
 
 
 class GlobalKTable(Generic[K, V]):
-    """The latest value of each key of a topic, all partitions of it, in every process (KIP-99).
+    """The latest value of each key of all partitions of a topic, in every process (KIP-99).
 
-    Streams can be joined with it by any key, without repartitioning; its updates trigger nothing.
+    Streams can be joined with it by any key, without repartitioning. Its updates do not trigger results.
     """
 
     def __init__(self, graph: LogicalGraph, store: str, queryable_store_name: str | None) -> None:
@@ -25,5 +25,5 @@ class GlobalKTable(Generic[K, V]):
 
     @property
     def queryable_store_name(self) -> str | None:
-        """Name of its store if the user gave one."""
+        """Name of its store if the user set one."""
         return self._queryable_store_name

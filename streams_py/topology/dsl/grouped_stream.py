@@ -1,4 +1,4 @@
-"""Grouped streams: the way from a stream to a table of counts, sums or any other state per key."""
+"""Grouped streams: aggregation of a stream into a table of counts, sums or other state per key."""
 
 from __future__ import annotations
 
@@ -43,9 +43,10 @@ A = TypeVar("A")
 
 @checked
 class KGroupedStream(Generic[K, V]):
-    """Records grouped by key. Records with null key or null value are dropped by all aggregations.
+    """Records grouped by key (Kafka Streams' ``KGroupedStream``).
 
-    The result is stored, under ``store`` if given, and kept in a changelog topic (Kafka Streams' ``KGroupedStream``).
+    All aggregations drop records with a null key or a null value. Results are stored, under the name ``store`` if it is
+    set, and written to a changelog topic.
     """
 
     def __init__(self, place: Place, name: str | None) -> None:
@@ -53,15 +54,17 @@ class KGroupedStream(Generic[K, V]):
         self._name = None if name is None else check_name(name)
         self._shared_repartition: RepartitionStep | None = None
         self._is_cogrouped = False
-        """The shared repartition has cogrouped aggregations below it, so it keeps its place in the order of writing."""
+        """Whether cogrouped aggregations use the shared repartition, which then keeps its order of writing."""
 
     def count(
         self, *, store: str | None = None, name: str | None = None, materialized: Materialized[K, int] | None = None
     ) -> KTable[K, int]:
-        """The number of records per key, as int64."""
+        """Return the number of records per key, as int64."""
         options = materialized_or_none(materialized, store)
         if options is not None and options.store is None:
-            self._place.index.store_name(Prefix.AGGREGATE)  # taken and thrown away, as in Kafka Streams
+            self._place.index.store_name(
+                Prefix.AGGREGATE
+            )  # a number of the counter that is not used, as in Kafka Streams
         options = options or Materialized()
         if options.value is None:
             options = dataclasses.replace(options, value=INT64)
@@ -78,8 +81,11 @@ class KGroupedStream(Generic[K, V]):
         name: str | None = None,
         materialized: Materialized[K, V] | None = None,
     ) -> KTable[K, V]:
-        """``reducer(result so far, value)`` gives the new result; the first value of a key is its first result.
-        A result of None deletes the key. ``with_context=f`` for an ``f(result so far, value, record)``."""
+        """Combine the values of each key with ``reducer(result so far, value)``.
+
+        The first value of a key is its first result. A result of None deletes the key. Write ``with_context=f`` for an
+        ``f(result so far, value, record)``.
+        """
         function = one_function(reducer, with_context, "reduce needs one function: f(result, value)")
         options = materialized_or_none(materialized, store) or Materialized()
         value_serde = self._place.value_serde
@@ -127,10 +133,10 @@ class KGroupedStream(Generic[K, V]):
         name: str | None = None,
         materialized: Materialized[K, A] | None = None,
     ) -> KTable[K, A]:
-        """``aggregator(key, value, result so far)`` gives the new result, starting from ``initializer()``.
+        """Aggregate each key with ``aggregator(key, value, result so far)``.
 
-        ``value`` is the serde of results. A result of None deletes the key. ``with_context=f`` for an
-        ``f(key, value, result so far, record)``.
+        The first result is ``initializer()``. ``value`` is the serde of results. A result of None deletes the key.
+        Write ``with_context=f`` for an ``f(key, value, result so far, record)``.
         """
         function = one_function(aggregator, with_context, AGGREGATE_NEEDS)
         options = materialized_or_none(materialized, store, None, value) or Materialized()
@@ -152,9 +158,9 @@ class KGroupedStream(Generic[K, V]):
         *,
         emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE,
     ) -> TimeWindowedKStream[K, V] | SessionWindowedKStream[K, V]:
-        """Group by windows of time as well: ``windowed_by(TimeWindows.of(timedelta(minutes=5)))``.
+        """Group additionally by time windows: ``windowed_by(TimeWindows.of(timedelta(minutes=5)))``.
 
-        ``emit``: send every update, or only the final result, when the window is closed. Examples:
+        ``emit``: send every update, or only the final result when the window is closed. Examples:
         ``examples/operators/sessionization.py``, and ``examples/operators/fraud_detection.py`` for sliding windows.
         """
         from streams_py.topology.dsl.windowed_stream import SessionWindowedKStream, TimeWindowedKStream
@@ -171,10 +177,10 @@ class KGroupedStream(Generic[K, V]):
         *,
         with_context: Callable[[K, V, A, RecordContext], A | None] | None = None,
     ) -> CogroupedKStream[K, A]:
-        """Aggregate several grouped streams into one table (KIP-150): add others with ``cogroup``, then ``aggregate``.
+        """Aggregate several grouped streams into one table (KIP-150).
 
-        ``aggregator(key, value, result so far)`` is for the records of this stream; ``with_context=f`` for an
-        ``f(key, value, result so far, record)``.
+        Add the other streams with ``cogroup``, then call ``aggregate``. ``aggregator(key, value, result so far)``
+        aggregates the records of this stream. Write ``with_context=f`` for an ``f(key, value, result so far, record)``.
         """
         from streams_py.topology.dsl.cogrouped_stream import cogrouped
 
@@ -182,7 +188,7 @@ class KGroupedStream(Generic[K, V]):
 
     @property
     def place(self) -> Place:
-        """Where it is in the graph."""
+        """Its place in the graph."""
         return self._place
 
     def _aggregate(
@@ -207,8 +213,10 @@ class KGroupedStream(Generic[K, V]):
         name: str | None,
         prefix: str,
     ) -> tuple[ProcessorStep, StoreBuilder, TableOperator, Place]:
-        """Attach an aggregation and its store, below a repartition if need be. ``make`` gets the store's name,
-        ``build`` that and the node's."""
+        """Attach an aggregation and its store, below a repartition if one is needed.
+
+        ``make`` is called with the store's name, ``build`` with the names of store and node.
+        """
         index = self._place.index
         store_name = store or index.store_name(prefix)
         node_name = name_or_generate(name, index, prefix)
@@ -219,17 +227,20 @@ class KGroupedStream(Generic[K, V]):
         return step, builder, operator, place.then(step)
 
     def repartitioned(self, store_name: str) -> Place:
-        """Below the repartition: one for all aggregations if it has a name, else one for each."""
+        """Return the place below the repartition.
+
+        A named repartition is shared by all aggregations. Otherwise each aggregation has one.
+        """
         step = self._repartition(store_name)
         return self._below(step) if self._is_cogrouped else self._place.below_repartition(step)
 
     def _repartitioned_once(self, store_name: str, known: dict[KGroupedStream[Any, Any], RepartitionStep]) -> Place:
-        """Below the repartition in ``known``, or below a new one, which is added there.
+        """Return the place below the repartition in ``known``, or add a new one there.
 
-        It is attached once. A node that is attached again is written later, and with it the store of the aggregation
-        below it, which the aggregations of the other streams need.
+        The repartition is attached only once. A node that is attached again is written later. The store of the
+        aggregation below it would be written later, too, but the aggregations of the other streams need it.
         """
-        step = self._repartition(store_name)  # takes values of the counter each time, as in Kafka Streams
+        step = self._repartition(store_name)  # takes numbers of the counter each time, as in Kafka Streams
         if self in known:
             return self._below(known[self])
         known[self] = step
@@ -248,15 +259,15 @@ class KGroupedStream(Generic[K, V]):
         return step
 
     def _below(self, step: RepartitionStep) -> Place:
-        """The place below a repartition that is attached already."""
+        """Return the place below a repartition that is already attached."""
         return dataclasses.replace(self._place, node=step, key_changed=False, sources=frozenset({step.names.source}))
 
 
 def zero() -> int:
-    """Where counting starts."""
+    """Return the first count."""
     return 0
 
 
 def plus_one(key: object, value: object, count: int) -> int:
-    """Counting one record."""
+    """Count one record."""
     return count + 1

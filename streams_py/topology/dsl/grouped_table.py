@@ -1,4 +1,4 @@
-"""Grouped tables: aggregates over the rows of a table, kept right when rows change."""
+"""Grouped tables: aggregates of the rows of a table, corrected when rows change."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ A = TypeVar("A")
 
 @checked
 class KGroupedTable(Generic[K, V]):
-    """Rows of a table, grouped (Kafka Streams' ``KGroupedTable``).
+    """Grouped rows of a table (Kafka Streams' ``KGroupedTable``).
 
-    Each change of a row arrives as a subtraction of what it contributed before and an addition of what it contributes
-    now. Results are stored, under ``store`` if given, and kept in a changelog topic.
+    Each change of a row subtracts the row's old value and adds its new value. Results are stored, under the name
+    ``store`` if it is set, and written to a changelog topic.
     """
 
     def __init__(self, place: Place, name: str | None) -> None:
@@ -39,7 +39,7 @@ class KGroupedTable(Generic[K, V]):
     def count(
         self, *, store: str | None = None, name: str | None = None, materialized: Materialized[K, int] | None = None
     ) -> KTable[K, int]:
-        """The number of rows per group, as int64. A group that became empty counts 0."""
+        """Return the number of rows per group, as int64. The count of an emptied group is 0."""
         options = materialized_or_none(materialized, store) or Materialized()
         if options.value is None:
             options = dataclasses.replace(options, value=INT64)
@@ -58,8 +58,11 @@ class KGroupedTable(Generic[K, V]):
         name: str | None = None,
         materialized: Materialized[K, V] | None = None,
     ) -> KTable[K, V]:
-        """``adder(result so far, new value)`` and ``subtractor(result so far, old value)`` give the new result; without
-        a result so far, the new value is it. None deletes the group."""
+        """Combine the values of each group with two functions.
+
+        ``adder(result so far, new value)`` and ``subtractor(result so far, old value)`` return the new result. The
+        first new value is the first result. None deletes the group.
+        """
         options = materialized_or_none(materialized, store) or Materialized()
 
         def make(store: str) -> TableOperator:
@@ -109,8 +112,11 @@ class KGroupedTable(Generic[K, V]):
         name: str | None = None,
         materialized: Materialized[K, A] | None = None,
     ) -> KTable[K, A]:
-        """``adder(key, new value, result so far)`` and ``subtractor(key, old value, result so far)`` give the new
-        result, starting from ``initializer()``. ``value`` is the serde of results."""
+        """Aggregate each group with two functions, starting from ``initializer()``.
+
+        ``adder(key, new value, result so far)`` and ``subtractor(key, old value, result so far)`` return the new
+        result. ``value`` is the serde of results.
+        """
         options = materialized_or_none(materialized, store, None, value) or Materialized()
 
         def make(store: str) -> TableOperator:
@@ -127,7 +133,7 @@ class KGroupedTable(Generic[K, V]):
         value_serde: Serde[Any] | None,
     ) -> KTable[K, A]:
         place, index = self._place, self._place.index
-        # Stores are called AGGREGATE also for reduce, as in Kafka Streams.
+        # Stores of reduce are called AGGREGATE, too, as in Kafka Streams.
         store_name = options.store or index.store_name(Prefix.TABLE_AGGREGATE)
         sink = suffixed_or_generate(name, "-sink", index, Prefix.SINK)
         source = suffixed_or_generate(name, "-source", index, Prefix.SOURCE)
@@ -138,8 +144,8 @@ class KGroupedTable(Generic[K, V]):
             step = TableRepartitionStep(sink, source, base, place.key_serde, place.value_serde)
             if self._name is not None:
                 self._shared_repartition = step
-        # Of a shared repartition, too, the source that this call would have made: as in Kafka Streams, where the
-        # second result brings no topic into the joins below it. Partition counts of internal topics depend on that.
+        # Even with a shared repartition, use the source that this call would have created. In Kafka Streams, too, the
+        # second result adds no topic to later joins, and the partition counts of internal topics depend on that.
         below = dataclasses.replace(place.then(step, key_changed=False), sources=frozenset({source}))
         builder = options.builder(store_name, place.key_serde, value_serde)
         operator = make(store_name)

@@ -1,4 +1,4 @@
-"""The functions that join two values, in the forms in which they can be given."""
+"""Functions that join two values, in all accepted forms."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ def joiner_with_key(
     with_context: Callable[[Any, Any, Any, RecordContext], Any] | None,
     method: str,
 ) -> Any:
-    """A function of key, left and right value, for an operator; TopologyError unless exactly one form was given."""
+    """Return a function of key, left value and right value for an operator.
+
+    Raises:
+        TopologyError: not exactly one form was passed.
+    """
     if sum(function is not None for function in (joiner, with_key, with_context)) == 1:
         if with_context is not None:
             return WithContext(with_context)
@@ -26,7 +30,7 @@ def joiner_with_key(
             return with_key
     if joiner is None or with_key is not None or with_context is not None:
         raise TopologyError(
-            f"{method} needs one function: f(left, right), or with_key=f for an f(key, left, right), or with_context=f "
-            "for an f(key, left, right, record)"
+            f"{method} needs one function: f(left, right), or with_key=f for f(key, left, right), or with_context=f "
+            "for f(key, left, right, record)"
         )
     return lambda key, left, right: joiner(left, right)

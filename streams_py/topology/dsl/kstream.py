@@ -1,4 +1,4 @@
-"""Streams: records, one after the other."""
+"""KStream: a stream of records."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ V2 = TypeVar("V2")
 class KStream(AsyncStream[K, V]):
     """A stream of records with keys of type K and values of type V (Kafka Streams' ``KStream``).
 
-    Operations return a new stream; the old one can be used again. Functions get what is in the record: null keys and
-    values arrive as None, whatever K and V say. Write ``with_context=f`` for an ``f(key, value, record)`` that wants to
-    know topic, partition, offset, timestamp or headers of the record as well. ``name=`` names the node (see
+    Operations return a new stream; the old one remains usable. Functions get the key and value of the record: null keys
+    and values are None, regardless of K and V. Write ``with_context=f`` for an ``f(key, value, record)`` that also gets
+    topic, partition, offset, timestamp and headers of the record. ``name=`` sets the name of the node (see
     ``Topology.describe``).
     """
 
@@ -83,9 +83,10 @@ class KStream(AsyncStream[K, V]):
         value: Serde[V2] | None = None,
         name: str | None = None,
     ) -> KStream[K2, V2]:
-        """``mapper(key, value)`` gives the new key and value. Operations by key will repartition first.
+        """Replace key and value by the pair that ``mapper(key, value)`` returns.
 
-        ``key`` and ``value``, here and below: serdes of what the function gives, for all operations that follow.
+        Later operations by key repartition first. In all operations, ``key`` and ``value`` are the serdes of the
+        function's result, which later operations use.
         """
         operator = _operator(stateless.Map, mapper, with_context, "map")
         place = self._place.process(name, Prefix.MAP, operator, changes_key=True, changes_value=True)
@@ -118,7 +119,10 @@ class KStream(AsyncStream[K, V]):
         value: Serde[V2] | None = None,
         name: str | None = None,
     ) -> KStream[K, V2]:
-        """``mapper(value)`` gives the new value; write ``with_key=f`` for ``f(key, value)``. The key stays."""
+        """Replace the value by ``mapper(value)``; the key stays the same.
+
+        Write ``with_key=f`` for an ``f(key, value)``.
+        """
         operator: Operator = (
             _operator(stateless.MapValuesWithKey, with_key, with_context, "map_values")
             if with_key is not None or with_context is not None
@@ -136,7 +140,10 @@ class KStream(AsyncStream[K, V]):
         value: Serde[V2] | None = None,
         name: str | None = None,
     ) -> KStream[K2, V2]:
-        """``mapper(key, value)`` gives any number of (key, value) pairs. Operations by key will repartition first."""
+        """Replace each record by the (key, value) pairs that ``mapper(key, value)`` returns.
+
+        The number of pairs may be 0. Later operations by key repartition first.
+        """
         operator = _operator(stateless.FlatMap, mapper, with_context, "flat_map")
         place = self._place.process(name, Prefix.FLAT_MAP, operator, changes_key=True, changes_value=True)
         return KStream(place.with_serdes(key, value))
@@ -168,7 +175,10 @@ class KStream(AsyncStream[K, V]):
         value: Serde[V2] | None = None,
         name: str | None = None,
     ) -> KStream[K, V2]:
-        """``mapper(value)`` gives any number of values; write ``with_key=f`` for ``f(key, value)``. The key stays."""
+        """Replace each record by one record for each value that ``mapper(value)`` returns.
+
+        The key stays the same. Write ``with_key=f`` for an ``f(key, value)``.
+        """
         operator: Operator = (
             _operator(stateless.FlatMapValuesWithKey, with_key, with_context, "flat_map_values")
             if with_key is not None or with_context is not None
@@ -185,7 +195,7 @@ class KStream(AsyncStream[K, V]):
         key: Serde[K2] | None = None,
         name: str | None = None,
     ) -> KStream[K2, V]:
-        """``selector(key, value)`` gives the new key. Operations by key will repartition first."""
+        """Replace the key by ``selector(key, value)``. Later operations by key repartition first."""
         operator = _operator(stateless.SelectKey, selector, with_context, "select_key")
         place = self._place.process(name, Prefix.SELECT_KEY, operator, changes_key=True)
         return KStream(place.with_serdes(key, place.value_serde))
@@ -197,7 +207,7 @@ class KStream(AsyncStream[K, V]):
         with_context: Callable[[K, V, RecordContext], object] | None = None,
         name: str | None = None,
     ) -> KStream[K, V]:
-        """Call ``action(key, value)`` for its side effect and pass the record on."""
+        """Call ``action(key, value)`` for its side effect and forward the record unchanged."""
         operator = _operator(stateless.Peek, action, with_context, "peek")
         return KStream(self._place.process(name, Prefix.PEEK, operator))
 
@@ -220,8 +230,11 @@ class KStream(AsyncStream[K, V]):
         file: TextIO | None = None,
         name: str | None = None,
     ) -> None:
-        """Write ``[label]: key, value`` per record, or ``[label]:`` and what ``line(key, value)`` gives; the stream
-        ends here. The label is the name of the node above, the file is standard output, unless given."""
+        """Write one line per record: ``[label]: key, value``, or ``[label]:`` and ``line(key, value)``.
+
+        The stream ends here. The default label is the name of the previous node. The default file is the standard
+        output.
+        """
         if line is not None or with_context is not None:
             line = one_function(line, with_context, "print takes one function: line=f for f(key, value)")
         operator = stateless.Print(label or self._place.node.name, line, file)
@@ -230,21 +243,21 @@ class KStream(AsyncStream[K, V]):
     # -- several streams -------------------------------------------------------------------------------------
 
     def merge(self, other: KStream[K, V], *, name: str | None = None) -> KStream[K, V]:
-        """The records of both streams, in no particular order between the two."""
+        """Return the records of both streams, in no defined order between the two."""
         here, there = self._place, other._place
         if here.graph is not there.graph:
             raise TopologyError("only streams of one builder can be merged")
         step = ProcessorStep(name_or_generate(name, here.index, Prefix.MERGE), stateless.PassThrough(), is_merge=True)
         here.graph.attach(step, here.node, there.node)
-        # The serdes are forgotten: nobody knows that both streams have the same.
+        # The serdes are dropped, because the two streams may have different ones.
         key_changed = here.key_changed or there.key_changed
         return KStream(Place(here.graph, step, None, None, here.sources | there.sources, key_changed))
 
     def split(self, *, name: str | None = None) -> BranchedKStream[K, V]:
-        """Split by predicates: ``stream.split().branch(is_big, name="big").default_branch()``."""
+        """Split the stream by predicates: ``stream.split().branch(is_big, name="big").default_branch()``."""
         return BranchedKStream(self._place, name)
 
-    # -- out of the topology, and around ---------------------------------------------------------------------
+    # -- topics --------------------------------------------------------------------------------------------------------
 
     def to(
         self,
@@ -255,9 +268,10 @@ class KStream(AsyncStream[K, V]):
         partitioner: Partitioner | None = None,
         name: str | None = None,
     ) -> None:
-        """Write to a topic, or to the one that ``topic(key, value, record context)`` names for each record.
+        """Write to a topic, or to the topic that ``topic(key, value, record context)`` returns.
 
-        Topics must exist. Serdes left out: those of the stream. All windows of a key go to one partition.
+        Topics must exist. The default serdes are the stream's. All windows of a key go to the same
+        partition.
         """
         place = self._place
         sink = SinkNode(
@@ -281,15 +295,15 @@ class KStream(AsyncStream[K, V]):
         partitioner: Partitioner | None = None,
         name: str | None = None,
     ) -> KStream[K, V]:
-        """Write to an internal topic and read it back: keys are in their partitions again, and there are ``partitions``
-        of them (default: as many as the topics above have).
+        """Write to an internal topic and read it back, so that keys are in their partitions.
 
-        A key serde left out is the default one, *not* the one the stream was read with (as in Kafka Streams: the bytes
-        in existing topics depend on it); a value serde is taken over from the stream.
+        The topic has ``partitions`` partitions (default: as many as the topics of the previous operations). A key serde
+        that is not set is the default serde, *not* the stream's key serde. That is as in Kafka Streams: the bytes in
+        existing topics depend on it. The value serde is taken from the stream.
         """
         place = self._place
         if partitions is not None and partitions < 1:
-            raise TopologyError(f"a topic needs at least one partition; partitions={partitions}")
+            raise TopologyError(f"partitions={partitions}: a topic must have at least one partition")
         base = place.index.node_name(Prefix.REPARTITION) if name is None else check_name(name)
         value_serde = value or place.value_serde
         step = RepartitionStep(
@@ -307,7 +321,10 @@ class KStream(AsyncStream[K, V]):
     def to_table(
         self, *, store: str | None = None, name: str | None = None, materialized: Materialized[K, V] | None = None
     ) -> KTable[K, V]:
-        """The latest value of each key; None deletes. Stored under ``store`` if given, else only if needed."""
+        """Return the latest value of each key as a table; None deletes the key.
+
+        The table is stored under the name ``store`` if it is set, otherwise only if a later operation needs it.
+        """
         place = self._place
         node_name = name_or_generate(name, place.index, Prefix.TO_TABLE)
         options = materialized_or_none(materialized, store) or Materialized()
@@ -322,10 +339,10 @@ class KStream(AsyncStream[K, V]):
     def group_by_key(
         self, *, key: Serde[K] | None = None, value: Serde[V] | None = None, name: str | None = None
     ) -> KGroupedStream[K, V]:
-        """Group by the key as it is, for ``count``, ``reduce`` and ``aggregate``.
+        """Group by the current key, for ``count``, ``reduce`` and ``aggregate``.
 
-        Repartitions first if the key was changed above, through the topic ``<name or store name>-repartition``.
-        Serdes left out: those of the stream.
+        If the key was changed before, the records are repartitioned first, through the topic ``<name or store
+        name>-repartition``. The default serdes are the stream's.
         """
         place = self._place
         return KGroupedStream(place.with_serdes(key or place.key_serde, value or place.value_serde), name)
@@ -339,8 +356,10 @@ class KStream(AsyncStream[K, V]):
         value: Serde[V] | None = None,
         name: str | None = None,
     ) -> KGroupedStream[K2, V]:
-        """Group by ``selector(key, value)``; None leaves a record out. Always repartitions. ``name`` also names the
-        selecting node."""
+        """Group by ``selector(key, value)``; None drops the record.
+
+        It always repartitions. ``name`` is also the name of the node that selects the key.
+        """
         place = self._place
         operator = _operator(stateless.SelectKey, selector, with_context, "group_by")
         selected = place.process(name, Prefix.SELECT_KEY, operator, changes_key=True)
@@ -377,13 +396,13 @@ class KStream(AsyncStream[K, V]):
         value: Serde[V2] | None = None,
         name: str | None = None,
     ) -> KStream[K2, V2]:
-        """Run your own processor: a class, or a generator function that yields the records to send on.
+        """Run your own processor: a class, or a generator function that yields records to forward.
 
             def enrich(record, context):
                 yield record.with_value(look_up(record.key))
 
-        It may use the named stores (see ``StreamsBuilder.add_state_store``) and those its supplier brings. Operations
-        by key will repartition first.
+        The processor may use the named stores (see ``StreamsBuilder.add_state_store``) and the stores of its supplier.
+        Later operations by key repartition first.
         """
         operator = ProcessorOperator(processor)
         place = self._process(name, Prefix.PROCESS, operator, processor, stores, changes_key=True)
@@ -415,8 +434,10 @@ class KStream(AsyncStream[K, V]):
         value: Serde[V2] | None = None,
         name: str | None = None,
     ) -> KStream[K, V2]:
-        """As :meth:`process`, for processors that cannot change the key. Example:
-        ``examples/operators/deduplication.py``."""
+        """Run your own processor, which cannot change the key.
+
+        It works like :meth:`process`. Example: ``examples/operators/deduplication.py``.
+        """
         operator = ProcessorOperator(processor, fixed_key=True)
         place = self._process(name, Prefix.PROCESS_VALUES, operator, processor, stores, changes_key=False)
         return KStream(dataclasses.replace(place, value_serde=value))
@@ -432,7 +453,7 @@ class KStream(AsyncStream[K, V]):
         changes_key: bool,
     ) -> Place:
         place = self._place
-        # Unlike everywhere else, a name given here takes no value from the counter (as in Kafka Streams).
+        # Unlike everywhere else, a name set here takes no number of the counter (as in Kafka Streams).
         node_name = place.index.node_name(prefix) if name is None else check_name(name)
         own = stores_of_supplier(supplier)
         step = ProcessorStep(
@@ -466,5 +487,5 @@ def _filter_not(predicate: Callable[[Any, Any], object]) -> Operator:
 
 def _only(mapper: Callable[[V], V2] | None, method: str) -> Callable[[V], V2]:
     if mapper is None:
-        raise TopologyError(f"{method} needs a function: f(value), or with_key=f for an f(key, value)")
+        raise TopologyError(f"{method} needs a function: f(value), or with_key=f for f(key, value)")
     return mapper

@@ -1,4 +1,4 @@
-"""Tables: the latest value of each key."""
+"""KTable: the latest value of each key."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ V2 = TypeVar("V2")
 class KTable(TableJoins[K, V]):
     """A table with keys of type K and values of type V (Kafka Streams' ``KTable``).
 
-    Its updates flow on like records; a deleted key is an update to None. Results are stored only where a store is
-    named (``store=``, or a :class:`Materialized` that names one) or where an operation below needs it. Write
-    ``with_context=f`` for a function that takes, as its last argument, the record in process as well: its topic,
-    partition, offset, timestamp and headers. Where nothing is stored a row may be computed again, for another record.
+    Its updates are forwarded like records; a deleted key is an update to None. Results are stored only if a store is
+    named (``store=``, or a :class:`Materialized` with a name), or if a later operation needs the store. Write
+    ``with_context=f`` for a function that also gets the current record as its last argument: its topic, partition,
+    offset, timestamp and headers. Without a store, a row may be computed again, for another record.
     """
 
     def __init__(self, place: Place, operator: TableOperator, queryable_store_name: str | None) -> None:
@@ -52,7 +52,7 @@ class KTable(TableJoins[K, V]):
 
     @property
     def queryable_store_name(self) -> str | None:
-        """Name of its store if the user gave one."""
+        """Name of its store if the user set one."""
         return self._queryable_store_name
 
     def filter(
@@ -64,7 +64,7 @@ class KTable(TableJoins[K, V]):
         name: str | None = None,
         materialized: Materialized[K, V] | None = None,
     ) -> KTable[K, V]:
-        """Keep the rows for which ``predicate(key, value)`` is true; others become deletions."""
+        """Keep the rows for which ``predicate(key, value)`` is true; other rows become deletions."""
         function = one_function(predicate, with_context, "filter needs one function: f(key, value)")
         return self._filter(function, materialized_or_none(materialized, store), name, negate=False)
 
@@ -126,8 +126,11 @@ class KTable(TableJoins[K, V]):
         name: str | None = None,
         materialized: Materialized[K, V2] | None = None,
     ) -> KTable[K, V2]:
-        """``mapper(value)`` gives the new value; write ``with_key=f`` for ``f(key, value)``. Deletions stay
-        deletions; the function is not called for them. ``value`` is the serde of new values."""
+        """Replace the value by ``mapper(value)``.
+
+        Write ``with_key=f`` for an ``f(key, value)``. The function is not called for deletions, which stay deletions.
+        ``value`` is the serde of new values.
+        """
         if with_key is None and mapper is not None:
             by_value = mapper
 
@@ -135,7 +138,7 @@ class KTable(TableJoins[K, V]):
                 return by_value(value)
 
         function = one_function(
-            with_key, with_context, "map_values needs one function: f(value), or with_key=f for an f(key, value)"
+            with_key, with_context, "map_values needs one function: f(value), or with_key=f for f(key, value)"
         )
         options = materialized_or_none(materialized, store, None, value)
         if options is not None and options.store is None:
@@ -158,8 +161,11 @@ class KTable(TableJoins[K, V]):
         with_context: Callable[[K, V, RecordContext], K2] | None = None,
         name: str | None = None,
     ) -> KStream[K, V] | KStream[K2, V]:
-        """The table's updates as records; deletions have the value None. ``selector(key, value)`` gives new keys."""
-        from streams_py.topology.dsl.kstream import KStream  # tables become streams, and streams tables
+        """Return the table's updates as records; deletions have the value None.
+
+        ``selector(key, value)`` returns new keys.
+        """
+        from streams_py.topology.dsl.kstream import KStream  # kstream imports this module
 
         place = self._place.process(name, Prefix.TABLE_TO_STREAM, TableToStream())
         stream: KStream[K, V] = KStream(place)
@@ -177,10 +183,11 @@ class KTable(TableJoins[K, V]):
         name: str | None = None,
         materialized: Materialized[K, V2] | None = None,
     ) -> KTable[K, V2]:
-        """New values by an object per task, which may use the named stores (see ``StreamsBuilder.add_state_store``).
+        """Replace values with one transformer object per task.
 
-        ``value`` is the serde of new values. Without a store for the result, old values are computed again, so a
-        transformer whose results depend on what it saw before needs ``store=``.
+        It may use the named stores (see ``StreamsBuilder.add_state_store``). ``value`` is the serde of new values.
+        Without a store for the result, old values are computed again. So a transformer whose results depend on earlier
+        values needs ``store=``.
         """
         options = materialized_or_none(materialized, store, None, value) or Materialized()
         operator = TableTransformValues(self._operator, supplier, options.store or "")
@@ -202,13 +209,13 @@ class KTable(TableJoins[K, V]):
         logging: bool = True,
         logging_config: Mapping[str, str] | None = None,
     ) -> KTable[K, V]:
-        """Hold changes back: ``suppress(Suppressed.until_window_closes())`` sends one final result per window.
+        """Delay changes: ``suppress(Suppressed.until_window_closes())`` sends one final result per window.
 
-        The buffer is in memory and kept in a changelog topic unless ``logging`` is False. Example:
+        The buffer is in memory. It is also written to a changelog topic unless ``logging`` is False. Example:
         ``examples/operators/order_payment.py``.
         """
         if self._operator.is_versioned():
-            raise TopologyError("suppress needs a table without versions: it holds back what is latest")
+            raise TopologyError("suppress needs a table without versions, because it delays the latest change of a row")
         place, index = self._place, self._place.index
         node = index.node_name(Prefix.TABLE_SUPPRESS) if name is None else check_name(name)
         buffer = index.store_name(Prefix.TABLE_SUPPRESS) if name is None else check_name(f"{name}-store")
@@ -235,12 +242,12 @@ class KTable(TableJoins[K, V]):
         value: Serde[V2] | None = None,
         name: str | None = None,
     ) -> KGroupedTable[K2, V2]:
-        """``selector(key, value)`` gives the group of a row and the value it contributes; None leaves it out.
+        """Group rows by ``selector(key, value)``, which returns the group and the value of a row.
 
-        Always repartitions. When a row changes, its old contribution is taken out of the group it was in. Serdes left
-        out are the configured defaults.
+        A group of None drops the row. It always repartitions. When a row changes, its old value is subtracted from its
+        old group. Serdes that are not set are the configured default serdes.
         """
-        from streams_py.topology.dsl.grouped_table import KGroupedTable  # grouped tables become tables again
+        from streams_py.topology.dsl.grouped_table import KGroupedTable  # grouped_table imports this module
 
         function = one_function(selector, with_context, "group_by needs one function: f(key, value)")
         place = self._place.process(name, Prefix.TABLE_SELECT, TableGroupBy(self._operator, function))

@@ -1,8 +1,8 @@
-"""How state is kept: the only options of the DSL that have an object of their own.
+"""Options for the state of tables and aggregations, the only DSL options with an own class.
 
-Everything else is said by keywords (``key=``, ``value=``, ``name=``, ...), and so are the two that matter most here
-(``store=``, ``value=``). A serde left out stands for what is known from the stream above, else for the builder's
-default, else for the configured one.
+All other options are keywords (``key=``, ``value=``, ``name=``, ...), and so are the two most important ones here
+(``store=``, ``value=``). A serde that is not set is taken from the previous operation, otherwise from the builder's
+defaults, otherwise from the configuration.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ A_co = TypeVar("A_co", covariant=True)
 
 
 class Initializer(Protocol[A_co]):
-    """What ``Callable[[], A]`` is, for an aggregation whose result no serde tells: from a protocol mypy learns what the
-    initializer returns before it looks into a lambda of an aggregator, from a callable it does not."""
+    """Same as ``Callable[[], A]``, for aggregations whose result type is not given by a serde.
+
+    With a protocol, mypy infers the initializer's return type before it checks the aggregator's lambda. With a callable
+    it does not.
+    """
 
     def __call__(self) -> A_co: ...
 
@@ -39,15 +42,22 @@ class Initializer(Protocol[A_co]):
 class Materialized(Generic[K, V]):
     """How the state of a table or aggregation is kept.
 
-    ``store``: name under which it can be read; without one it gets a generated name, or no store where none is needed.
-    ``persistent``: True = RocksDB, False = memory, None = as configured. ``logging``: keep a changelog topic, created
-    with ``logging_config`` on top of the defaults. ``caching``: merge updates of one key between two commits.
-    ``retention``: for windows, how long they are kept, counted from their start (sessions: their end), by stream time;
-    at least as long as they take records, which is the default. ``ttl``: time to live of a row, as of
-    ``key_value_store``; nothing is sent on when it ends, and updates are not merged. ``history``: keep the table in a
-    versioned store (``versioned_key_value_store``), for joins of streams with the rows as they were (KIP-914).
-    ``supplier``: makes a ``KeyValueBytesStore`` of your own to keep the table in, for each task. Durations are a
-    ``timedelta`` or milliseconds.
+    Attributes:
+        store: name of the store for queries. Without it the store gets a generated name. It is not created if it is not
+            needed.
+        key: serde of keys.
+        value: serde of values.
+        persistent: True: RocksDB, False: memory, None: as configured.
+        logging: write a changelog topic, created with ``logging_config`` in addition to the defaults.
+        caching: merge updates of one key between two commits.
+        retention: for windows: how long they are kept, by stream time, counted from their start (sessions: their end).
+            The minimum, which is the default, is the time in which they accept records.
+        ttl: time to live of a row, as in ``key_value_store``. Its end sends no update, and updates are not merged.
+        history: keep the table in a versioned store (``versioned_key_value_store``), for joins of streams with earlier
+            versions of rows (KIP-914).
+        supplier: returns your own ``KeyValueBytesStore``, for each task.
+
+    Durations are a ``timedelta`` or milliseconds.
     """
 
     store: str | None = None
@@ -72,13 +82,15 @@ class Materialized(Generic[K, V]):
             raise TopologyError("a table with a history needs a name for its store: Materialized(name, history=...)")
 
     def builder(self, store: str, key: Serde[Any] | None, value: Serde[Any] | None) -> StoreBuilder:
-        """The declaration of its store; ``key`` and ``value`` are used where it names no serde itself."""
+        """Return the declaration of its store; ``key`` and ``value`` are the default serdes."""
         if self.retention is not None:
             raise TopologyError(f"store {store!r} has no windows, so it cannot have a retention")
         ttl_ms = ttl_ms_of(self.ttl, store)
         history_ms = None if self.history is None else duration_ms(self.history, f"history of store {store!r}")
         if ttl_ms is not None and history_ms is not None:
-            raise TopologyError(f"store {store!r} cannot have a ttl and a history: versions go with their history")
+            raise TopologyError(
+                f"store {store!r} cannot have both a ttl and a history: old versions expire with the history"
+            )
         return StoreBuilder(
             store,
             StoreKind.TIMESTAMPED_KEY_VALUE if history_ms is None else StoreKind.VERSIONED_KEY_VALUE,
@@ -100,9 +112,10 @@ def materialized_or_none(
     key: Serde[K] | None = None,
     value: Serde[V] | None = None,
 ) -> Materialized[K, V] | None:
-    """The option object, or one made from keywords, or None when nothing was said about the state.
+    """Return the option object, or one made of the keywords, or None without any option.
 
-    TopologyError when both were given.
+    Raises:
+        TopologyError: both were passed.
     """
     keywords = {"store": store, "key": key, "value": value}
     given = [keyword for keyword, wanted in keywords.items() if wanted is not None]

@@ -1,4 +1,4 @@
-"""What every stream and table of the DSL is made of: a place in the logical graph, and what is known about its data."""
+"""Place: the position of a stream or table in the logical graph, and facts about its data."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ __all__ = ["Place"]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the next operation is attached. None as a serde: not known here, so the configured default.
+    """The position at which the next operation is attached.
 
-    ``sources`` are the source nodes whose topics decide about its partitions. ``key_changed``: keys may sit in the
-    wrong partition, so operations by key need a repartition first.
+    Attributes:
+        key_serde: None if it is not known here; then the configured default is used.
+        value_serde: None if it is not known here; then the configured default is used.
+        sources: the source nodes whose topics determine the partitions.
+        key_changed: keys may be in the wrong partition, so operations by key need a repartition first.
     """
 
     graph: LogicalGraph
@@ -33,15 +36,15 @@ class Place:
 
     @property
     def index(self) -> NameIndex:
-        """The number of the next generated name."""
+        """The counter of generated names."""
         return self.graph.index
 
     def with_serdes(self, key: Serde[Any] | None, value: Serde[Any] | None) -> Place:
-        """The same place with data in other serdes."""
+        """Return this place with other serdes."""
         return dataclasses.replace(self, key_serde=key, value_serde=value)
 
     def then(self, node: GraphNode, *, key_changed: bool | None = None) -> Place:
-        """The place below ``node``, which is attached here."""
+        """Attach ``node`` here and return the place below it."""
         self.graph.attach(node, self.node)
         changed = self.key_changed if key_changed is None else key_changed
         return dataclasses.replace(self, node=node, key_changed=changed)
@@ -56,7 +59,10 @@ class Place:
         changes_key: bool = False,
         changes_value: bool = False,
     ) -> Place:
-        """The place below a new processor; a changed key or value forgets its serde."""
+        """Attach a new processor and return the place below it.
+
+        If the processor changes keys or values, their serde is unknown.
+        """
         step = ProcessorStep(
             name_or_generate(name, self.index, prefix),
             operator,
@@ -68,11 +74,14 @@ class Place:
         return place.with_serdes(None if changes_key else self.key_serde, None if changes_value else self.value_serde)
 
     def below_repartition(self, step: RepartitionStep) -> Place:
-        """The place below a repartition: keys are in their partitions again."""
+        """Attach a repartition and return the place below it, where keys are in their partitions."""
         place = self.then(step, key_changed=False)
         return dataclasses.replace(place, sources=frozenset({step.names.source}))
 
     def repartitioned(self, base: str) -> Place:
-        """The place below a repartition that an operation needs; nothing is known to be kept but the serdes."""
+        """Attach a repartition that an operation needs and return the place below it.
+
+        Apart from the serdes, the facts about the data are unknown there.
+        """
         names = RepartitionNames(base, self.index)
         return self.below_repartition(RepartitionStep(names, self.key_serde, self.value_serde))

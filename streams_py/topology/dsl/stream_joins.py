@@ -1,4 +1,4 @@
-"""What streams can be joined with: streams within a window of time, tables, and global tables."""
+"""Joins of streams with streams in a time window, with tables, and with global tables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OPTIONS: Final[Mapping[str, str]] = {
     **{field.name: str(field.type) for field in dataclasses.fields(StreamJoinOptions)},
     "grace": "Duration | None",
 }
-"""What may be given by keyword, and of what kind it is; not everything fits every join."""
+"""Keyword options of joins with their annotations. Not every join has every option."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -46,7 +46,8 @@ KG = TypeVar("KG")
 class StreamJoins(Generic[K, V]):
     """The joins of a :class:`~streams_py.topology.dsl.kstream.KStream`.
 
-    Topics joined by key must have equal numbers of partitions; a stream whose key was changed is repartitioned first.
+    Topics that are joined by key must have the same number of partitions. A stream with changed keys is repartitioned
+    first.
     """
 
     _place: Place
@@ -105,16 +106,20 @@ class StreamJoins(Generic[K, V]):
         with_context: Callable[[Any, Any, Any, RecordContext], Any] | None = None,
         **options: Any,
     ) -> KStream[K, Any]:
-        """Join by key: ``joiner(value, other value)``, or ``with_key=f`` for ``f(key, value, other value)``,
-        or ``with_context=f`` for ``f(key, value, other value, record)``: the record that led to the result.
+        """Join by key: the result is ``joiner(value, other value)``.
 
-        With a stream: each pair of records that ``windows`` lets belong together, with the larger timestamp. Both sides
-        are kept in stores (named after ``store``) for as long as the windows say, and in changelog topics
-        (``logging_config``: their settings). With a table: the row as it is now
-        (of a table with a ``history``: as it was at the time of the record); with a global table the row of
-        ``on(key, value)``. With ``grace``, records wait until stream time has passed them by so much, so that late rows
-        of a table with a history are seen. What finds no partner is dropped. ``key``, ``value`` and
-        ``other_value`` are serdes of what is stored or repartitioned, if they are not those of the streams.
+        Write ``with_key=f`` for an ``f(key, value, other value)``, or ``with_context=f`` for an ``f(key, value, other
+        value, record)`` that also gets the record that led to the result.
+
+        With a stream: each pair of records that match by ``windows`` gives a result with the larger timestamp. Both
+        sides are stored for as long as the windows require (stores are named after ``store``), and in changelog topics
+        (with the settings ``logging_config``). With a table: the record is joined with the current row; if the table
+        has a ``history``, with the row at the time of the record. With a global table: the record is joined with the
+        row of ``on(key, value)``.
+
+        With ``grace``, records wait until stream time has advanced by this duration, so that late rows of a table with
+        a history are included. Records without a partner are dropped. ``key``, ``value`` and ``other_value`` are the
+        serdes for stores and repartition topics, if they differ from the streams' serdes.
         """
         function = joiner_with_key(joiner, with_key, with_context, "join")
         return self._join(other, function, windows, on, options)
@@ -172,8 +177,11 @@ class StreamJoins(Generic[K, V]):
         with_context: Callable[[Any, Any, Any, RecordContext], Any] | None = None,
         **options: Any,
     ) -> KStream[K, Any]:
-        """As :meth:`join`; a record of this stream that finds no partner is joined with None: with a table at once,
-        with a stream when the window is closed. Example: ``examples/operators/page_views.py``."""
+        """Join like :meth:`join`, but keep records of this stream without a partner.
+
+        They are joined with None: with a table immediately, with a stream when the window is closed. Example:
+        ``examples/operators/page_views.py``.
+        """
         function = joiner_with_key(joiner, with_key, with_context, "left_join")
         return self._join(other, function, windows, on, options, keeps_left=True)
 
@@ -194,8 +202,10 @@ class StreamJoins(Generic[K, V]):
         logging_config: Mapping[str, str] | None = None,
         name: str | None = None,
     ) -> KStream[K, VR]:
-        """As :meth:`join` with a stream; a record of either stream that finds no partner is joined with None when the
-        window is closed. Example: ``examples/operators/order_payment.py``."""
+        """Join with a stream like :meth:`join`, but keep records of both streams without a partner.
+
+        They are joined with None when the window is closed. Example: ``examples/operators/order_payment.py``.
+        """
         function = joiner_with_key(joiner, with_key, with_context, "outer_join")
         options = {
             "key": key,
@@ -220,7 +230,7 @@ class StreamJoins(Generic[K, V]):
         keeps_left: bool = False,
         keeps_right: bool = False,
     ) -> KStream[Any, Any]:
-        from streams_py.topology.dsl.ktable import KTable  # streams are joined with tables, and become them
+        from streams_py.topology.dsl.ktable import KTable  # ktable and kstream import this module
 
         graph = other._graph if isinstance(other, GlobalKTable) else other._place.graph
         if self._place.graph is not graph:
@@ -228,7 +238,7 @@ class StreamJoins(Generic[K, V]):
         if isinstance(other, GlobalKTable):
             if on is None or windows is not None:
                 raise TopologyError(
-                    "a join with a global table needs no windows, but on=f: f(key, value) gives the key"
+                    "a join with a global table has no windows and needs on=f: f(key, value) returns the table's key"
                 )
             _check_options(options, ("name",), "a global table")
             return self._join_global_table(other, joiner, on, keeps_stream=keeps_left, **options)
@@ -236,7 +246,7 @@ class StreamJoins(Generic[K, V]):
             raise TopologyError("on= is for global tables; streams and tables are joined by the record's key")
         if isinstance(other, KTable):
             if windows is not None:
-                raise TopologyError("a join with a table has no windows: a record meets the row as it is now")
+                raise TopologyError("a join with a table has no windows: a record is joined with the current row")
             _check_options(options, ("key", "value", "grace", "name"), "a table")
             return self._join_table(other, joiner, keeps_stream=keeps_left, **options)
         if windows is None:
@@ -256,7 +266,7 @@ class StreamJoins(Generic[K, V]):
         keeps_left: bool,
         keeps_right: bool,
     ) -> KStream[Any, Any]:
-        from streams_py.topology.dsl.kstream import KStream  # streams are joined, joined streams are streams
+        from streams_py.topology.dsl.kstream import KStream  # kstream imports this module
 
         name, left, right = options.name, self._place, other._place
         if left.key_changed:
@@ -280,7 +290,7 @@ class StreamJoins(Generic[K, V]):
         grace: Duration | None = None,
         name: str | None = None,
     ) -> KStream[Any, Any]:
-        from streams_py.topology.dsl.kstream import KStream  # streams are joined, joined streams are streams
+        from streams_py.topology.dsl.kstream import KStream  # kstream imports this module
 
         place, there = self._place, table._place
         if place.key_changed:
@@ -313,10 +323,10 @@ class StreamJoins(Generic[K, V]):
         keeps_stream: bool,
         name: str | None = None,
     ) -> KStream[Any, Any]:
-        from streams_py.topology.dsl.kstream import KStream  # streams are joined, joined streams are streams
+        from streams_py.topology.dsl.kstream import KStream  # kstream imports this module
 
         step = ProcessorStep(
-            name_or_generate(name, self._place.index, Prefix.LEFT_JOIN),  # also of inner joins, as in Kafka Streams
+            name_or_generate(name, self._place.index, Prefix.LEFT_JOIN),  # for inner joins, too, as in Kafka Streams
             GlobalTableJoin(table._store, on, joiner, keeps_stream=keeps_stream),
             changes_value=True,
             accepts_null_keys=keeps_stream,
@@ -325,7 +335,10 @@ class StreamJoins(Generic[K, V]):
         return KStream(self._place.then(step).with_serdes(self._place.key_serde, None))
 
     def _repartitioned_for_join(self, base: str, key: Serde[Any] | None, value: Serde[Any] | None) -> Place:
-        """Below a repartition. Joins without a name share one; the three values of the counter are taken each time."""
+        """Return the place below a repartition.
+
+        Joins without a name share one repartition. Each call takes three numbers of the counter.
+        """
         place = self._place
         names = RepartitionNames(base, place.index)
         place = place.with_serdes(key or place.key_serde, value or place.value_serde)
@@ -344,7 +357,7 @@ def _grace_ms(grace: Duration, node: str, history_ms: int | None) -> int:
         )
     if grace_ms > history_ms:
         raise TopologyError(
-            f"grace of {node!r} is {grace_ms} ms, but its table has a history of {history_ms} ms only: "
+            f"grace of {node!r} is {grace_ms} ms, but the history of its table is only {history_ms} ms: "
             "make the history at least as long"
         )
     return grace_ms

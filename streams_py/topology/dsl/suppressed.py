@@ -1,4 +1,4 @@
-"""How long changes of a table are held back (Kafka Streams' ``Suppressed``)."""
+"""How long changes of a table are delayed (Kafka Streams' ``Suppressed``)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["Suppressed"]
 
 @dataclass(frozen=True, slots=True)
 class Suppressed:
-    """When ``KTable.suppress`` sends changes on: :meth:`until_window_closes` or :meth:`until_time_limit`.
+    """When ``KTable.suppress`` sends changes: :meth:`until_window_closes` or :meth:`until_time_limit`.
 
-    ``max_records`` and ``max_bytes`` limit its buffer (None: unlimited).
+    ``max_records`` and ``max_bytes`` limit the buffer (None: no limit).
     """
 
     limit_ms: int | None
@@ -28,8 +28,10 @@ class Suppressed:
     @classmethod
     @checked_function
     def until_window_closes(cls, *, max_records: int | None = None, max_bytes: int | None = None) -> Suppressed:
-        """Send only the final result of each window. A buffer over its limits stops the task: early results would not
-        be final."""
+        """Send only the final result of each window.
+
+        A buffer that exceeds its limits stops the task, because early results would not be final.
+        """
         return cls(None, *_limits(max_records, max_bytes), emits_early=False)
 
     @classmethod
@@ -42,13 +44,20 @@ class Suppressed:
         max_bytes: int | None = None,
         emit_early_when_full: bool = True,
     ) -> Suppressed:
-        """Send the latest change of each key ``limit`` (a ``timedelta`` or milliseconds) after the first one, by stream
-        time. A buffer over its limits sends its first entries early, or stops the task."""
+        """Send the latest change of each key ``limit`` after the first one, by stream time.
+
+        ``limit`` is a ``timedelta`` or milliseconds. A buffer that exceeds its limits sends its first entries early, or
+        stops the task.
+        """
         limit_ms = duration_ms(limit, "time limit of suppress")
         return cls(limit_ms, *_limits(max_records, max_bytes), emits_early=emit_early_when_full)
 
     def rule(self, above: GraphNode, name: str) -> SuppressionRule:
-        """What the operator ``name`` below ``above`` does. TopologyError when it waits for windows and has none."""
+        """Return the rule of the operator ``name`` below ``above``.
+
+        Raises:
+            TopologyError: the rule waits for windows, but the table has none.
+        """
         if self.limit_ms is not None:
             return SuppressionRule(self.limit_ms, False, self.max_records, self.max_bytes, self.emits_early)
         return SuppressionRule(_grace_of(above, name), True, self.max_records, self.max_bytes, self.emits_early)
@@ -62,12 +71,12 @@ def _limits(max_records: int | None, max_bytes: int | None) -> tuple[int | None,
 
 
 def _grace_of(above: GraphNode, name: str) -> int:
-    """The grace period of the windows above: the longest one when there are several."""
+    """Return the grace period of the windows above, the longest one if there are several."""
     if above.grace_ms is not None:
         return above.grace_ms
     if not above.parents:
         raise TopologyError(
             f"{name!r} waits until windows close, but the table has no windows, or only UnlimitedWindows, which never "
-            "do: use windowed_by() above, or Suppressed.until_time_limit()"
+            "close: use windowed_by() before it, or Suppressed.until_time_limit()"
         )
     return max(_grace_of(parent, name) for parent in above.parents)

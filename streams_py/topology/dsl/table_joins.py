@@ -1,4 +1,4 @@
-"""What tables can be joined with: tables, by key."""
+"""Joins of tables, by key or by foreign key."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ VR = TypeVar("VR")
 class TableJoins(Generic[K, V]):
     """The joins of a :class:`~streams_py.topology.dsl.ktable.KTable`.
 
-    Both tables are stored, and their topics must have equal numbers of partitions. The result has the larger timestamp
-    of both rows; it is stored under ``store`` if given, else it is computed when somebody reads it.
+    Both tables are stored, and their topics must have the same number of partitions. The result has the larger
+    timestamp of the two rows. It is stored under the name ``store`` if it is set, otherwise it is computed on each
+    read.
     """
 
     _place: Place
@@ -83,12 +84,13 @@ class TableJoins(Generic[K, V]):
         name: str | None = None,
         materialized: Materialized[K, VR] | None = None,
     ) -> KTable[K, VR]:
-        """Rows of keys that both tables have: ``joiner(value, other value)``, or ``with_key=f`` for
-        ``f(key, value, other value)``, or ``with_context=f`` for ``f(key, value, other value, record)``: the record in
-        process when the result is made. ``value`` is the serde of results.
+        """Join rows of keys that both tables have: the result is ``joiner(value, other value)``.
 
-        ``on=f`` joins by a foreign key: ``f(key, value)`` gives the key of the other table's row (KIP-213). Changes of
-        either side go through internal topics; the tables need not have equal numbers of partitions.
+        Write ``with_key=f`` for an ``f(key, value, other value)``, or ``with_context=f`` for an ``f(key, value, other
+        value, record)`` that also gets the current record. ``value`` is the serde of results.
+
+        ``on=f`` joins by a foreign key: ``f(key, value)`` returns the key of the other table's row (KIP-213). Changes
+        of both tables go through internal topics, and the tables need not have the same number of partitions.
         """
         function = joiner_with_key(joiner, with_key, with_context, "join")
         options = materialized_or_none(materialized, store, None, value)
@@ -136,7 +138,10 @@ class TableJoins(Generic[K, V]):
         name: str | None = None,
         materialized: Materialized[K, VR] | None = None,
     ) -> KTable[K, VR]:
-        """As :meth:`join`, and rows for which there is no row in the other table, with None for its value."""
+        """Join like :meth:`join`, but keep rows without a row in the other table.
+
+        The other value is then None.
+        """
         function = joiner_with_key(joiner, with_key, with_context, "left_join")
         options = materialized_or_none(materialized, store, None, value)
         if on is not None:
@@ -155,7 +160,10 @@ class TableJoins(Generic[K, V]):
         name: str | None = None,
         materialized: Materialized[K, VR] | None = None,
     ) -> KTable[K, VR]:
-        """As :meth:`join`, and rows of keys that only one table has, with None for the missing value."""
+        """Join like :meth:`join`, but keep rows of keys that only one table has.
+
+        The missing value is then None.
+        """
         function = joiner_with_key(joiner, with_key, with_context, "outer_join")
         options = materialized_or_none(materialized, store, None, value)
         return self._join(other, function, options, name, keeps_left=True, keeps_right=True)
@@ -170,7 +178,7 @@ class TableJoins(Generic[K, V]):
         *,
         keeps_left: bool,
     ) -> KTable[K, VR]:
-        from streams_py.topology.dsl.ktable import KTable  # joined tables are tables
+        from streams_py.topology.dsl.ktable import KTable  # ktable imports this module
 
         if self._place.graph is not other._place.graph:
             raise TopologyError("only tables of one builder can be joined")
@@ -195,7 +203,7 @@ class TableJoins(Generic[K, V]):
         keeps_left: bool,
         keeps_right: bool,
     ) -> KTable[K, VR]:
-        from streams_py.topology.dsl.ktable import KTable  # joined tables are tables
+        from streams_py.topology.dsl.ktable import KTable  # ktable imports this module
 
         here, there = self._place, other._place
         if here.graph is not there.graph:

@@ -1,4 +1,4 @@
-"""What windowed aggregations have in common: the declaration of their store, and the serde of their keys."""
+"""Common parts of windowed aggregations: the declaration of their store, and their key serde."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ V = TypeVar("V")
 
 
 def close_after_ms(windows: AnyWindows) -> int | None:
-    """How long after its end a window is closed; None when it never is."""
+    """Return the time from the end of a window until it is closed, in ms; None if it never closes."""
     if isinstance(windows, UnlimitedWindows):
         return None
     return windows.retention_ms if isinstance(windows, SessionWindows) else windows.grace_ms
 
 
 def windowed_key_serde(windows: AnyWindows, key: Serde[Any] | None) -> WindowedSerde:
-    """The serde of the result's keys; None stands for the configured default."""
+    """Return the serde of the result's keys; None stands for the configured default."""
     if isinstance(windows, SessionWindows):
         return SessionWindowedSerde(key)
     return TimeWindowedSerde(key, windows.span_ms)
@@ -48,21 +48,24 @@ def window_store_of(
     key: Serde[Any] | None,
     value: Serde[Any] | None,
 ) -> StoreBuilder:
-    """The declaration of the store of the aggregation ``node``. TopologyError when it would forget windows that still
-    take records."""
+    """Return the declaration of the store of the aggregation ``node``.
+
+    Raises:
+        TopologyError: the store would expire windows that still accept records.
+    """
     least_ms = windows.retention_ms
     retention_ms = least_ms
     if options.ttl is not None or options.history is not None:
         wrong = "ttl" if options.history is None else "history"
-        raise TopologyError(f"store {store!r}, used by {node!r}, keeps windows: give it a retention, not a {wrong}")
+        raise TopologyError(f"store {store!r}, used by {node!r}, keeps windows: set a retention, not a {wrong}")
     if options.supplier is not None:
-        raise TopologyError(f"store {store!r}, used by {node!r}, keeps windows, which takes no supplier of your own")
+        raise TopologyError(f"store {store!r}, used by {node!r}, keeps windows, which cannot have your own supplier")
     if options.retention is not None:
         retention_ms = duration_ms(options.retention, f"retention of store {store!r}, used by {node!r},")
         if retention_ms < least_ms:
             raise TopologyError(
-                f"store {store!r} of {node!r} keeps windows for {retention_ms} ms only, but they take records for "
-                f"{least_ms} ms: set its retention to at least that, or leave it out"
+                f"store {store!r} of {node!r} keeps windows for only {retention_ms} ms, but they accept records for "
+                f"{least_ms} ms: set its retention to at least that, or remove it"
             )
     emits_final = emit is EmitStrategy.ON_WINDOW_CLOSE
     is_session = isinstance(windows, SessionWindows)
@@ -79,7 +82,7 @@ def window_store_of(
         options.value or value,
         options.persistent,
         options.logging,
-        # As in Kafka Streams, whose changelogs show it: final results are read from what is not cached.
+        # As in Kafka Streams, whose changelogs show it: final results are read from stores without a cache.
         options.caching and (not emits_final or isinstance(windows, TimeWindows)),
         dict(options.logging_config),
         windows=WindowRetention.of(

@@ -1,4 +1,4 @@
-"""Putting a join of two streams together: names, stores, nodes."""
+"""Assembly of a join of two streams: names, stores, nodes."""
 
 from __future__ import annotations
 
@@ -20,16 +20,19 @@ __all__ = ["StreamJoinOptions", "join_streams"]
 
 _SEGMENTS_MAX = 1024
 _SEGMENT_MS_MIN = 10_000
-"""Kafka Streams has a minute. These stores are searched by key only, so small segments gain nothing, and each one that
-expires costs a removal."""
+"""Minimum segment interval in ms, one minute in Kafka Streams.
+
+These stores are searched only by key, so small segments have no advantage, and each expired segment costs a removal.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamJoinOptions:
-    """What can be said about a join of two streams. ``name`` names its nodes, ``store`` its stores.
+    """Options of a join of two streams. ``name`` names its nodes, ``store`` its stores.
 
-    ``logging``: keep changelog topics, created with ``logging_config`` on top of the defaults; but those of the records
-    that are kept to be joined are never compacted."""
+    ``logging``: write changelog topics, created with ``logging_config`` in addition to the defaults. The changelogs of
+    records that wait to be joined are never compacted.
+    """
 
     key: Serde[Any] | None = None
     value: Serde[Any] | None = None
@@ -91,7 +94,7 @@ def join_streams(
     keeps_left: bool,
     keeps_right: bool,
 ) -> Place:
-    """The place below a join of two places; both are repartitioned already where that is needed."""
+    """Return the place below a join of two places, which are already repartitioned if needed."""
     graph = left.graph
     names = _Names.of(graph.index, options.name, options.store, keeps_left=keeps_left, keeps_right=keeps_right)
     key = options.key or (left.key_serde if left.key_serde is right.key_serde else None)

@@ -1,4 +1,4 @@
-"""Grouped streams in windows: counts, sums or any other state per key and window."""
+"""Windowed streams: aggregation into counts, sums or other state per key and window."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def window_aggregate(
     initializer: Callable[[], Any],
     aggregator: Any,
 ) -> TableOperator:
-    """The operator for windows of that kind."""
+    """Return the operator for this kind of windows."""
     if isinstance(windows, TimeWindows):
         return TimeWindowAggregate(store, windows, emit, initializer, aggregator)
     return SlidingWindowAggregate(store, windows, emit, initializer, aggregator)
@@ -47,7 +47,7 @@ def window_aggregate(
 
 @checked
 class _WindowedKStream(Generic[K, V]):
-    """What both kinds have in common."""
+    """Base class of both kinds."""
 
     def __init__(self, grouped: KGroupedStream[K, V], windows: AnyWindows, emit: EmitStrategy) -> None:
         self._grouped = grouped
@@ -81,16 +81,16 @@ class _WindowedKStream(Generic[K, V]):
 
 @checked
 class TimeWindowedKStream(_WindowedKStream[K, V]):
-    """Records grouped by key and by time or sliding windows (Kafka Streams' ``TimeWindowedKStream``).
+    """Records grouped by key and by time or sliding windows (``TimeWindowedKStream``).
 
-    Results are tables with :class:`Windowed` keys. Records without a key and those that are too late for their windows
-    are dropped, as are null values in sliding windows; in time windows null values reach the aggregator.
+    Results are tables with :class:`Windowed` keys. Records without a key and records that are too late for their
+    windows are dropped. Sliding windows also drop null values; in time windows the aggregator gets them.
     """
 
     def count(
         self, *, store: str | None = None, name: str | None = None, materialized: Materialized[K, int] | None = None
     ) -> KTable[Windowed[K], int]:
-        """The number of records per key and window, as int64."""
+        """Return the number of records per key and window, as int64."""
         options = self._counted(materialized, store)
         return self._aggregate(self._make(zero, plus_one), options, name, Prefix.AGGREGATE, None)
 
@@ -103,8 +103,10 @@ class TimeWindowedKStream(_WindowedKStream[K, V]):
         name: str | None = None,
         materialized: Materialized[K, V] | None = None,
     ) -> KTable[Windowed[K], V]:
-        """``reducer(result so far, value)`` gives the new result; the first value of a key is its first result.
-        ``with_context=f`` for an ``f(result so far, value, record)``."""
+        """Combine the values of each key and window with ``reducer(result so far, value)``.
+
+        The first value is the first result. Write ``with_context=f`` for an ``f(result so far, value, record)``.
+        """
         function = one_function(reducer, with_context, _REDUCE_NEEDS)
         options = materialized_or_none(materialized, store) or Materialized()
         make = self._make(_nothing, rearranged(function, _reduced))
@@ -152,10 +154,10 @@ class TimeWindowedKStream(_WindowedKStream[K, V]):
         name: str | None = None,
         materialized: Materialized[K, A] | None = None,
     ) -> KTable[Windowed[K], A]:
-        """``aggregator(key, value, result so far)`` gives the new result, starting from ``initializer()``.
+        """Aggregate each key and window with ``aggregator(key, value, result so far)``.
 
-        ``value`` is the serde of results. A result of None deletes the window. ``with_context=f`` for an
-        ``f(key, value, result so far, record)``.
+        The first result is ``initializer()``. ``value`` is the serde of results. A result of None deletes the window.
+        Write ``with_context=f`` for an ``f(key, value, result so far, record)``.
         """
         function = one_function(aggregator, with_context, AGGREGATE_NEEDS)
         options = materialized_or_none(materialized, store, None, value) or Materialized()
@@ -170,14 +172,14 @@ class TimeWindowedKStream(_WindowedKStream[K, V]):
 class SessionWindowedKStream(_WindowedKStream[K, V]):
     """Records grouped by key and into sessions (Kafka Streams' ``SessionWindowedKStream``).
 
-    Results are tables with :class:`Windowed` keys; when sessions merge, the old ones are deleted. Records without a key
-    and those that are too late are dropped; null values reach the aggregator.
+    Results are tables with :class:`Windowed` keys. When sessions merge, the old ones are deleted. Records without a key
+    and records that are too late are dropped. The aggregator gets null values.
     """
 
     def count(
         self, *, store: str | None = None, name: str | None = None, materialized: Materialized[K, int] | None = None
     ) -> KTable[Windowed[K], int]:
-        """The number of records per key and session, as int64."""
+        """Return the number of records per key and session, as int64."""
         options = self._counted(materialized, store)
         return self._aggregate(self._make(zero, plus_one, _both), options, name, Prefix.AGGREGATE, None)
 
@@ -190,8 +192,11 @@ class SessionWindowedKStream(_WindowedKStream[K, V]):
         name: str | None = None,
         materialized: Materialized[K, V] | None = None,
     ) -> KTable[Windowed[K], V]:
-        """``reducer(result so far, value)`` gives the new result, also of two sessions that merge; the first value of a
-        key is its first result. ``with_context=f`` for an ``f(result so far, value, record)``."""
+        """Combine the values of each session with ``reducer(result so far, value)``.
+
+        It also combines the results of two merged sessions. The first value is the first result. Write
+        ``with_context=f`` for an ``f(result so far, value, record)``.
+        """
         function = one_function(reducer, with_context, _REDUCE_NEEDS)
         options = materialized_or_none(materialized, store) or Materialized()
         make = self._make(_nothing, rearranged(function, _reduced), rearranged(function, _merged))
@@ -243,15 +248,15 @@ class SessionWindowedKStream(_WindowedKStream[K, V]):
         name: str | None = None,
         materialized: Materialized[K, A] | None = None,
     ) -> KTable[Windowed[K], A]:
-        """``aggregator(key, value, result so far)`` gives the new result, starting from ``initializer()``, and
-        ``merger(key, one result, another)`` that of two sessions that merge.
+        """Aggregate each session with ``aggregator(key, value, result so far)``.
 
-        ``value`` is the serde of results. A result of None deletes the session. ``with_context=f`` for an
-        ``f(key, value, result so far, record)``; then give the merger as ``merger=``.
+        The first result is ``initializer()``. ``merger(key, one result, another result)`` returns the result of two
+        merged sessions. ``value`` is the serde of results. A result of None deletes the session. Write
+        ``with_context=f`` for an ``f(key, value, result so far, record)``, and pass the merger as ``merger=``.
         """
         function = one_function(aggregator, with_context, AGGREGATE_NEEDS)
         if merger is None:
-            raise TopologyError("aggregate of sessions needs a merger: f(key, one result, another)")
+            raise TopologyError("aggregate of sessions needs a merger: f(key, one result, another result)")
         options = materialized_or_none(materialized, store, None, value) or Materialized()
         return self._aggregate(self._make(initializer, function, merger), options, name, Prefix.AGGREGATE, None)
 

@@ -1,1 +1,4 @@
-"""Bytes of records that only the application itself reads: changes, foreign keys, waiting records of outer joins."""
+"""Formats of records that only the application reads.
+
+These are changes of tables, foreign keys, and waiting records of outer joins.
+"""

@@ -1,19 +1,19 @@
-"""How a change of a grouped table travels through its repartition topic (Kafka Streams' ``ChangedSerializer``).
+"""Encoding of a grouped table's changes in its repartition topic (``ChangedSerializer``).
 
 ======  ======================================================
 flag    bytes before it
 ======  ======================================================
-``00``  old value: take it out
-``01``  new value: put it in
+``00``  old value, to subtract
+``01``  new value, to add
 ``02``  varint(length of new), new value, old value
 ``03``  as ``00``, then one byte "is latest"
 ``04``  as ``01``, then one byte "is latest"
 ``05``  as ``02``, then one byte "is latest"
 ======  ======================================================
 
-The flag is the last byte, so that a value's own bytes come first, as in releases that knew no flag ``02`` (KIP-904).
-Flags 3 to 5 (KIP-914) are read but never written. The varint is a signed int,
-zig-zag coded, in 7-bit groups, low ones first.
+The flag is the last byte, so the bytes of a value come first, as in releases without flag ``02`` (KIP-904). Flags 3 to
+5 (KIP-914) are read but never written. The varint is a signed int, zig-zag encoded, in groups of 7 bits, low groups
+first.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _VARINT_BYTES_MAX: Final = 5
 
 
 class ChangeSerde(Serde[Change]):
-    """Serde of :class:`Change` over the serde of the values; ``inner`` None stands for the configured default."""
+    """Serde of :class:`Change` with the serde of the values; ``inner`` None: configured default."""
 
     def __init__(self, inner: Serde[Any] | None) -> None:
         self.inner = inner
@@ -58,7 +58,7 @@ class ChangeSerde(Serde[Change]):
             new, old = change
             if old is None:
                 if new is None:
-                    raise SerializationError("a change with neither an old nor a new value cannot be sent")
+                    raise SerializationError("a change without an old and a new value cannot be sent")
                 return encode(new) + b"\x01"
             if new is None:
                 return encode(old) + b"\x00"
@@ -82,21 +82,21 @@ class ChangeSerde(Serde[Change]):
                 length, start = _read_varint(data, end)
                 if 0 <= length <= end - start:
                     return Change(decode(data[start : start + length]), decode(data[start + length : end]))
-            raise SerializationError(f"{len(data)} bytes ending in flag {flag} are no change of a table")
+            raise SerializationError(f"{len(data)} bytes ending in flag {flag} are not a change of a table")
 
         return deserialize
 
     def _known_inner(self, topic: str) -> Serde[Any]:
         if self.inner is None:
             raise ConfigError(
-                f"no serde for the values of topic {topic}: give group_by a value serde, or set default.value.serde",
+                f"no serde for the values of topic {topic}: pass a value serde to group_by, or set default.value.serde",
                 key="default.value.serde",
             )
         return self.inner
 
 
 def _varint(number: int) -> bytes:
-    rest = number << 1  # zig-zag of a number that is not negative
+    rest = number << 1  # zig-zag encoding of a non-negative number
     out = bytearray()
     while rest > 0x7F:
         out.append(rest & 0x7F | 0x80)
@@ -106,7 +106,7 @@ def _varint(number: int) -> bytes:
 
 
 def _read_varint(data: bytes, end: int) -> tuple[int, int]:
-    """Value and position behind it; (-1, 0) when there is none before ``end``."""
+    """Return the value and the position after it; (-1, 0) if it is not complete before ``end``."""
     rest = 0
     for position in range(min(end, _VARINT_BYTES_MAX)):
         rest |= (data[position] & 0x7F) << 7 * position

@@ -1,14 +1,15 @@
-"""What travels between the two sides of a foreign-key join, and its bytes (KIP-213; Kafka Streams' ``foreignkeyjoin``).
+"""Messages between the two sides of a foreign-key join, and their bytes (KIP-213).
 
-The left table *subscribes* to a key of the right one; the right one keeps the subscriptions and *responds* with the row
-of that key, whenever one of both changes. A response names the hash of the left value it was asked for with: when that
-has changed meanwhile it is out of date, and dropped.
+The left table *subscribes* to a key of the right table. The right table stores the subscriptions and *responds* with
+the row of that key whenever the row or the subscription changes. A response has the hash of the left value of its
+subscription. If the left value has changed since then, the response is outdated and dropped. Kafka Streams' package
+``foreignkeyjoin``.
 
 ============  =============================================================================================
-subscription  version (``80`` is added when there is no hash), instruction, 16 bytes of hash, primary key,
+subscription  version (``80`` is added without a hash), instruction, 16 bytes of hash, primary key,
               i32 partition of the left table (from version 1 on)
 stored under  i32 length of the foreign key, foreign key, primary key
-response      version (as above), 16 bytes of hash, value of the right row, if there is one
+response      version (as above), 16 bytes of hash, value of the right row (absent without a row)
 ============  =============================================================================================
 """
 
@@ -40,7 +41,7 @@ _VERSION_MAX: Final = 1
 
 
 class Instruction(IntEnum):
-    """What the right side is to do with a subscription."""
+    """The right side's reaction to a subscription."""
 
     DELETE_KEY_NO_PROPAGATE = 0
     DELETE_KEY_AND_PROPAGATE = 1
@@ -49,7 +50,10 @@ class Instruction(IntEnum):
 
 
 class Subscription(NamedTuple):
-    """Asks for the row of a foreign key. ``hash`` is that of the left value, None when that was deleted."""
+    """A request for the row of a foreign key.
+
+    ``hash`` is the hash of the left value, None if that was deleted.
+    """
 
     hash: bytes | None
     instruction: int
@@ -59,7 +63,7 @@ class Subscription(NamedTuple):
 
 
 class Response(NamedTuple):
-    """The row a subscription asked for. ``partition``, where the answer goes, is not sent with it."""
+    """The row that a subscription requested. ``partition``, its destination, is not encoded."""
 
     hash: bytes | None
     value: Any
@@ -67,10 +71,11 @@ class Response(NamedTuple):
 
 
 class SubscriptionSerde(Serde[Subscription]):
-    """``inner``: serde of primary keys; None stands for the default *key* serde, though subscriptions are values.
+    """Serde of subscriptions.
 
-    Primary keys are told one topic name wherever they are written: that of ``topic``, with ``-pk`` behind it.
-    ``changelog`` is the short name of the changelog where subscriptions are kept.
+    ``inner`` is the serde of primary keys; None stands for the default *key* serde, although subscriptions are values.
+    Wherever primary keys are written, their serde gets the same topic name: ``topic`` with the suffix ``-pk``.
+    ``changelog`` is the short name of the changelog of subscriptions.
     """
 
     def __init__(self, inner: Serde[Any] | None, topic: str, changelog: str) -> None:
@@ -103,7 +108,7 @@ class SubscriptionSerde(Serde[Subscription]):
             version, found, start = _read_head(data, 2, _VERSION_MAX, "subscription")
             end = len(data) - (_PARTITION.size if version > 0 else 0)
             if data[1] > max(Instruction) or end < start:
-                raise SerializationError(f"{len(data)} bytes with instruction {data[1]} are no subscription")
+                raise SerializationError(f"{len(data)} bytes with instruction {data[1]} are not a subscription")
             partition = _PARTITION.unpack_from(data, end)[0] if version > 0 else None
             return Subscription(found, data[1], decode(data[start:end]), partition, version)
 
@@ -111,7 +116,7 @@ class SubscriptionSerde(Serde[Subscription]):
 
 
 class ResponseSerde(Serde[Response]):
-    """``inner``: serde of the right table's values; None stands for the configured default."""
+    """Serde of responses. ``inner``: serde of the right table's values; None: configured default."""
 
     def __init__(self, inner: Serde[Any] | None) -> None:
         self.inner = inner
@@ -140,21 +145,21 @@ class ResponseSerde(Serde[Response]):
 
 
 def subscription_prefix(foreign_key: bytes) -> bytes:
-    """What the stored subscriptions to a foreign key start with."""
+    """Return the common prefix of the stored subscriptions of a foreign key."""
     return _PARTITION.pack(len(foreign_key)) + foreign_key
 
 
 def subscription_key(foreign_key: bytes, primary_key: bytes) -> bytes:
-    """What a subscription is stored under."""
+    """Return the key under which a subscription is stored."""
     return subscription_prefix(foreign_key) + primary_key
 
 
 def _read_head(data: bytes, size: int, version_max: int, what: str) -> tuple[int, bytes | None, int]:
-    """Version, hash, and where the rest starts."""
+    """Return version, hash, and the offset of the rest."""
     version = data[0] & ~_NO_HASH if data else -1
     start = size if data and data[0] & _NO_HASH else size + _HASH_BYTES
     if not 0 <= version <= version_max or len(data) < start:
-        raise SerializationError(f"{len(data)} bytes of version {version} are no {what} of a foreign-key join")
+        raise SerializationError(f"{len(data)} bytes of version {version} are not a {what} of a foreign-key join")
     return version, None if data[0] & _NO_HASH else data[size:start], start
 
 
@@ -168,7 +173,7 @@ def _known(serde: Serde[Any] | None, topic: str, what: str) -> Serde[Any]:
     return serde
 
 
-# -- the hash ------------------------------------------------------------------------------------------------
+# -- hash ---------------------------------------------------------------------------------------------------------
 
 _SEED: Final = 104729
 _MASK: Final = 2**64 - 1
@@ -179,7 +184,7 @@ _TWO = struct.Struct(">QQ")
 
 
 def murmur3_128(data: bytes) -> bytes:
-    """MurmurHash3 (x64, 128 bits) with Kafka's seed: both halves, big-endian."""
+    """Return MurmurHash3 (x64, 128 bits) with Kafka's seed: both halves, big-endian."""
     first = second = _SEED
     whole = len(data) & ~15
     for low, high in _BLOCK.iter_unpack(data[:whole]):

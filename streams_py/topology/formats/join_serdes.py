@@ -1,11 +1,13 @@
-"""Bytes of the records that wait for a partner in an outer join of streams (Kafka Streams' shared outer store).
+"""Encoding of records that wait for a partner in an outer join of streams.
+
+This is the format of Kafka Streams' shared outer store.
 
 ===========  =====================================================
 key          i64 timestamp, side (``01`` left, ``00`` right), key
 value        a list (``serdes.list_of``) of: side, value
 ===========  =====================================================
 
-Keys are ordered by time first, so that the records whose window is closed come first in a scan.
+Keys begin with the time, so a scan returns the records with closed windows first.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ class JoinSideValue(NamedTuple):
 
 
 class JoinSideKeySerde(Serde[JoinSideKey]):
-    """``inner`` None stands for the configured default key serde."""
+    """Serde of :class:`JoinSideKey`; ``inner`` None stands for the configured default key serde."""
 
     def __init__(self, inner: Serde[Any] | None) -> None:
         self.inner = inner
@@ -62,7 +64,7 @@ class JoinSideKeySerde(Serde[JoinSideKey]):
 
 
 class JoinSideValueSerde(Serde[JoinSideValue]):
-    """None as one of the inner serdes stands for the configured default value serde."""
+    """Serde of :class:`JoinSideValue`; None stands for the configured default value serde."""
 
     def __init__(self, left: Serde[Any] | None, right: Serde[Any] | None) -> None:
         self.left = left
@@ -92,7 +94,7 @@ class JoinSideValueSerde(Serde[JoinSideValue]):
 def _known(serde: Serde[Any] | None, topic: str, what: str) -> Serde[Any]:
     if serde is None:
         raise ConfigError(
-            f"no {what} serde for topic {topic}: give the join one, or set default.{what}.serde",
+            f"no {what} serde for topic {topic}: pass one to the join, or set default.{what}.serde",
             key=f"default.{what}.serde",
         )
     return serde

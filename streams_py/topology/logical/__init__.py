@@ -1,1 +1,1 @@
-"""The logical graph: what the DSL calls said, optimised and written into the physical topology."""
+"""The logical graph of the DSL calls, which is optimised and written into the topology."""

@@ -1,10 +1,10 @@
-"""The logical graph: what the DSL calls said, before it becomes nodes that run.
+"""The logical graph: the DSL calls, before they become the nodes of a topology.
 
-Calls attach logical nodes; when the topology is built, the graph is tidied and optimised (:mod:`.optimise`) and then
-written, node by node, into an assembly. The order of writing decides sub-topology numbers, so it is defined exactly:
-each node gets a rising priority when it is attached (one attached again, or below two parents, keeps the last), and
-always the smallest one whose parents are all written goes next. Answers to Kafka Streams' ``InternalStreamsBuilder``
-and its ``graph`` package.
+Calls attach logical nodes. When the topology is built, the graph is optimised (:mod:`.optimise`) and then written, node
+by node, into an assembly. The order of writing determines sub-topology numbers, so it is defined exactly. Each node
+gets a rising priority when it is attached. A node that is attached again, or below two parents, keeps the last one. The
+next node to write is always the one with the smallest priority whose parents are all written. Kafka Streams'
+``InternalStreamsBuilder`` and its package ``graph``.
 """
 
 from __future__ import annotations
@@ -42,11 +42,14 @@ __all__ = [
 
 
 class GraphNode:
-    """One logical node. ``name`` is also the name of the physical node that its children are attached to.
+    """One logical node. ``name`` is also the name of the physical node that its children connect to.
 
-    ``changes_key``, ``changes_value`` and ``is_merge`` matter to optimisation. ``is_overlooked``: Kafka Streams does
-    not know that this operation changes keys or values. ``accepts_null_keys`` says that the operation has a use for
-    records without a key.
+    Attributes:
+        changes_key: for the optimisation: the operation changes keys.
+        changes_value: for the optimisation: the operation changes values.
+        is_merge: for the optimisation: the node merges streams.
+        is_overlooked: Kafka Streams does not know that this operation changes keys or values.
+        accepts_null_keys: the operation uses records without a key.
     """
 
     def __init__(
@@ -66,7 +69,7 @@ class GraphNode:
         self.accepts_null_keys = accepts_null_keys
         self.is_overlooked = is_overlooked
         self.grace_ms: int | None = None
-        """Of a windowed aggregation: so long after its end a window takes records."""
+        """For a windowed aggregation: time after its end in which a window accepts records, in ms."""
         self.where = user_line()
         self.priority = 0
         self.is_written = False
@@ -74,19 +77,19 @@ class GraphNode:
         self.children: dict[GraphNode, None] = {}
 
     def add_child(self, child: GraphNode) -> None:
-        """Draw an arrow to ``child``; nothing happens when there is one."""
+        """Connect ``child``, if it is not connected yet."""
         self.children[child] = None
         child.parents[self] = None
 
     def remove_child(self, child: GraphNode) -> None:
-        """Take the arrow to ``child`` away."""
+        """Disconnect ``child``, if it is connected."""
         if child in self.children:
             del self.children[child]
             child.parents.pop(self, None)
 
     @property
     def parent_names(self) -> tuple[str, ...]:
-        """Names of the nodes whose records this one gets."""
+        """Names of the nodes that send records to this one."""
         return tuple(parent.name for parent in self.parents)
 
     def write(self, assembly: TopologyAssembly) -> None:
@@ -94,7 +97,7 @@ class GraphNode:
 
 
 class SourceStep(GraphNode):
-    """A source node: where records of topics come in."""
+    """A source node, which reads topics."""
 
     def __init__(self, source: SourceNode) -> None:
         super().__init__(source.name)
@@ -105,7 +108,7 @@ class SourceStep(GraphNode):
 
 
 class TableSourceStep(GraphNode):
-    """Reads a table: a source and the processor that makes a table of it, stored if anybody needs that."""
+    """Reads a table: a source and the processor that makes a table, stored only if needed."""
 
     def __init__(self, name: str, source: SourceNode, operator: TableSource, store: StoreBuilder) -> None:
         super().__init__(name)
@@ -126,7 +129,7 @@ class TableSourceStep(GraphNode):
 
 
 class ProcessorStep(GraphNode):
-    """Runs an operator. ``own_stores`` are added with it; ``stores`` are names of stores that exist already."""
+    """Runs an operator. ``own_stores`` are added with it; ``stores`` are names of existing stores."""
 
     def __init__(
         self,
@@ -162,7 +165,7 @@ class ProcessorStep(GraphNode):
 
 
 class TableStep(ProcessorStep):
-    """A stream becomes a table (``to_table``): stored only if named or needed below."""
+    """Makes a table of a stream (``to_table``), stored only if it has a name or a later use."""
 
     def __init__(self, name: str, operator: TableSource, store: StoreBuilder) -> None:
         super().__init__(name, operator)
@@ -177,7 +180,10 @@ class TableStep(ProcessorStep):
 
 
 class TableJoinStep(GraphNode):
-    """Joins two tables: an operator for each side, and one that merges their results and stores them if asked for."""
+    """Joins two tables, with one operator for each side and one that merges the results.
+
+    The merging operator also stores the results, if required.
+    """
 
     def __init__(
         self,
@@ -219,7 +225,7 @@ class SinkStep(GraphNode):
 
 
 class StoreStep(GraphNode):
-    """Adds a store that processors connect to by name."""
+    """Adds a store that processors can connect to by name."""
 
     def __init__(self, store: StoreBuilder) -> None:
         super().__init__(store.name)
@@ -247,7 +253,10 @@ class GlobalStoreStep(GraphNode):
 
 
 class RepartitionStep(GraphNode):
-    """A stream goes through an internal topic. ``is_explicit``: the user asked for it, so it is never merged."""
+    """Sends a stream through an internal topic.
+
+    ``is_explicit``: the user requested it, so it is never merged with others.
+    """
 
     def __init__(
         self,
@@ -279,7 +288,7 @@ class RepartitionStep(GraphNode):
 
 
 class TableRepartitionStep(GraphNode):
-    """Changes of a grouped table go through an internal topic."""
+    """Sends the changes of a grouped table through an internal topic."""
 
     def __init__(
         self, sink: str, source: str, base: str, key_serde: Serde[Any] | None, value_serde: Serde[Any] | None
@@ -298,12 +307,12 @@ class TableRepartitionStep(GraphNode):
 
 
 def _internal_source(name: str, topic: str, key: Serde[Any] | None, value: Serde[Any] | None) -> SourceNode:
-    # No reset policy and no extractor: all of it must be read, and with the timestamps it was sent with.
+    # Without reset policy and extractor: all records must be read, with the timestamps with which they were sent.
     return SourceNode(name, (topic,), None, key, value, is_internal=True)
 
 
 class LogicalGraph:
-    """The graph of one builder, with its name counter."""
+    """The graph of one builder, with its counter of names."""
 
     def __init__(self, defaults: SerdeDefaults | None = None) -> None:
         self.defaults = defaults or SerdeDefaults()
@@ -320,9 +329,9 @@ class LogicalGraph:
         return tuple(self._attached)
 
     def attach(self, node: GraphNode, *parents: GraphNode) -> None:
-        """Put a node below its parents."""
+        """Attach a node below its parents."""
         if self._is_built:
-            raise TopologyError("the topology is built already; make all calls before build(), or use a new builder")
+            raise TopologyError("the topology was already built; make all calls before build(), or use a new builder")
         for parent in parents:
             parent.add_child(node)
         self._priority += len(parents)
@@ -330,24 +339,27 @@ class LogicalGraph:
         self._attached[node] = None
 
     def copartition(self, sources: Iterable[str], node: str) -> frozenset[str]:
-        """Declare that ``node`` joins the topics of these source nodes by partition number; gives them back."""
+        """Declare that ``node`` joins the topics of these source nodes by partition number.
+
+        Returns the source nodes.
+        """
         group = frozenset(sources)
         self._copartitions.append((group, node))
         return group
 
     def replace_source(self, old: str, new: str) -> None:
-        """A source node goes away, another one takes its place in what is joined by partition number."""
+        """Replace a removed source node by another one in the groups joined by partition number."""
         self._copartitions = [
             (frozenset(new if source == old else source for source in group), node)
             for group, node in self._copartitions
         ]
 
     def close(self) -> None:
-        """No more calls: the topology is being built."""
+        """Reject further calls, because the topology is being built."""
         self._is_built = True
 
     def write(self, assembly: TopologyAssembly) -> None:
-        """Write all nodes, parents first, the earliest attached first."""
+        """Write all nodes: parents first, otherwise in the order of their priority."""
         ready = [(self.root.priority, 0, self.root)]
         sequence = 0
         while ready:

@@ -16,7 +16,7 @@ __all__ = ["JoinSide", "StreamJoinStep"]
 
 @dataclass(frozen=True, slots=True)
 class JoinSide:
-    """One side: the node that keeps its records, the store it keeps them in, and the operator that joins them."""
+    """One side of a join: the node that stores its records, its store, and the join operator."""
 
     keeper: ProcessorStep
     store: StoreBuilder
@@ -25,9 +25,9 @@ class JoinSide:
 
 
 class StreamJoinStep(GraphNode):
-    """Joins two streams. Its parents are theirs; the nodes that keep records are children of those, too.
+    """Joins two streams. The streams are the parents of this step and of the storing nodes.
 
-    ``self_join`` replaces all of it when both sides turn out to be one stream (and that is asked for).
+    ``self_join`` replaces all of it if both sides are the same stream and this is requested.
     """
 
     def __init__(
@@ -51,15 +51,15 @@ class StreamJoinStep(GraphNode):
 
     @property
     def is_of_one_stream(self) -> bool:
-        """Whether both sides turned out to be the same stream."""
+        """Whether both sides are the same stream."""
         return len(self.parents) == 1
 
     @property
     def needs_one_store(self) -> bool:
-        """Whether the results can be found with the records kept once.
+        """Whether one copy of the records is enough to find all results.
 
         In a left or outer join whose window does not contain the record itself, records wait for a partner, which
-        needs a second store.
+        requires a second store.
         """
         return self.is_of_one_stream and (self._pending is None or self._rule.windows.contains_itself)
 

@@ -1,22 +1,23 @@
-"""What happens to the logical graph before it is written: tidying up always, optimising when asked for.
+"""Changes of the logical graph before it is written: always some, more on request.
 
-Always: streams of the same topics become one source; repartitions let records without a key pass when something below
-them has a use for such records (KIP-962). On request (``topology.optimization``, KIP-295; it changes which internal
-topics exist, so a group must agree on it):
+Two changes are always made. Streams of the same topics get one common source. Repartitions forward records without a
+key if a later operation uses such records (KIP-962). The following changes are made on request
+(``topology.optimization``, KIP-295). They affect which internal topics exist, so all members of a group must use the
+same setting:
 
-* ``reuse.ktable.source.topics``: a stored source table keeps no changelog; its source topic is one already.
-* ``merge.repartition.topics``: several repartitions below one key-changing operation become one right below it. Only
-  those whose nearest key- or value-changing ancestor is that operation: otherwise they do not carry the same records.
-  An explicit ``repartition()`` stays. When the repartitions hang below a ``merge`` of key-changed streams, they move up
-  to the merge.
-* ``single.store.self.join``: a stream joined with itself keeps its records once, where the results are the same.
+* ``reuse.ktable.source.topics``: a stored source table has no changelog, because its source topic serves as one.
+* ``merge.repartition.topics``: several repartitions after one key-changing operation become one repartition directly
+  after it. This applies only to repartitions whose closest key- or value-changing ancestor is that operation; the
+  records of others are different. An explicit ``repartition()`` stays. If the repartitions follow a ``merge`` of
+  key-changed streams, they move up to the merge.
+* ``single.store.self.join``: a stream that is joined with itself is stored only once, if the results are the same.
 
-Answers to ``InternalStreamsBuilder.buildAndOptimizeTopology`` of Kafka Streams, whose search order is kept, because
-what it finds decides over topics.
+Kafka Streams' ``InternalStreamsBuilder.buildAndOptimizeTopology``. The search order is the same, because it determines
+which topics exist.
 
-With ``__reference.behaviour__`` the topology has the topics of Kafka Streams also where its optimisation changes
-results. Kafka Streams moves a repartition above a processor or a join with a global table, and out of one branch of a
-merge. It also keeps the records of every self join once.
+With ``__reference.behaviour__`` the topology has the topics of Kafka Streams even if its optimisation changes results.
+Kafka Streams moves a repartition above a processor or a join with a global table, and out of one branch of a merge. It
+also stores the records of every self join only once.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ __all__ = ["Optimization", "optimise", "optimizations_in"]
 _KEY: Final = "topology.optimization"
 _REFERENCE_KEY: Final = "__reference.behaviour__"
 _REFERENCE: Final = "as Kafka Streams"
-"""Among the optimisations: those of Kafka Streams, also where they change results."""
+"""Pseudo-optimisation: optimise like Kafka Streams, even if that changes results."""
 
 
 class Optimization(StrEnum):
@@ -57,7 +58,7 @@ _EACH: Final = frozenset(
 
 
 def optimizations_in(config: Mapping[str, object] | None) -> frozenset[str]:
-    """The optimisations a configuration asks for; ConfigError for a value that is not known."""
+    """Return the optimisations of a configuration. Raises ConfigError for an unknown value."""
     reference = frozenset({_REFERENCE} if (config or {}).get(_REFERENCE_KEY) is True else ())
     value = str((config or {}).get(_KEY) or Optimization.NONE)
     wanted = {part.strip() for part in value.split(",")}
@@ -72,7 +73,7 @@ def optimizations_in(config: Mapping[str, object] | None) -> frozenset[str]:
 
 
 def optimise(graph: LogicalGraph, wanted: frozenset[str]) -> None:
-    """Rewrite the graph in place."""
+    """Optimise the graph in place."""
     _merge_equal_sources(graph)
     if Optimization.REUSE_SOURCE_TOPICS in wanted:
         for node in graph.attached:
@@ -148,7 +149,9 @@ def _let_null_keys_pass(root: GraphNode) -> None:
 
     def accepts(node: GraphNode) -> bool:
         if node not in verdicts:
-            below = [accepts(child) for child in node.children]  # all of them: each repartition needs its verdict
+            below = [
+                accepts(child) for child in node.children
+            ]  # a list, because each repartition below needs its verdict
             verdicts[node] = node.accepts_null_keys or any(below)
             if isinstance(node, RepartitionStep):
                 node.null_key_filter.pass_all = any(below)
@@ -169,7 +172,7 @@ def _merge_repartitions(graph: LogicalGraph, *, reference: bool) -> None:
 
 
 def _mergeable(graph: LogicalGraph, *, reference: bool) -> dict[GraphNode, list[RepartitionStep]]:
-    """Key-changing (or merge) node -> repartitions that one repartition below it can replace."""
+    """Map each key-changing (or merge) node to the repartitions that one repartition can replace."""
 
     def changes_key(node: GraphNode) -> bool:
         return node.changes_key and not (reference and node.is_overlooked)
@@ -183,7 +186,7 @@ def _mergeable(graph: LogicalGraph, *, reference: bool) -> dict[GraphNode, list[
             changer = _ancestor(node, changes_key)
             if changer is not None and changer is _ancestor(node, changes_any):
                 found[changer].append(node)
-    # The lowest merge first: of several merges in a row, the one that all records come through takes the repartitions.
+    # The lowest merge first: of several consecutive merges, the one that all records pass gets the repartitions.
     for merge in reversed([node for node in graph.attached if node.is_merge]):
         changers = [
             changer
@@ -197,7 +200,7 @@ def _mergeable(graph: LogicalGraph, *, reference: bool) -> dict[GraphNode, list[
 
 
 def _gets_only_what_leaves(target: GraphNode, node: GraphNode) -> bool:
-    """Whether all records that come to ``node`` have left ``target``, and no key or value was changed in between."""
+    """Whether all records of ``node`` passed ``target``, with unchanged keys and values since."""
     return bool(node.parents) and all(
         parent is target
         or (not (parent.changes_key or parent.changes_value) and _gets_only_what_leaves(target, parent))
@@ -210,10 +213,9 @@ def _is_below(node: GraphNode, above: GraphNode) -> bool:
 
 
 def _ancestor(node: GraphNode, matches: Callable[[GraphNode], bool]) -> GraphNode | None:
-    """The node itself or one above it that matches.
+    """Return the node itself or an ancestor that matches, or None.
 
-    With several parents the search goes through them in order, and ends with the first one that gives something:
-    Kafka Streams' ``findParentNodeMatching``.
+    Parents are searched in order, and the first match ends the search: Kafka Streams' ``findParentNodeMatching``.
     """
     if matches(node):
         return node
@@ -225,16 +227,16 @@ def _ancestor(node: GraphNode, matches: Callable[[GraphNode], bool]) -> GraphNod
 
 
 def _move_up(graph: LogicalGraph, changer: GraphNode, repartitions: list[RepartitionStep]) -> None:
-    """Replace repartitions by one directly below ``changer``, with the first one's topic."""
+    """Replace repartitions by one directly below ``changer``, with the topic of the first one."""
     single = RepartitionStep(
         RepartitionNames(repartitions[0].names.topic, graph.index),
         _first(node.key_serde for node in repartitions),
         _first(node.value_serde for node in repartitions),
     )
-    single.priority = changer.priority  # written before everything that came below the replaced ones
+    single.priority = changer.priority  # written before all nodes below the replaced repartitions
     for old in repartitions:
         entry = _ancestor(old, lambda node: changer in node.parents)
-        if entry is not None:  # else the branch moved with an earlier repartition of it
+        if entry is not None:  # otherwise the branch moved with an earlier repartition of it
             single.add_child(entry)
             changer.remove_child(entry)
         for child in list(old.children):

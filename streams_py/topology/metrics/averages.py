@@ -1,8 +1,8 @@
-"""Average, least and greatest of what was measured lately.
+"""Average, minimum and maximum of recent measurements.
 
-Kafka's ``SampledStat`` with the windows that it has by default (``metrics.num.samples``, ``metrics.sample.window.ms``):
-what has been measured in the last 30 to 60 seconds. For figures of which the extremes of the whole life would say
-nothing: the latency of records has its greatest value when an application starts with a backlog.
+Kafka's ``SampledStat`` with its default windows (``metrics.num.samples``, ``metrics.sample.window.ms``): the
+measurements of the last 30 to 60 seconds. It is for metrics whose extremes over the whole lifetime would say nothing.
+For example, the latency of records has its maximum when an application starts with a backlog.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _WINDOWS: Final = 2
 
 
 class Extent(NamedTuple):
-    """Of the values of some time."""
+    """Average, minimum and maximum of recent values."""
 
     average: float
     least: float
@@ -32,15 +32,18 @@ class _Window(NamedTuple):
 
 
 class Sampled:
-    """One thread adds, any thread reads. Times are of one clock, in ms; one that is set back begins anew."""
+    """Recent measurements. One thread adds, any thread reads.
+
+    All times must come from one clock, in ms. If the clock is set back, earlier values no longer count.
+    """
 
     __slots__ = ("_windows",)
 
     def __init__(self) -> None:
-        self._windows: tuple[_Window, ...] = ()  # the newest first; replaced, never changed
+        self._windows: tuple[_Window, ...] = ()  # newest first; the tuple is replaced, never changed
 
     def add(self, value: float, now_ms: int) -> None:
-        """It was measured now."""
+        """Add a value measured now."""
         windows = self._windows
         if windows and 0 <= now_ms - windows[0].began_ms < _WINDOW_MS:
             began_ms, count, total, least, most = windows[0]
@@ -50,7 +53,7 @@ class Sampled:
             self._windows = (_Window(now_ms, 1, value, value, value), *windows[: _WINDOWS - 1])
 
     def extent(self, now_ms: int) -> Extent | None:
-        """None when nothing was measured lately."""
+        """Return the extent of the recent values; None without recent values."""
         recent = [w for w in self._windows if 0 <= now_ms - w.began_ms < _WINDOWS * _WINDOW_MS]
         if not recent:
             return None

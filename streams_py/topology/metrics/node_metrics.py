@@ -1,4 +1,4 @@
-"""What is measured of single nodes with ``metrics.recording.level = DEBUG``, under Kafka Streams' names."""
+"""Metrics of single nodes with ``metrics.recording.level = DEBUG``, with Kafka Streams' names."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["NodeFigures", "latency_figures"]
 
 
 class NodeFigures:
-    """Of one node in one task. The task's thread writes, any thread reads.
+    """Metrics of one node in one task. The task's thread writes, any thread reads.
 
-    ``processed``: records that came to it. ``end_to_end``: of a node that nothing comes after, how old records are, in
-    ms, when it has ended with them.
+    ``processed`` counts the records that arrived. ``end_to_end`` is for a node without children: the age of records, in
+    ms, when the node has processed them.
     """
 
     __slots__ = ("_emission", "_emitted", "end_to_end", "processed")
@@ -25,15 +25,15 @@ class NodeFigures:
         self._emission: dict[str, Sampled] = {}
 
     def emitted(self, name: str, records: int = 1) -> None:
-        """So many results that had waited were sent on."""
+        """Count ``records`` results that were sent after waiting."""
         self._emitted[name] = self._emitted.get(name, 0) + records
 
     def emission_took(self, name: str, took_ms: int, now_ms: int) -> None:
-        """Looking for them, and sending them on, took so long."""
+        """Record the duration of an emission: searching and sending waiting results."""
         self._emission.setdefault(name, Sampled()).add(took_ms, now_ms)
 
     def figures(self, seconds: float, now_ms: int) -> Iterator[tuple[str, float]]:
-        """Name and value; rates are over so many seconds."""
+        """Yield names and values. Rates are averages over ``seconds`` seconds."""
         yield "process-total", self.processed
         yield "process-rate", self.processed / seconds
         yield from latency_figures(self.end_to_end, now_ms)
@@ -48,7 +48,7 @@ class NodeFigures:
 
 
 def latency_figures(end_to_end: Sampled, now_ms: int) -> Iterator[tuple[str, float]]:
-    """From the timestamps of records until they came to a node; nothing when none came lately."""
+    """Yield the latency from the timestamps of records; nothing if no record arrived recently."""
     extent = end_to_end.extent(now_ms)
     if extent is not None:
         yield "record-e2e-latency-avg", extent.average

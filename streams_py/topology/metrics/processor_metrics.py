@@ -1,7 +1,7 @@
-"""What processors measure of their own: sensors, whose figures stand beside those of the library.
+"""Sensors for the processors' own metrics, which are exported with the library's.
 
-Answers to Kafka Streams' ``StreamsMetrics``: names, groups and tags are those it gives them, and one tag more, the
-task, so that figures of two tasks of a thread are not one. The task's thread writes a sensor; others read it.
+Kafka Streams' ``StreamsMetrics``: names, groups and tags are the same. There is one additional tag, the task, so that
+metrics of two tasks of a thread stay separate. The task's thread writes a sensor, other threads read it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["ProcessorMetrics", "Sensor"]
 
 
 class Sensor:
-    """Counts what happens, and what it measures. ``count`` values were recorded; ``total`` is their sum."""
+    """Counts events and adds up their values: ``count`` values with the sum ``total``."""
 
     __slots__ = ("count", "largest", "total")
 
@@ -25,7 +25,7 @@ class Sensor:
         self.largest = 0.0
 
     def record(self, value: float = 1.0) -> None:
-        """It happened once more, and took, or weighed, so much: ms, where it is a latency."""
+        """Record an event with a value, for example its duration in ms for a latency sensor."""
         self.count += 1
         self.total += value
         if value > self.largest or self.count == 1:
@@ -41,10 +41,11 @@ class _Place(NamedTuple):
 
 
 class ProcessorMetrics:
-    """The sensors of one task, for its processors (``context.metrics``); asked twice for the same, it gives the same.
+    """The sensors of one task, for its processors (``context.metrics``).
 
-    The figures of ``add_rate_total_sensor("orders", "shop", "paid")`` are ``paid-rate`` and ``paid-total`` of the group
-    ``stream-orders-metrics`` with the tag ``orders-id=shop``, in ``KafkaStreams.metrics()`` and its exporters.
+    A request with the same arguments returns the same sensor. The metrics of ``add_rate_total_sensor("orders", "shop",
+    "paid")`` are ``paid-rate`` and ``paid-total`` of the group ``stream-orders-metrics`` with the tag
+    ``orders-id=shop``, in ``KafkaStreams.metrics()`` and its exporters.
     """
 
     def __init__(self) -> None:
@@ -53,21 +54,30 @@ class ProcessorMetrics:
     def add_rate_total_sensor(
         self, scope: str, entity: str, operation: str, *, tags: Mapping[str, str] | None = None
     ) -> Sensor:
-        """Something that happens: ``operation-total`` and ``operation-rate``, per second. ConfigError when a name is
-        empty or no text."""
+        """Return a sensor of events: ``operation-total``, and ``operation-rate`` per second.
+
+        Raises:
+            ConfigError: a name is empty or not a string.
+        """
         return self._sensor(_place(scope, entity, operation, tags, is_latency=False))
 
     def add_latency_rate_total_sensor(
         self, scope: str, entity: str, operation: str, *, tags: Mapping[str, str] | None = None
     ) -> Sensor:
-        """Something that takes time, in ms: also ``operation-latency-avg`` and ``operation-latency-max``."""
+        """Return a sensor of durations in ms.
+
+        In addition it has ``operation-latency-avg`` and ``operation-latency-max``.
+        """
         return self._sensor(_place(scope, entity, operation, tags, is_latency=True))
 
     def _sensor(self, place: _Place) -> Sensor:
         return self._sensors.setdefault(place, Sensor())
 
     def figures(self, seconds: float) -> Iterator[tuple[str, dict[str, str], dict[str, float]]]:
-        """Group, tags and figures of each sensor after so many seconds. For any thread."""
+        """Yield group, tags and metrics of each sensor. Rates are averages over ``seconds`` seconds.
+
+        Any thread may call it.
+        """
         for place, sensor in list(self._sensors.items()):
             name, count = place.operation, sensor.count
             found = {f"{name}-total": float(count), f"{name}-rate": count / seconds}
@@ -81,5 +91,5 @@ def _place(scope: str, entity: str, operation: str, tags: Mapping[str, str] | No
     for what, name in (("scope", scope), ("entity", entity), ("operation", operation)):
         given: object = name
         if not isinstance(given, str) or not given:
-            raise ConfigError(f"the {what} of a sensor is {name!r}; give it a name, a text that is not empty")
+            raise ConfigError(f"the {what} of a sensor is {name!r}; use a non-empty string")
     return _Place(scope, entity, operation, is_latency, tuple((name, str(tag)) for name, tag in (tags or {}).items()))

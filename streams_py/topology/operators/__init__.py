@@ -1,1 +1,1 @@
-"""Operators: what the nodes of a topology do with a record. One plain function per node and task."""
+"""Operators: the behaviour of a topology's nodes, one plain function per node and task."""

@@ -1,8 +1,8 @@
-"""Aggregations: streams into tables, and tables into tables.
+"""Aggregations of streams and of tables into tables.
 
-Every result has the larger of the record's and the stored timestamp, but the changelog record of a deletion has the
-record's. With a record cache the operator only stores; the cache forwards when it is flushed. Answers to Kafka Streams'
-``KStreamAggregate``, ``KStreamReduce``, ``KTableAggregate`` and ``KTableReduce``.
+The timestamp of a result is the larger one of the record's and the stored timestamp. But the changelog record of a
+deletion has the record's timestamp. With a record cache the operator only stores results, and the cache forwards them
+when it is flushed. Kafka Streams' ``KStreamAggregate``, ``KStreamReduce``, ``KTableAggregate`` and ``KTableReduce``.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _bind_grouped_stream(
 
 
 class GroupedTableAggregate(TableOperator):
-    """``aggregate`` and ``count`` of a grouped table: the old value is taken out, the new one put in."""
+    """``aggregate`` and ``count`` of a grouped table: subtract the old value, add the new one."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class GroupedTableAggregate(TableOperator):
 
 
 class GroupedTableReduce(TableOperator):
-    """``reduce`` of a grouped table: without an aggregate, the new value becomes the aggregate."""
+    """``reduce`` of a grouped table: the first new value is the first result."""
 
     def __init__(self, store: str, adder: Callable[[Any, Any], Any], subtractor: Callable[[Any, Any], Any]) -> None:
         super().__init__(store)
@@ -148,7 +148,7 @@ def _bind_grouped_table(
         result_ms, old = timestamp_ms, None
         try:
             if key is None:
-                raise ProcessingError(f"node {node.name!r} got a change of a grouped table without a key")
+                raise ProcessingError(f"node {node.name!r} received a change of a grouped table without a key")
             stored = get(key)
             if stored is not None:
                 old, stored_ms = stored
@@ -156,7 +156,7 @@ def _bind_grouped_table(
                 if stored_ms > timestamp_ms and (change.new is not None or change.old is not None):
                     result_ms = stored_ms
             new = combine(key, change, old)
-            # A deletion is logged as of the change, except where it is a version of the row like others.
+            # A deletion is logged with the time of the change, except in a versioned store, where it is a version.
             put(key, new, result_ms if new is not None or versioned else timestamp_ms)
         except Exception as error:
             failed(error, key, change, timestamp_ms)

@@ -1,5 +1,8 @@
-"""Operators whose user functions run outside of the task's thread: calls of coroutine functions, and of functions of a
-whole batch. The runtime does the work (``runtime/tasks/asynchronous/async_calls.py``, ``batch_calls.py``)."""
+"""Operators whose functions run outside of the task's thread, for single records or batches.
+
+The functions are coroutine functions, or functions of a whole batch. The runtime runs them
+(``runtime/tasks/asynchronous/async_calls.py``, ``batch_calls.py``).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ __all__ = ["CallAsync", "CallInBatches", "answered_pair"]
 
 
 def answered_pair(function: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
-    """Takes what the coroutine of ``function`` gave apart; an error of that names the function."""
+    """Return a function that unpacks the coroutine's result; its error names ``function``."""
 
     def pair(key: Any, answer: Any) -> tuple[Any, Any]:
         try:
@@ -26,7 +29,7 @@ def answered_pair(function: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
 
 
 class CallAsync:
-    """A coroutine for each record; the answer goes on as the pair that ``calls.pair`` makes of it."""
+    """Calls a coroutine function for each record and forwards the pair of ``calls.pair``."""
 
     def __init__(self, calls: AsyncCalls) -> None:
         self._calls = calls
@@ -36,7 +39,7 @@ class CallAsync:
 
 
 class CallInBatches:
-    """A call for each batch of records; each answer goes on with the key of its record."""
+    """Calls a function for each batch and forwards each answer with the key of its record."""
 
     def __init__(self, calls: BatchCalls) -> None:
         self._calls = calls

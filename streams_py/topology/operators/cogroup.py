@@ -1,4 +1,4 @@
-"""The table that several aggregations over one store make together (Kafka Streams' ``KTablePassThrough``)."""
+"""The common table of several aggregations over one store (``KTablePassThrough``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["CogroupMerge"]
 
 
 class CogroupMerge(TableOperator):
-    """Passes on what the aggregations send."""
+    """Forwards the results of the aggregations."""
 
     def __init__(self, store: str, aggregations: Sequence[TableOperator]) -> None:
         super().__init__(store)

@@ -1,8 +1,8 @@
-"""Emission of results that have become final (KIP-825: emit on window close).
+"""Emission of final results (KIP-825: emit on window close).
 
-After each record, but at most once per interval of the wall clock, an operator looks for windows that its stream time
-has closed since the last time. How far it got is committed with the offsets, so that nothing is sent twice or forgotten
-when the task moves. Until windows were sent, their store keeps them, however old they are.
+After each record, but at most once per wall-clock interval, an operator searches for windows that its stream time has
+closed since the last emission. The position is committed with the offsets, so no result is sent twice or lost when the
+task moves. The store keeps windows until they were sent, however old they are.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from streams_py.topology.operators.tables import make_change
 __all__ = ["UNKNOWN_TIME", "FinalResults", "Throttle", "time_of_store"]
 
 UNKNOWN_TIME: Final = -1
-"""Before the first record."""
+"""Stream time before the first record."""
 
 _EMIT: Final = "window-aggregate-final-emit"
 
 
 def time_of_store(node: NodeContext, store: Any, open_ms: int) -> int:
-    """The least stream time, in ms, that the content of a window store proves; UNKNOWN_TIME when it proves none.
+    """Return the minimum stream time, in ms, that the content of a window store proves.
 
-    An operator starts with this time. The task then sets the committed one, which is exact, but which a Java member
-    does not keep up to date. A window that the store has expired is closed in any case: its aggregate is gone, so a
-    record must not begin another one. ``open_ms``: a window is open as long as stream time has not passed its start (a
-    session's end) by this.
+    UNKNOWN_TIME if it proves none. An operator starts with this time. Then the task sets the committed time, which is
+    exact, but which a Java member does not update. A window that the store has expired is closed in any case: its
+    aggregate is gone, so a record must not start a new one. ``open_ms``: a window is open until stream time exceeds its
+    start (for a session: its end) by this time.
     """
     expired_ms: int = store.expired_ms
     return UNKNOWN_TIME if expired_ms < 0 or node.reference_behaviour else expired_ms + open_ms
 
 
 class Throttle:
-    """Says yes at most once per interval of the wall clock, as the task read it for the record in process."""
+    """Allows an action at most once per interval of the task's wall-clock time."""
 
     def __init__(self, node: NodeContext) -> None:
         self._node = node
         self._next_ms = 0
 
     def is_due(self) -> bool:
-        """True when the interval has passed; the next one begins."""
+        """Whether the interval has elapsed; if so, the next one begins."""
         now_ms = self._node.record.system_time_ms
         if now_ms < self._next_ms:
             return False
@@ -51,10 +51,10 @@ class Throttle:
 
 
 class FinalResults:
-    """Sends closed windows of one store.
+    """Sends the closed windows of one store.
 
-    ``bounds(close, last close)`` gives the first and the last time of what was closed since the last emission (None:
-    nothing), ``closed(first, last)`` the windows with values and timestamps.
+    ``bounds(close, last close)`` returns the first and last time of the windows that were closed since the last
+    emission, or None. ``closed(first, last)`` returns these windows with values and timestamps.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class FinalResults:
             self._release(bounds[1])
 
     def emit(self, close_ms: int) -> None:
-        """Windows that end before ``close_ms`` take no more records."""
+        """Send the windows that end before ``close_ms`` and so accept no more records."""
         if not self._throttle.is_due():
             return
         last_ms = self._last_close_ms

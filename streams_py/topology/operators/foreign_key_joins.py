@@ -1,8 +1,8 @@
-"""The five operators of a foreign-key join of tables; :mod:`..foreign_keys` has what they exchange.
+"""The five operators of a foreign-key join; :mod:`..formats.foreign_keys` has their messages.
 
-On the left: :class:`SubscriptionSend` subscribes, :class:`ResponseJoin` joins what comes back. On the right:
-:class:`SubscriptionReceive` keeps subscriptions, :class:`SubscriptionJoin` answers a new one, :class:`ForeignTableJoin`
-answers all of a key whose row has changed. Answers to Kafka Streams' processors of these names.
+On the left: :class:`SubscriptionSend` subscribes, :class:`ResponseJoin` joins the responses. On the right:
+:class:`SubscriptionReceive` stores subscriptions, :class:`SubscriptionJoin` answers a new subscription,
+:class:`ForeignTableJoin` answers all subscriptions to a changed row. Kafka Streams' processors of the same names.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _SUBSCRIPTIONS_WITHOUT_PARTITION_UNTIL = (3, 3)
 
 
 class ForeignKeySerdes:
-    """Functions for keys and values inside of what is exchanged. None as a serde: the configured default.
+    """Functions for keys and values inside the messages. A serde of None: the configured default.
 
-    ``topic`` is the short name of the subscription topic: serdes are told names made of it.
+    ``topic`` is the short name of the subscription topic. The topic names that serdes get are made of it.
     """
 
     def __init__(
@@ -57,35 +57,38 @@ class ForeignKeySerdes:
         if serde is None:
             what = "key" if is_key else "value"
             raise ConfigError(
-                f"node {node.name} has no {what} serde: give the joined tables one, or set default.{what}.serde",
+                f"node {node.name} has no {what} serde: set one for the joined tables, or set default.{what}.serde",
                 key=f"default.{what}.serde",
             )
         return serde, full_topic_name(node.application_id, f"{self._topic}{suffix}")
 
     def foreign_key_encoder(self, node: NodeContext) -> Callable[[Any], bytes]:
-        """Bytes of foreign keys."""
+        """Return the encoder of foreign keys."""
         serde, topic = self._of(node, self._foreign_key, "-fk", is_key=True)
         return serde.serializer(topic, is_key=True)
 
     def primary_key_encoder(self, node: NodeContext) -> Callable[[Any], bytes]:
-        """Bytes of primary keys."""
+        """Return the encoder of primary keys."""
         serde, topic = self._of(node, self._primary_key, "-pk", is_key=True)
         return serde.serializer(topic, is_key=True)
 
     def primary_key_decoder(self, node: NodeContext) -> Callable[[bytes], Any]:
-        """Primary keys from bytes."""
+        """Return the decoder of primary keys."""
         serde, topic = self._of(node, self._primary_key, "-pk", is_key=True)
         return serde.deserializer(topic, is_key=True)
 
     def hasher(self, node: NodeContext) -> Callable[[Any], bytes]:
-        """Hash of a left value."""
+        """Return the hash function of left values."""
         serde, topic = self._of(node, self._value, "-vh", is_key=False)
         encode = serde.serializer(topic, is_key=False)
         return lambda value: murmur3_128(encode(value))
 
 
 class SubscriptionSend:
-    """Turns changes of the left table into subscriptions. ``extractor`` takes key and value of a row."""
+    """Converts changes of the left table to subscriptions.
+
+    ``extractor`` is called with the key and the value of a row.
+    """
 
     def __init__(
         self, left: TableOperator, extractor: Callable[[Any, Any], Any], serdes: ForeignKeySerdes, *, keeps_left: bool
@@ -141,7 +144,7 @@ class SubscriptionSend:
 
 
 class SubscriptionReceive:
-    """Keeps subscriptions, or forgets them, and sends them on under (foreign key, primary key)."""
+    """Stores or deletes subscriptions and forwards them with the key (foreign key, primary key)."""
 
     def __init__(self, store: str, serdes: ForeignKeySerdes) -> None:
         self._store = store
@@ -175,7 +178,7 @@ class SubscriptionReceive:
 
 
 class SubscriptionJoin:
-    """Answers a subscription with the right table's row as it is now."""
+    """Answers a subscription with the current row of the right table."""
 
     def __init__(self, right: TableOperator) -> None:
         self._right = right
@@ -206,7 +209,7 @@ class SubscriptionJoin:
 
 
 class ForeignTableJoin:
-    """Answers all subscriptions to the key of a row of the right table that has changed."""
+    """Answers all subscriptions to a changed row of the right table."""
 
     def __init__(self, right: TableOperator, store: str, serdes: ForeignKeySerdes) -> None:
         self._right = right
@@ -237,12 +240,11 @@ class ForeignTableJoin:
 
 
 class ResponseJoin:
-    """Joins a response with the left row that asked for it, if that row is still the same. ``joiner`` takes key, left
-    value, right value.
+    """Joins a response with the left row of its subscription, if that row is unchanged.
 
-    The response has the hash of the row's bytes. Kafka Streams compares it with the hash of the row serialized again.
-    That differs as soon as the type of the row has got a field with a default, or when its bytes have no fixed order.
-    Then the stored bytes decide.
+    ``joiner`` is called with key, left value and right value. The response has the hash of the row's bytes. Kafka
+    Streams compares it with the hash of the row serialized again. That hash differs if the type of the row got a new
+    field with a default, or if its bytes have no fixed order. In these cases the hash of the stored bytes is compared.
     """
 
     def __init__(
@@ -271,7 +273,7 @@ class ResponseJoin:
             try:
                 row = read(key)
                 if not is_unchanged(key, row, hashed):
-                    node.dropped("out of date: the left row of a foreign-key join has changed meanwhile")
+                    node.dropped("outdated: the left row of a foreign-key join has changed since")
                     return
                 joined = None
                 if row is not None and (right is not None or keeps_left):

@@ -1,15 +1,16 @@
-"""Functions that change a value in place, instead of making a new one.
+"""Functions that change a value in place instead of creating a new one.
 
-An aggregation function may: ``def add(key, value, total): total["n"] += 1; return total``. What a function was given is
-its own to change. So nothing that is needed afterwards may be given to it: not the old value that goes downstream, not
-an aggregate of which another window is made, not an object that the initializer returns for every key. Where that would
-be so, the function gets a copy. Serdes whose values cannot change (numbers, text, bytes) need none of it, nor does an
-aggregation whose old values nobody wants.
+An aggregation function may do this: ``def add(key, value, total): total["n"] += 1; return total``. A function may
+change its arguments. So it must not get an object that is needed later: the old value that is forwarded, an aggregate
+from which another window starts, or an object that the initializer returns for every key. In these cases the function
+gets a copy. Copies are not needed for serdes with immutable values (numbers, text, bytes), or for an aggregation whose
+old values are not used.
 
-Two things it may not, and neither raises anything by itself. Values travel between operators as the objects they are:
-where one goes to several operators, one that changes it changes it for those after it. And an aggregator that changes
-its aggregate but returns None (``total.append(x)`` does) deletes it. The test driver looks for both
-(:func:`forward_unchanged`, :func:`aggregating`); a stream thread does not, because it costs a copy of each value.
+Two things are not allowed, but do not raise an error by themselves. Operators forward values as objects: if several
+operators get the same object and one of them changes it, the operators after it get the changed one. And an aggregator
+that changes its aggregate but returns None (like ``total.append(x)``) deletes the aggregate. The test driver detects
+both (:func:`forward_unchanged`, :func:`aggregating`). A stream thread does not, because that costs a copy of each
+value.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _NONE_YET = object()
 
 
 def copier_of(store: Any) -> Callable[[Any], Any] | None:
-    """The function that copies a value of the store; None when values cannot change."""
+    """Return the function that copies a value of the store; None if values are immutable."""
     through_serde: Callable[[Any], Any] | None = store.codec.copier()
     if through_serde is None:
         return None
@@ -36,14 +37,14 @@ def copier_of(store: Any) -> Callable[[Any], Any] | None:
     def copied(value: Any) -> Any:
         try:
             return None if value is None else through_serde(value)
-        except Exception:  # an initial value of another type than the results
+        except Exception:  # the initial value has another type than the results
             return deepcopy(value)
 
     return copied
 
 
 def on_copies(aggregator: Callable[[Any, Any, Any], Any], store: Any) -> Callable[[Any, Any, Any], Any]:
-    """The same function of (key, value, aggregate), but it gets a copy of the aggregate."""
+    """Return the same function of (key, value, aggregate), which gets a copy of the aggregate."""
     copy = copier_of(store)
     if copy is None:
         return aggregator
@@ -51,8 +52,10 @@ def on_copies(aggregator: Callable[[Any, Any, Any], Any], store: Any) -> Callabl
 
 
 def fresh_initializer(node: NodeContext, initializer: Callable[[], Any], store: Any) -> Callable[[], Any]:
-    """The same in this task, but where values can change it never gives an object twice: with ``lambda: EMPTY`` all
-    keys would share what the first one makes of it."""
+    """Return the initializer for this task, which never returns a mutable object twice.
+
+    Otherwise all keys would share one object with ``lambda: EMPTY``, including the changes made for the first key.
+    """
     initializer = within(node, initializer)
     if copier_of(store) is None:
         return initializer
@@ -72,13 +75,16 @@ def fresh_initializer(node: NodeContext, initializer: Callable[[], Any], store: 
     return initial
 
 
-# -- what the test driver looks for ------------------------------------------------------------------------------------
+# -- checks of the test driver ----------------------------------------------------------------------------------------
 
 _IMMUTABLE = (type(None), bool, int, float, complex, str, bytes)
 
 
 class _Copy:
-    """A value as it was. ``None`` as :meth:`of`: it cannot change, or nobody can tell."""
+    """A copy of a value, to detect changes.
+
+    :meth:`of` returns None if the value cannot change, or if a change cannot be detected.
+    """
 
     def __init__(self, value: Any, copied: Any) -> None:
         self._value, self._copied = value, copied
@@ -89,7 +95,7 @@ class _Copy:
             return None
         try:
             copied = deepcopy(value)
-            return cls(value, copied) if copied == value else None  # objects that equal nothing but themselves
+            return cls(value, copied) if copied == value else None  # None for objects that only equal themselves
         except Exception:
             return None
 
@@ -99,7 +105,10 @@ class _Copy:
 
 
 def forward_unchanged(targets: Sequence[tuple[str, Process]], checks: InPlaceChecks) -> Process:
-    """Calls all of them in order, and raises ChangedInPlaceError after one that changed a value that others get too."""
+    """Return a function that calls all targets in order and detects changed values.
+
+    It raises ChangedInPlaceError after a target that changed a value that other targets get, too.
+    """
 
     def forward(key: Any, value: Any, timestamp_ms: int) -> None:
         copies = [copy for part in _parts(value) if (copy := _Copy.of(part)) is not None]
@@ -109,15 +118,17 @@ def forward_unchanged(targets: Sequence[tuple[str, Process]], checks: InPlaceChe
                 others = ", ".join(_named(other, checks) for other, _ in targets[number + 1 :])
                 raise ChangedInPlaceError(
                     f"{_named(name, checks)}, or an operator below it, changed the value of key {key!r} in place, and "
-                    f"{others} would get the changed one: make a new value instead"
+                    f"{others} would get the changed value: create a new value instead"
                 )
 
     return forward
 
 
 def aggregating(node: NodeContext, function: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
-    """An aggregator of (key, value, aggregate), checked where the task checks: ChangedInPlaceError when it changed its
-    aggregate and returned None."""
+    """Return an aggregator of (key, value, aggregate) that is checked if the task checks.
+
+    It raises ChangedInPlaceError if the function changed its aggregate and returned None.
+    """
     checks = node.in_place_checks
     if checks is None:
         return function

@@ -1,4 +1,4 @@
-"""The operator that runs a user's processor: plain calls become records, and what it forwards becomes plain calls."""
+"""The operator of a user's processor, which converts between plain calls and records."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ AnyRecord = Record[Any, Any] | FixedKeyRecord[Any, Any]
 
 
 class ProcessorOperator:
-    """Runs one processor per task. TopologyError when the supplier cannot serve several tasks."""
+    """Runs one processor per task. Raises TopologyError for a supplier that cannot serve several tasks."""
 
     def __init__(self, processor: Callable[[], AnyProcessor] | RecordGenerator, *, fixed_key: bool = False) -> None:
         wanted: type[AnyProcessor] = FixedKeyProcessor if fixed_key else Processor
         if not callable(processor):
-            raise TopologyError(f"{processor!r} cannot be called; give a {wanted.__name__} class or a function")
+            raise TopologyError(f"{processor!r} cannot be called; use a {wanted.__name__} class or a function")
         supplier = _supplier_of(processor, fixed_key=fixed_key)
         first, second = supplier(), supplier()
         if not isinstance(first, wanted):
-            raise TopologyError(f"the supplier must give a {wanted.__name__}; it gave {first!r}")
+            raise TopologyError(f"the supplier must return a {wanted.__name__}; it returned {first!r}")
         if first is second:
             raise TopologyError(
-                f"the supplier gave the same {type(first).__name__} twice; it must make a new one for each task, "
-                "or tasks would share state"
+                f"the supplier returned the same {type(first).__name__} twice; it must return a new one for each task, "
+                "because tasks must not share state"
             )
         self._supplier = supplier
         self.batch_safe = bool(getattr(processor, "batch_safe", False))
-        """Its author says that it needs no punctuators, no clock and no other services."""
+        """Whether its author declares that it needs no punctuators, no clock and no other services."""
         self._record_class: Callable[[Any, Any, int, Any], AnyRecord] = FixedKeyRecord if fixed_key else Record
 
     def bind(self, node: NodeContext) -> Process:
-        """A new processor; it is initialised when all nodes of the task are bound."""
+        """Return the function of a new processor, which is initialised when all nodes are bound."""
         processor = self._supplier()
         initialise: Callable[[Any], None] = processor.init
         context_of = BoundFixedKeyContext if self._record_class is FixedKeyRecord else BoundContext
@@ -61,7 +61,7 @@ class ProcessorOperator:
         make_record, context, failed = self._record_class, node.record, node.failed
 
         def process(key: Any, value: Any, timestamp_ms: int) -> None:
-            context.timestamp = timestamp_ms  # stores the processor writes log with it
+            context.timestamp = timestamp_ms  # the processor's stores log with this timestamp
             try:
                 handle(make_record(key, value, timestamp_ms, tuple(context.headers)))
             except Exception as error:
@@ -71,7 +71,7 @@ class ProcessorOperator:
 
 
 def _supplier_of(processor: Callable[..., Any], *, fixed_key: bool) -> Callable[[], AnyProcessor]:
-    """The supplier itself, or one that runs a function for each record."""
+    """Return the supplier itself, or one that runs a function for each record."""
     if _takes_records(processor):
         return partial(_FixedKeyFunctionProcessor if fixed_key else _FunctionProcessor, processor)
     try:
@@ -79,16 +79,16 @@ def _supplier_of(processor: Callable[..., Any], *, fixed_key: bool) -> Callable[
     except TypeError:
         title = getattr(processor, "__name__", type(processor).__name__)
         raise TopologyError(
-            f"{title} can neither make processors, for which it is called without arguments, nor is it a function of "
+            f"{title} is neither a supplier of processors, which is called without arguments, nor a function of "
             "(record, context)"
         ) from None
-    except ValueError:  # something in C, which does not say
+    except ValueError:  # written in C, without a signature
         pass
     return processor
 
 
 def _takes_records(processor: Callable[..., Any]) -> bool:
-    """Whether this is a function of a record and a context; a supplier is called without arguments."""
+    """Whether it is a function of a record and a context; a supplier is called without arguments."""
     if inspect.isclass(processor):
         return False
     try:
@@ -101,7 +101,7 @@ def _takes_records(processor: Callable[..., Any]) -> bool:
 
 
 class _FunctionProcessor(Processor[Any, Any, Any, Any]):
-    """Sends on what a function yields or returns."""
+    """Forwards the records that a function yields or returns."""
 
     def __init__(self, generate: RecordGenerator) -> None:
         self._generate = generate
@@ -113,7 +113,7 @@ class _FunctionProcessor(Processor[Any, Any, Any, Any]):
 
 
 class _FixedKeyFunctionProcessor(FixedKeyProcessor[Any, Any, Any]):
-    """The same for records that keep their key."""
+    """Same as _FunctionProcessor, for records that keep their key."""
 
     def __init__(self, generate: RecordGenerator) -> None:
         self._generate = generate
@@ -125,9 +125,9 @@ class _FixedKeyFunctionProcessor(FixedKeyProcessor[Any, Any, Any]):
 
 
 def stores_of_supplier(supplier: object) -> tuple[StoreBuilder, ...]:
-    """The stores a supplier brings along (``stores()``); none for a plain function or class."""
+    """Return the stores of a supplier (``stores()``); empty for a plain function or class."""
     if inspect.isclass(supplier):
-        # A class is called to make processors; a ``stores`` *method* of its instances is none of ours.
+        # A class is called to create processors. A ``stores`` *method* of its instances has nothing to do with us.
         found = inspect.getattr_static(supplier, "stores", None)
         if not isinstance(found, staticmethod | classmethod):
             return ()
@@ -150,12 +150,15 @@ class BoundContext:
         self._children: Mapping[str, Process] = node.children
 
     def forward(self, record: AnyRecord, *, child: str | None = None) -> None:
-        """Send to all children or to one; the record context is the children's meanwhile."""
+        """Send to all children or to one of them.
+
+        During the call the record context describes the forwarded record.
+        """
         timestamp: object = record.timestamp
         if not isinstance(timestamp, int) or timestamp < 0:
             raise ProcessingError(
                 f"node {self._node.name!r} forwards a record with timestamp {timestamp!r}; "
-                "timestamps are ms since the epoch, as an int, and not negative"
+                "a timestamp must be a non-negative int, in ms since the epoch"
             )
         target = self._forward if child is None else self._child(child)
         context = self._record
@@ -227,15 +230,15 @@ class BoundContext:
 
 
 class BoundFixedKeyContext(BoundContext):
-    """Takes no records whose key could be another one: nothing below would repartition them."""
+    """Rejects records whose key may have changed, because they would not be repartitioned."""
 
     __slots__ = ()
 
     def forward(self, record: AnyRecord, *, child: str | None = None) -> None:
-        """As any context does, for what was made of the record that came."""
+        """Forward as in any context, but only records derived from the input record."""
         if not isinstance(record, FixedKeyRecord):
             raise ProcessingError(
                 f"node {self._node.name!r} cannot change keys, but forwards a {type(record).__name__}; forward "
-                "record.with_value(...) of the record it was given, or use process() instead of process_values()"
+                "record.with_value(...) of its input record, or use process() instead of process_values()"
             )
         super().forward(record, child=child)

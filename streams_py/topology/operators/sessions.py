@@ -1,8 +1,7 @@
 """Aggregations over sessions (Kafka Streams' ``KStreamSessionWindowAggregate``).
 
-A record merges all sessions of its key that end at most ``gap`` before it or begin at most ``gap`` after it with
-itself. The merged ones are removed, and the new one, which reaches from the first to the last of them, takes their
-place.
+A record merges with all sessions of its key that end at most ``gap`` before it or start at most ``gap`` after it. The
+merged sessions are removed and replaced by a new session, from the earliest start to the latest end.
 """
 
 from __future__ import annotations
@@ -23,7 +22,10 @@ __all__ = ["SessionAggregate"]
 
 
 class SessionAggregate(TableOperator):
-    """``aggregate``, ``count`` and ``reduce`` over :class:`SessionWindows`. ``merger``: key, one aggregate, another."""
+    """``aggregate``, ``count`` and ``reduce`` over :class:`SessionWindows`.
+
+    ``merger`` is called with the key and two aggregates.
+    """
 
     def __init__(
         self,
@@ -62,7 +64,7 @@ class SessionAggregate(TableOperator):
         find, put = store.sessions, store.put
         copy = copier_of(store) if old_values and forwards else None
         observed_ms = time_of_store(node, store, gap + grace + 1)
-        # Other operators may have moved the stream time of the store, and with it what has expired.
+        # Other operators may have advanced the stream time of the store, which expires more windows.
         shares_store = self.shares_store and not node.reference_behaviour
 
         def observe(time_ms: int) -> None:
@@ -96,7 +98,7 @@ class SessionAggregate(TableOperator):
                     aggregate = aggregator(key, value, aggregate)
                     result = Windowed(key, start, end)
                 if start == end == timestamp_ms:
-                    found = []  # the session there is, if any, is the new one
+                    found = []  # an existing session is the same as the new one
                 for session, old in found:
                     context.timestamp = timestamp_ms
                     put(session, None)
@@ -132,6 +134,6 @@ class SessionAggregate(TableOperator):
 
 
 def _closed_since(close_ms: int, last_close_ms: int) -> tuple[int, int] | None:
-    """Ends of the sessions that were closed since the last emission."""
+    """Return the first and last end of the sessions that were closed since the last emission."""
     first, last = max(0, last_close_ms), close_ms - 1
     return None if last < first else (first, last)

@@ -1,9 +1,9 @@
-"""Aggregations over sliding windows (KIP-450; Kafka Streams' ``KStreamSlidingWindowAggregate``).
+"""Aggregations over sliding windows (KIP-450; ``KStreamSlidingWindowAggregate``).
 
 A window ``[s, s + difference]`` exists for each distinct set of records of a key that are at most ``difference`` apart.
-A record makes up to two: one that ends with it, and one that begins right after it (as soon as there is something in
-it). It also enters all existing windows that contain it, and may make a window that begins right after its predecessor.
-What is stored per window is its aggregate and the timestamp of its latest record.
+A record creates up to two windows: one that ends with the record, and one that starts directly after it (as soon as
+that window has a record). It is also added to all existing windows that contain it, and may create a window that starts
+directly after its predecessor. A window is stored as its aggregate and the timestamp of its latest record.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SlidingWindowAggregate(WindowedOperator[SlidingWindows]):
         path = _Path(self, node, self._windows, self._initializer, aggregating(node, within(node, self._aggregator)))
         store, open_ms = node.store(self.store_name), difference + grace + 1
         observed_ms = time_of_store(node, store, open_ms)
-        # Other operators may have moved the stream time of the store, and with it what has expired.
+        # Other operators may have advanced the stream time of the store, which expires more windows.
         shares_store = self.shares_store and not node.reference_behaviour
 
         def observe(time_ms: int) -> None:
@@ -79,7 +79,7 @@ class SlidingWindowAggregate(WindowedOperator[SlidingWindows]):
 
 
 class _Path:
-    """The path of one record, in one task."""
+    """The processing of records in one task."""
 
     def __init__(
         self,
@@ -98,11 +98,11 @@ class _Path:
         self._old_values = operator.sends_old_values
         self._difference = windows.difference_ms
         self._initializer = fresh_initializer(node, initializer, store)
-        # An aggregate is needed afterwards: as old value, or to begin the right window with.
+        # An aggregate is needed later, as old value or as start of the right window.
         self._aggregator = on_copies(aggregator, store)
 
     def take(self, key: Any, value: Any, t: int, close_ms: int) -> None:
-        """A record at ``t``, not in the very first window."""
+        """Process a record at ``t`` that is not in the very first window."""
         difference = self._difference
         starts: set[int] = set()
         has_left = has_right = False
@@ -119,7 +119,7 @@ class _Path:
                 has_left = True
                 self._update(key, value, t, start, stored, close_ms)
                 if stored[1] >= t:
-                    return  # there was a record at t before, so all its windows exist
+                    return  # another record has the timestamp t, so all its windows exist
                 previous_ms = stored[1]
             else:
                 left, previous_ms = stored, stored[1]
@@ -134,7 +134,10 @@ class _Path:
             self._begin_right(key, t, right)
 
     def take_early(self, key: Any, value: Any, t: int, close_ms: int) -> None:
-        """A record whose left window would begin before 0: the first window, ``[0, difference]``, is for all those."""
+        """Process a record whose left window would start before 0.
+
+        All such records belong to the first window, ``[0, difference]``.
+        """
         starts: set[int] = set()
         has_right = False
         first = right = previous_ms = None
@@ -158,7 +161,10 @@ class _Path:
         self._update(key, value, t, 0, first or (self._initializer(), t), close_ms)
 
     def _begin_right(self, key: Any, t: int, right: Any) -> None:
-        """The window that begins right after this record, if a later record is in it; its content is known."""
+        """Create the window that starts directly after this record, if it has a later record.
+
+        Its content is already known.
+        """
         if right is not None and right[1] > t:
             self._send(key, t + 1, right[0], None, right[1], t)
 

@@ -1,7 +1,7 @@
-"""Stateless operators. Each gives one closure per node and task; a record passes through nested calls of them.
+"""Stateless operators. Each returns one closure per node and task, and the closures call each other.
 
-Only the user's function stands inside ``try``: what a child raises has been dealt with by the child. Timestamp and
-headers go through unchanged, null keys and values reach the user's function like any other.
+Only the user's function is inside ``try``: an error of a child has already been handled by the child. Timestamp and
+headers stay unchanged. The user's function gets null keys and values like any others.
 """
 
 from __future__ import annotations
@@ -41,9 +41,11 @@ Predicate = Callable[[Any, Any], object]
 
 
 class Statement:
-    """An operator that is no more than one statement around the user's function, so that a chain of them can be one
-    function (see ``runtime/tasks/record/fusing.py``). ``statement`` works on ``key`` and ``value``, with ``{f}`` for
-    ``function``; when that raises, it leaves both as they were."""
+    """An operator that is only one statement around the user's function.
+
+    So a chain of them can be compiled into one function (see ``runtime/tasks/record/fusing.py``). ``statement`` uses
+    ``key`` and ``value``, and ``{f}`` for ``function``. If it raises an error, both are unchanged.
+    """
 
     statement: str
 
@@ -51,12 +53,12 @@ class Statement:
         self.function = function
 
     def explained(self, error: Exception) -> Exception:
-        """What the processing handler hears of an error."""
+        """Return the error that the processing handler gets."""
         return error
 
 
 class Filter(Statement):
-    """Keeps records for which the predicate holds, or, with ``negate``, does not hold."""
+    """Keeps records for which the predicate is true, or with ``negate`` is false."""
 
     def __init__(self, predicate: Predicate, *, negate: bool = False) -> None:
         super().__init__(predicate)
@@ -80,10 +82,10 @@ class Filter(Statement):
 
 
 class NullKeyFilter:
-    """Before a repartition: records without a key would be spread at random, so they end here.
+    """Drops records without a key before a repartition, which would distribute them randomly.
 
-    Unless something below has a use for them; then ``pass_all`` is set when the topology is built (KIP-962). They are
-    counted as dropped, which Kafka Streams does not do.
+    If a later operation uses such records, ``pass_all`` is set when the topology is built (KIP-962). The dropped
+    records are counted, which Kafka Streams does not do.
     """
 
     def __init__(self) -> None:
@@ -104,7 +106,7 @@ class NullKeyFilter:
 
 
 class InContext:
-    """An operator whose function takes the record's context as well, with the timestamp as it is here."""
+    """An operator whose function also gets the record's context, with the current timestamp."""
 
     def __init__(
         self, make: Callable[[Callable[[Any, Any], Any]], Operator], function: Callable[[Any, Any, RecordContext], Any]
@@ -124,14 +126,14 @@ class InContext:
 
 
 class PassThrough:
-    """A node that only has a name: merge, and the branches of a split."""
+    """A node that only has a name: a merge, or a branch of a split."""
 
     def bind(self, node: NodeContext) -> Process:
         return node.forward
 
 
 def named_if_no_pair(error: Exception, function: Callable[..., Any], operation: str) -> Exception:
-    """``error``, or one that names the user's function when it was its result that could not be unpacked here."""
+    """Return ``error``, or an error that names the function whose result could not be unpacked."""
     frame = error.__traceback__
     while frame is not None and frame.tb_next is not None:
         frame = frame.tb_next
@@ -152,7 +154,7 @@ def named_if_no_pair(error: Exception, function: Callable[..., Any], operation: 
 
 
 class Map(Statement):
-    """New key and value."""
+    """Replaces key and value."""
 
     statement = "key, value = {f}(key, value)"
 
@@ -174,7 +176,7 @@ class Map(Statement):
 
 
 class MapValues(Statement):
-    """New value, from the value."""
+    """Replaces the value, computed from the value."""
 
     statement = "value = {f}(value)"
 
@@ -193,7 +195,7 @@ class MapValues(Statement):
 
 
 class MapValuesWithKey(Statement):
-    """New value, from key and value."""
+    """Replaces the value, computed from key and value."""
 
     statement = "value = {f}(key, value)"
 
@@ -212,7 +214,7 @@ class MapValuesWithKey(Statement):
 
 
 class SelectKey(Statement):
-    """New key, same value."""
+    """Replaces the key."""
 
     statement = "key = {f}(key, value)"
 
@@ -231,8 +233,10 @@ class SelectKey(Statement):
 
 
 class FlatMap:
-    """Any number of new pairs per record. A result that is generated lazily is read to its end before it is sent on:
-    when that fails, nothing of it was sent."""
+    """Replaces a record by any number of pairs.
+
+    A lazily generated result is read completely before it is forwarded: if it fails, none of it was forwarded.
+    """
 
     def __init__(self, mapper: Callable[[Any, Any], Iterable[tuple[Any, Any]]]) -> None:
         self._mapper = mapper
@@ -253,7 +257,7 @@ class FlatMap:
 
 
 class FlatMapValues:
-    """Any number of new values per record, from the value; lazy results as in :class:`FlatMap`."""
+    """Replaces a value by any number of values; lazy results as in :class:`FlatMap`."""
 
     def __init__(self, mapper: Callable[[Any], Iterable[Any]]) -> None:
         self._mapper = mapper
@@ -276,7 +280,7 @@ class FlatMapValues:
 
 
 class FlatMapValuesWithKey:
-    """Any number of new values per record, from key and value; lazy results as in :class:`FlatMap`."""
+    """Replaces a value by any number of values of key and value; lazy as in :class:`FlatMap`."""
 
     def __init__(self, mapper: Callable[[Any, Any], Iterable[Any]]) -> None:
         self._mapper = mapper
@@ -299,7 +303,7 @@ class FlatMapValuesWithKey:
 
 
 class Peek(Statement):
-    """Calls the user's function, then sends the record on."""
+    """Calls the user's function, then forwards the record."""
 
     statement = "{f}(key, value)"
 
@@ -336,7 +340,7 @@ class Foreach:
 
 
 class Print:
-    """Writes a line per record; ``file`` None is whatever ``sys.stdout`` is at that moment."""
+    """Writes a line per record; ``file`` None is the current ``sys.stdout``."""
 
     def __init__(self, label: str, line: Any, file: TextIO | None) -> None:
         self._label = label
@@ -357,9 +361,10 @@ class Print:
 
 
 class Branch:
-    """Sends a record to the child of the first predicate that holds, else to the default child, if there is one.
+    """Sends a record to the child of the first true predicate, otherwise to the default child.
 
-    ``predicates`` and the node names of their ``children`` may still grow until the topology is built.
+    The default child is optional. ``predicates`` and the node names ``children`` can be extended until the topology is
+    built.
     """
 
     def __init__(self) -> None:

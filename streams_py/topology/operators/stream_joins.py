@@ -1,9 +1,10 @@
-"""Joins of a stream with a table: a record is joined with the row of its key as it is now; the table triggers nothing.
+"""Joins of a stream with a table: each record is joined with the current row of its key.
 
-A table in a versioned store is read as it was at the time of the record. With a grace period a record waits in a buffer
-until stream time has passed it by so much; one that comes later than that is joined at once.
+Changes of the table do not trigger results. For a table in a versioned store the row at the time of the record is used.
+With a grace period a record waits in a buffer until stream time exceeds its timestamp by this period. A record that is
+already older is joined immediately.
 
-Answers to Kafka Streams' ``KStreamKTableJoin`` and ``KStreamGlobalKTableJoin``.
+Kafka Streams' ``KStreamKTableJoin`` and ``KStreamGlobalKTableJoin``.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ _NO_JOIN = "null key or value in a join"
 
 
 class StreamTableJoin:
-    """Joins with the row that has the record's key. ``joiner`` takes key, value, the row's value.
+    """Joins with the row of the record's key. ``joiner`` is called with key, value and row value.
 
-    ``keeps_stream`` (left join): a record without a row is joined with None, and so is one without a key.
-    ``buffer``: name of the store in which records wait for ``grace_ms``; "": they do not.
+    ``keeps_stream`` (left join): a record without a row, or without a key, is joined with None. ``buffer`` is the name
+    of the store in which records wait for ``grace_ms``; "" if they do not wait.
     """
 
     def __init__(
@@ -94,9 +95,9 @@ class StreamTableJoin:
 
 
 class GlobalTableJoin:
-    """Joins with the row of a global table that ``selector(key, value)`` names.
+    """Joins with the row of a global table with the key ``selector(key, value)``.
 
-    The rule about what is dropped asks for the *selected* key, unless a left join gets a record without a key.
+    A record is dropped if the *selected* key is None, except in a left join.
     """
 
     def __init__(

@@ -1,8 +1,9 @@
-"""Suppression: changes of a table wait until a time limit, or until their window is closed (KIP-328).
+"""Suppression: changes of a table wait for a time limit or the end of their window (KIP-328).
 
-Answers to Kafka Streams' ``KTableSuppressProcessor``. Waiting is by stream time: a change goes when the largest
-timestamp that this operator has seen has passed its buffer time by the wait. For windows the buffer time is their end
-and the wait their grace period; else it is the timestamp of the record, and the wait the time limit.
+Kafka Streams' ``KTableSuppressProcessor``. Changes wait by stream time: a change is sent when the largest timestamp
+that this operator has seen exceeds the buffer time of the change by the wait. For windows, the buffer time is the end
+of the window, and the wait is the grace period. Otherwise the buffer time is the timestamp of the record, and the wait
+is the time limit.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ __all__ = ["Suppress", "SuppressionRule"]
 
 @dataclass(frozen=True, slots=True)
 class SuppressionRule:
-    """``by_window``: a change waits for the end of its window, and deletions are not sent. ``max_records`` and
-    ``max_bytes``: limits of the buffer; beyond them the first in order are sent early, or the task fails."""
+    """The rule of one operator.
+
+    ``by_window``: a change waits for the end of its window, and deletions are not sent. ``max_records`` and
+    ``max_bytes`` limit the buffer. If they are exceeded, the first entries are sent early, or the task fails.
+    """
 
     wait_ms: int
     by_window: bool
@@ -57,7 +61,7 @@ class Suppress(TableOperator):
         return read
 
     def data_reader(self, node: NodeContext) -> DataReader | None:
-        return None  # a row is in the buffer, as it was before its last change, or in the parent
+        return None  # a row is in the buffer (its value before the last change) or in the parent
 
     def bind(self, node: NodeContext) -> Process:
         buffer, forward, failed, context = node.store(self.store_name), node.forward, node.failed, node.record
@@ -81,7 +85,7 @@ class Suppress(TableOperator):
                 forward(key, make_change((new, old)), timestamp)
                 if figures is not None:
                     figures.emitted("suppression-emit")
-            remove_first()  # only now: what reads this table while the change goes down sees the row before it
+            remove_first()  # only now: readers of this table must see the previous row while the change is forwarded
 
         def is_over() -> bool:
             return (rule.max_records is not None and len(buffer) > rule.max_records) or (
@@ -112,7 +116,7 @@ class Suppress(TableOperator):
                         raise StateError(
                             f"the buffer of {node.name!r} is full: {len(buffer)} records of at most "
                             f"{rule.max_records or 'any number'}, {buffer.size_bytes} bytes of at most "
-                            f"{rule.max_bytes or 'any number'}. Raise its limits, or let it emit early",
+                            f"{rule.max_bytes or 'any number'}. Increase its limits, or let it emit early",
                             task_id=node.task_id,
                         )
                     while is_over() and len(buffer):

@@ -1,8 +1,8 @@
-"""Joins of tables by key: whatever changes on one side is joined with the row of the other side as it is now.
+"""Joins of tables by key: a change of one side is joined with the current row of the other side.
 
-Two operators see the changes of one side each; a third one, the merge, stores their results if the table is stored.
-Which sides are *kept* (have a result although the other side is missing) makes the kind of join: none (inner), the left
-one (left), both (outer). Answers to Kafka Streams' ``KTableKTableInnerJoin`` and its siblings.
+Two operators process the changes of one side each. A third one, the merge, stores their results if the table is stored.
+The kind of join depends on which sides are *kept* (have a result even without the other side): none (inner), the left
+one (left), both (outer). Kafka Streams' ``KTableKTableInnerJoin`` and related classes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ _NULL_KEY = "null key in a join of tables"
 
 
 class TableJoin(TableOperator):
-    """Changes of one side, joined with the other side's rows. ``joiner`` takes key, this value, other value."""
+    """Joins changes of one side with the rows of the other side.
+
+    ``joiner`` is called with key, this value and other value.
+    """
 
     def __init__(
         self,
@@ -101,7 +104,7 @@ class TableJoin(TableOperator):
 
 
 class TableJoinMerge(TableOperator):
-    """The joined table: what both sides gave, stored when ``store_name`` is not ""."""
+    """The joined table: the results of both sides, stored if ``store_name`` is not ""."""
 
     def __init__(self, left: TableJoin, right: TableJoin, store_name: str) -> None:
         super().__init__(store_name)
@@ -123,7 +126,7 @@ class TableJoinMerge(TableOperator):
         forward, failed, context = node.forward, node.failed, node.record
         old_values = self.sends_old_values
         if not self.store_name:
-            return forward  # the sides send old values only when this operator was asked for them
+            return forward  # the sides send old values only if old values of this operator are needed
         store = self.own_store(node)
         put, forwards = store.put_value, forward_flushed(node, store, send_old_values=old_values)
 

@@ -1,10 +1,10 @@
-"""``transform_values`` of a table: new values by an object with state of its own.
+"""``transform_values`` of a table: new values from an object with its own state.
 
-Answers to Kafka Streams' ``KTableTransformValues``. The transformer is called for the new value of a change, with None
-for a deletion too, and for the old one as well when somebody below wants old values and the result is not stored.
+Kafka Streams' ``KTableTransformValues``. The transformer is called for the new value of a change, and with None for a
+deletion. It is also called for the old value if a later operation needs old values and the result is not stored.
 
-A row that is read without a store is transformed again, for a record that is not its own: nobody knows any more where
-it came from. So the transformer sees the row's timestamp, but neither topic, partition, offset nor headers.
+A row that is read without a store is transformed again, while another record is current: the record that the row came
+from is no longer known. So the transformer gets the row's timestamp, but no topic, partition, offset and headers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _UNKNOWN_TIME = -1
 
 
 class TableTransformValues(TableTransformation):
-    """Runs one transformer per task, and one more for each operator that reads the table without a store."""
+    """Runs one transformer per task, and another one for each reader of the table without a store."""
 
     def __init__(
         self, parent: TableOperator, supplier: Callable[[], ValueTransformer[Any, Any, Any]], store: str
@@ -32,15 +32,15 @@ class TableTransformValues(TableTransformation):
         super().__init__(parent, store)
         first, second = supplier(), supplier()
         if not isinstance(first, ValueTransformer):
-            raise TopologyError(f"transform_values needs a ValueTransformer; the supplier gave {first!r}")
+            raise TopologyError(f"transform_values needs a ValueTransformer; the supplier returned {first!r}")
         if first is second:
             raise TopologyError(
-                f"the supplier gave the same {type(first).__name__} twice; it must make a new one for each task, "
-                "or tasks would share state"
+                f"the supplier returned the same {type(first).__name__} twice; it must return a new one for each task, "
+                "because tasks must not share state"
             )
         self._supplier = supplier
         self.batch_safe = bool(getattr(supplier, "batch_safe", False))
-        """As of processors."""
+        """Same as for processors."""
 
     def _row_function(self, node: NodeContext) -> Callable[[Any, Any], Any]:
         transformer = self._supplier()
@@ -61,7 +61,7 @@ class TableTransformValues(TableTransformation):
         return lambda key, timestamp_ms: transform(key, read_parent(key, timestamp_ms))
 
     def _row_reader(self, node: NodeContext) -> Callable[[Any, tuple[Any, int] | None], tuple[Any, int] | None]:
-        """The row for a reader, from key and row of the parent."""
+        """Return a function that transforms the parent's row for a reader."""
         transform, context = self._row_function(node), node.record
 
         def transformed(key: Any, row: tuple[Any, int] | None) -> tuple[Any, int] | None:
@@ -82,15 +82,15 @@ class TableTransformValues(TableTransformation):
 
 
 class _TransformerContext(BoundContext):
-    """A transformer returns its result; it cannot send anything else."""
+    """The context of a transformer, which returns its result and cannot forward records."""
 
     @property
     def record(self) -> RecordContext:
         return self._record
 
     def forward(self, record: Any, *, child: str | None = None) -> NoReturn:
-        """ProcessingError: what a transformer gives is what it returns."""
+        """Raise ProcessingError, because the result of a transformer is its return value."""
         raise ProcessingError(
-            f"the transformer of node {self._node.name!r} forwards a record; transform_values takes what it returns. "
-            "To send more than that use process() on a stream"
+            f"the transformer of node {self._node.name!r} forwards a record; transform_values only uses its return "
+            "value. To send other records, use process() on a stream"
         )

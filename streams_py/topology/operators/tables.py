@@ -1,10 +1,11 @@
-"""Table operators: sources, filter, map_values, regrouping, and the way back to a stream.
+"""Table operators: sources, filter, map_values, group_by, and conversion to a stream.
 
 **Old values.** A table sends :class:`Change` pairs. Their old half costs a store read or a second call of the user's
-function, so it is only filled in when somebody below subtracts or compares ("old-values mode"). Asking for it travels
-upwards while the DSL is used, before anything is bound: a table with a store answers from the store, a table without
-asks its parent, a source table without a store gets one (and hence a changelog topic) unless that is not wanted.
-This is ``KTableImpl.enableSendingOldValues`` of Kafka Streams; which topics exist depends on it.
+function, so it is only set if a later operation subtracts or compares ("old-values mode"). The request for old values
+travels from child to parent while the DSL is used, before anything is bound. A table with a store reads them from the
+store, and a table without a store requests them from its parent. A source table without a store gets one (and so a
+changelog topic), unless that is not wanted. This is ``KTableImpl.enableSendingOldValues`` of Kafka Streams. It affects
+which topics exist.
 """
 
 from __future__ import annotations
@@ -41,65 +42,68 @@ _NULL_KEY = "null key in a table"
 _LATE = "older than the row of a versioned table"
 
 DataReader: TypeAlias = Callable[[Any], "bytes | None"]
-"""read(key) -> the serialized value of a table's row, as it was stored."""
+"""read(key) -> the serialized value of a table's row, as stored."""
 
 RowReader: TypeAlias = Callable[[Any], "tuple[Any, int] | None"]
-"""read(key) -> value and timestamp_ms of a table's row, None when there is none."""
+"""read(key) -> value and timestamp_ms of a table's row, or None."""
 
 PastRowReader: TypeAlias = Callable[[Any, int], "tuple[Any, int] | None"]
-"""read(key, timestamp_ms) -> value and timestamp_ms of a table's row as it was at that time."""
+"""read(key, timestamp_ms) -> value and timestamp_ms of a table's row at that time, or None."""
 
 make_change: Callable[[tuple[Any, Any]], Change] = partial(tuple.__new__, Change)
-"""``make_change((new, old))``: what ``Change(new, old)`` gives, in half the time; for the record path."""
+"""``make_change((new, old))``: same as ``Change(new, old)`` in half the time, for the record path."""
 
 _TWO_RECORDS_UNTIL = (3, 4)
-"""Up to this release Kafka Streams could not read a change with both halves in one record (KIP-904)."""
+"""Last Kafka Streams release that cannot read a change with both halves in one record (KIP-904)."""
 
 
 class TableOperator(ABC):
-    """An operator whose result is a table. ``store_name`` is "" when the table is not stored."""
+    """An operator whose result is a table. ``store_name`` is "" if the table is not stored."""
 
     def __init__(self, store_name: str) -> None:
         self.store_name = store_name
         self.sends_old_values = False
         self.store_history_ms: int | None = None
-        """How far back its own store can be asked; None when there is none, or when that is not versioned."""
+        """History of its own store, in ms; None without a versioned store."""
         self.shares_store = False
-        """Whether other operators fill its store, too."""
+        """Whether other operators write to its store, too."""
 
     def history_ms(self) -> int | None:
-        """How far back the table can be asked through :meth:`past_reader`; None: not at all."""
+        """Return the history that :meth:`past_reader` can read, in ms; None without a history."""
         return self.store_history_ms
 
     def is_versioned(self) -> bool:
-        """Whether the updates it sends may be late."""
+        """Whether it may send late updates."""
         return self.store_history_ms is not None
 
     def past_reader(self, node: NodeContext) -> PastRowReader:
-        """Reads rows as they were; only for a table with a history."""
+        """Return a reader of earlier versions of rows, for a table with a history."""
         return VersionedTable(node.store(self.store_name), node.dropped).get_as_of
 
     def own_store(self, node: NodeContext) -> Any:
-        """Its store, as a timestamped one."""
+        """Return its store with the interface of a timestamped store."""
         store = node.store(self.store_name)
         return store if self.store_history_ms is None else VersionedTable(store, node.dropped)
 
     def enable_old_values(self, *, force: bool) -> bool:
-        """Fill in old values from now on; False when that would need a store that ``force`` does not allow to add."""
+        """Send old values from now on.
+
+        Returns False if that requires a new store, which ``force`` does not allow.
+        """
         self.sends_old_values = True
         return True
 
     def readable_stores(self) -> tuple[str, ...]:
-        """Names of the stores through which rows can be read; a source table is stored from now on."""
+        """Return the names of the stores with the rows; a source table is stored from now on."""
         return (self.store_name,)
 
     def reader(self, node: NodeContext) -> RowReader:
-        """Reads rows as they are now, for ``node``, which is connected to the :meth:`readable_stores`."""
+        """Return a reader of current rows for ``node``, which is connected to :meth:`readable_stores`."""
         read: RowReader = self.own_store(node).get
         return read
 
     def data_reader(self, node: NodeContext) -> DataReader | None:
-        """Reads the bytes of the rows that :meth:`reader` reads; None when the rows are not stored as they are."""
+        """Return a reader of the bytes of rows; None if the rows of :meth:`reader` are not stored."""
         if not self.store_name:
             return None
         read: DataReader = node.store(self.store_name).value_data
@@ -111,9 +115,9 @@ class TableOperator(ABC):
 
 
 class TableSource(TableOperator):
-    """Turns records into a table: the latest value of each key; None deletes.
+    """Converts records to a table: the latest value of each key, where None deletes.
 
-    ``store_name`` is the name the store has as soon as the table is stored.
+    ``store_name`` is the name of the store if the table is stored.
     """
 
     def __init__(self, store_name: str, *, is_stored: bool) -> None:
@@ -174,7 +178,7 @@ class TableSource(TableOperator):
 
 
 class TableTransformation(TableOperator):
-    """What filter and map_values have in common: they may be stored, else old values come from the parent's."""
+    """Base class of filter and map_values. Without a store, they read the parent's rows."""
 
     def __init__(self, parent: TableOperator, store_name: str) -> None:
         super().__init__(store_name)
@@ -224,7 +228,7 @@ class TableTransformation(TableOperator):
 
     @abstractmethod
     def _row_function(self, node: NodeContext) -> Callable[[Any, Any], Any]:
-        """The value of a row, from key and value of the parent's row; None where there is none."""
+        """Return a function that computes a row's value from the parent's row, or None."""
 
     def _bind(self, node: NodeContext, compute: Callable[[Any, Any], Any], *, skip_nulls: bool) -> Process:
         forward, failed, context = node.forward, node.failed, node.record
@@ -261,9 +265,9 @@ class TableTransformation(TableOperator):
 
 
 class TableFilter(TableTransformation):
-    """Rows for which the predicate does not hold become deletions.
+    """Rows for which the predicate is false become deletions.
 
-    Wants old values whenever they come for free: then a deletion of what never passed is not sent on.
+    It requests old values if they cost nothing. Then deletions of rows that never passed are not sent.
     """
 
     def __init__(
@@ -283,7 +287,7 @@ class TableFilter(TableTransformation):
         return compute
 
     def data_reader(self, node: NodeContext) -> DataReader | None:
-        # Rows without a store are the parent's: those that pass, unchanged.
+        # Without a store the rows are unchanged rows of the parent.
         return super().data_reader(node) if self.store_name else self._parent.data_reader(node)
 
     def bind(self, node: NodeContext) -> Process:
@@ -291,7 +295,7 @@ class TableFilter(TableTransformation):
 
 
 class TableMapValues(TableTransformation):
-    """New value per row; deletions stay deletions. ``mapper`` takes key and value."""
+    """Replaces the values of rows; deletions stay deletions. ``mapper`` is called with key and value."""
 
     def __init__(self, parent: TableOperator, mapper: Callable[[Any, Any], Any], store: str) -> None:
         super().__init__(parent, store)
@@ -310,7 +314,7 @@ class TableMapValues(TableTransformation):
 
 
 class TableToStream:
-    """A table's updates as records; deletions become null values."""
+    """Sends a table's updates as records; deletions become null values."""
 
     def bind(self, node: NodeContext) -> Process:
         forward = node.forward
@@ -322,10 +326,10 @@ class TableToStream:
 
 
 class TableGroupBy:
-    """Sends each change of a row to the groups it leaves and enters (Kafka Streams' ``KTableRepartitionMap``).
+    """Sends each change of a row to its old and new group (Kafka Streams' ``KTableRepartitionMap``).
 
-    One record with both halves when the group stays the same, else first the subtraction, then the addition. A group
-    or value of None is left out.
+    If the group stays the same, it sends one record with both halves. Otherwise it sends first the subtraction, then
+    the addition. A group or value of None is not sent.
     """
 
     def __init__(self, table: TableOperator, selector: Callable[[Any, Any], tuple[Any, Any]]) -> None:
@@ -345,7 +349,7 @@ class TableGroupBy:
         def process(key: Any, change: Any, timestamp_ms: int) -> None:
             try:
                 if key is None:
-                    raise ProcessingError(f"node {node.name!r} got a change of a table without a key")
+                    raise ProcessingError(f"node {node.name!r} received a change of a table without a key")
                 new, old = select(key, change[0]), select(key, change[1])
             except Exception as error:
                 failed(named_if_no_pair(error, selector, "group_by"), key, change, timestamp_ms)
@@ -362,7 +366,10 @@ class TableGroupBy:
 
 
 def forward_flushed(node: NodeContext, store: Any, *, send_old_values: bool) -> bool:
-    """Who forwards a store's updates: True = the operator; False = the record cache, which is told how."""
+    """Return whether the operator forwards a store's updates; otherwise the record cache does.
+
+    In the latter case this function tells the cache how to forward.
+    """
     if not store.is_cached:
         return True
     forward = node.forward
@@ -378,9 +385,9 @@ def forward_flushed(node: NodeContext, store: Any, *, send_old_values: bool) -> 
 
 
 def latest_only(table: TableOperator, process: Process, drop: Callable[[str], None] | None = None) -> Process:
-    """``process``, without the late updates of a versioned table: aggregates and joins are about rows as they are now.
+    """Return ``process`` without late updates of a versioned table.
 
-    ``drop`` is told of each one that is left out.
+    Aggregations and joins only use the current rows. ``drop`` is called for each late update.
     """
     if not table.is_versioned():
         return process
@@ -395,7 +402,7 @@ def latest_only(table: TableOperator, process: Process, drop: Callable[[str], No
 
 
 def upgrades_from(node: NodeContext, newest: tuple[int, int]) -> bool:
-    """Whether members of the release ``newest``, or of an older one, may still be in the group (``upgrade.from``)."""
+    """Whether the group may have members of the release ``newest`` or older (``upgrade.from``)."""
     release = node.upgrade_from
     if not release:
         return False

@@ -1,7 +1,7 @@
-"""A table in a versioned store (KIP-889, KIP-914), as the operator that fills it sees it.
+"""A table in a versioned store (KIP-889, KIP-914), for the operator that writes it.
 
-An update that is older than the row is a version of it, too, and is sent on as a :class:`LateChange`; one that is older
-than the history is neither stored nor sent on. Answers to Kafka Streams' ``KeyValueStoreWrapper``.
+An update that is older than the row is also a version of the row, and is forwarded as a :class:`LateChange`. An update
+that is older than the history is neither stored nor forwarded. Kafka Streams' ``KeyValueStoreWrapper``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ _TOO_OLD: Final = "older than the history of the table"
 
 
 class VersionedTable:
-    """Takes the calls of a timestamped store. Like a cached one it forwards itself, because it knows what is late."""
+    """A versioned store with the interface of a timestamped store.
+
+    Like a cached store it forwards updates itself, because it knows which updates are late.
+    """
 
     is_cached = True
 
@@ -27,7 +30,7 @@ class VersionedTable:
         self._store = store
         self._dropped = dropped
         self._sends_old_values = False
-        self._forward: Process = _to_nobody
+        self._forward: Process = _ignore
 
     @property
     def codec(self) -> Any:
@@ -36,33 +39,36 @@ class VersionedTable:
         return store.codec
 
     def forward_to(self, forward: Process, *, send_old_values: bool) -> None:
-        """Pass updates on to ``forward``, with the value before when ``send_old_values``."""
+        """Forward updates to ``forward``, with the old value if ``send_old_values``."""
         self._forward = forward
         self._sends_old_values = send_old_values
 
     def get(self, key: Any) -> tuple[Any, int] | None:
-        """Value and timestamp of the row as it is now."""
+        """Return value and timestamp of the current row."""
         found = self._store.get(key)
         return None if found is None else (found.value, found.timestamp)
 
     def get_as_of(self, key: Any, timestamp_ms: int) -> tuple[Any, int] | None:
-        """Value and timestamp of the row as it was."""
+        """Return value and timestamp of the row at that time."""
         found = self._store.get(key, timestamp_ms)
         return None if found is None else (found.value, found.timestamp)
 
     def put_value(self, key: Any, value: Any, timestamp_ms: int) -> None:
-        """Add a version of the row and send it on."""
+        """Add a version of the row and forward it."""
         self._put(key, value, self._old(key), timestamp_ms)
 
     def updater(self, initializer: Callable[[], Any] | None, aggregator: Callable[[Any, Any, Any], Any]) -> Updater:
-        """As of a timestamped store. The aggregate that goes in is the latest one, also for a late record."""
+        """Return an update function as for a timestamped store.
+
+        The aggregator gets the latest aggregate, even for a late record.
+        """
 
         def update(key: Any, value: Any, timestamp_ms: int) -> tuple[Any, Any, int]:
             row = self.get(key)
             if row is not None:
                 current, stored_ms = row
                 timestamp_ms = max(timestamp_ms, stored_ms)
-                old = self._old(key)  # once more: the aggregator may change what it is given
+                old = self._old(key)  # read again, because the aggregator may change its argument
                 new = aggregator(key, value, current)
             elif initializer is None:
                 old, new = None, value
@@ -87,5 +93,5 @@ class VersionedTable:
         self._forward(key, kind(new, old), timestamp_ms)
 
 
-def _to_nobody(key: Any, change: Any, timestamp_ms: int) -> None:
-    """Before anybody has asked."""
+def _ignore(key: Any, change: Any, timestamp_ms: int) -> None:
+    """Do nothing, before ``forward_to`` is called."""

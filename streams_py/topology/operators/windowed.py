@@ -1,7 +1,7 @@
-"""Aggregations over windows of a fixed size, tumbling or hopping (Kafka Streams' ``KStreamWindowAggregate``).
+"""Aggregations over tumbling or hopping windows (Kafka Streams' ``KStreamWindowAggregate``).
 
-A record belongs to all windows that contain its timestamp. A window is closed, and refuses records, when the largest
-timestamp that this operator has seen has passed its end by the grace period.
+A record belongs to all windows that contain its timestamp. A window is closed, and drops records, when the largest
+timestamp that this operator has seen exceeds its end by the grace period.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ NULL_KEY = "null key in a windowed stream"
 WINDOW_CLOSED = "the window is closed"
 
 make_windowed: Callable[[tuple[Any, int, int]], Windowed[Any]] = lambda parts: tuple.__new__(Windowed, parts)  # noqa: E731
-"""``make_windowed((key, start, end))``: as ``Windowed(key, start, end)``, faster; for the record path."""
+"""``make_windowed((key, start, end))``: a faster ``Windowed(key, start, end)`` for the record path."""
 
 
 W = TypeVar("W")
 
 
 class WindowedOperator(TableOperator, Generic[W]):
-    """What aggregations over windows that are found by their start have in common."""
+    """Base class of aggregations whose windows are found by their start."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class WindowedOperator(TableOperator, Generic[W]):
     def _final_results(
         self, node: NodeContext, bounds: Callable[[int, int], tuple[int, int] | None]
     ) -> Callable[[int], None] | None:
-        """What to call after each record with the time up to which windows are closed; None: updates are sent."""
+        """Return a function to call after each record with the close time; None: updates are sent."""
         if not self._emits_final:
             return None
         store = node.store(self.store_name)
@@ -65,7 +65,10 @@ class WindowedOperator(TableOperator, Generic[W]):
         return FinalResults(node, self.store_name, bounds, closed, store.release).emit
 
     def _forwards(self, node: NodeContext, store: Any) -> bool:
-        """Whether the operator itself sends updates: not when only final results are sent, or the cache does."""
+        """Whether the operator itself sends updates.
+
+        It does not if only final results are sent, or if the cache sends the updates.
+        """
         return not self._emits_final and forward_flushed(node, store, send_old_values=self.sends_old_values)
 
 
@@ -85,7 +88,7 @@ class TimeWindowAggregate(WindowedOperator[TimeWindows]):
             aggregator = on_copies(aggregator, store)
         update = store.updater(fresh_initializer(node, self._initializer, store), aggregator)
         observed_ms = time_of_store(node, store, size + grace)
-        # Other operators may have moved the stream time of the store, and with it what has expired.
+        # Other operators may have advanced the stream time of the store, which expires more windows.
         shares_store = self.shares_store and not node.reference_behaviour
 
         def observe(time_ms: int) -> None:
@@ -109,7 +112,7 @@ class TimeWindowAggregate(WindowedOperator[TimeWindows]):
                 if end <= close_ms:
                     node.dropped(WINDOW_CLOSED)
                     continue
-                context.timestamp = timestamp_ms  # what is below may have set its own
+                context.timestamp = timestamp_ms  # later nodes may have changed it
                 try:
                     new, old, result_ms = update(key, value, timestamp_ms, start)
                 except Exception as error:
@@ -124,7 +127,10 @@ class TimeWindowAggregate(WindowedOperator[TimeWindows]):
         return process
 
     def _closed_since(self, close_ms: int, last_close_ms: int) -> tuple[int, int] | None:
-        """Starts of what was closed since the last emission, which had come to ``last_close_ms``."""
+        """Return the first and last start of the windows closed since the last emission.
+
+        The last emission was up to ``last_close_ms``.
+        """
         windows = self._windows
         last = close_ms - windows.size_ms
         if last < 0:

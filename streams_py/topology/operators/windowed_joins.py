@@ -1,18 +1,18 @@
-"""Joins of two streams within a window of time.
+"""Joins of two streams within a time window.
 
-Each side has two operators: one that keeps its records in a window store, after it has sent them on, and one that joins
-them with the records that the other side has kept. In left and outer joins a record without a partner waits in a store
-of its own until its window is closed; then it is sent on alone. Both sides of a task share one clock. Answers to Kafka
-Streams' ``KStreamJoinWindow``, ``KStreamKStreamJoin`` and ``KStreamKStreamSelfJoin``.
+Each side has two operators. One forwards its records and then stores them in a window store. The other joins them with
+the stored records of the other side. In left and outer joins a record without a partner waits in a separate store until
+its window is closed, and is then sent alone. Both sides of a task share one stream time. Kafka Streams'
+``KStreamJoinWindow``, ``KStreamKStreamJoin`` and ``KStreamKStreamSelfJoin``.
 
 **Windows.** The window of a record ends at the last timestamp that a partner may have, but not before the record
-itself. It is closed when stream time has passed its end by more than the grace period. A record whose own window is
-closed is late: it is dropped. A record that has a result without a partner takes none after its window is closed, so it
-has either that result or results with partners.
+itself. It is closed when stream time exceeds its end by more than the grace period. A record whose own window is closed
+is late and is dropped. A record that can have a result without a partner accepts no partner after its window is closed.
+So it has either that result or results with partners.
 
-Kafka Streams does otherwise (see ``NodeContext.reference_behaviour``): it joins late records as long as its stores have
-partners, and a record of a left or outer join that is older than stream time by the size of the window is sent on alone
-at once, although partners may come within the grace period.
+Kafka Streams behaves differently (see ``NodeContext.reference_behaviour``). It joins late records as long as its stores
+have partners. In a left or outer join, it sends a record that is older than stream time by the size of the window alone
+and immediately, although partners may arrive within the grace period.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MAYBE_PENDING: Final = -1
 
 
 class JoinTime:
-    """What both sides of a join in one task know about time, in ms."""
+    """The times that both sides of a join share in one task, in ms."""
 
     __slots__ = ("earliest_pending", "next_emit", "stream_time")
 
@@ -46,11 +46,11 @@ class JoinTime:
 
 
 class JoinRule:
-    """What the operators of one join have in common: the windows, which sides are kept, and the clock.
+    """The common parts of the operators of one join: windows, kept sides, and stream time.
 
     ``keeps_left`` and ``keeps_right``: records of that side have a result without a partner. ``of_one_stream`` is set
-    when the topology is built and both sides are the same stream. Then both roles of a record end at the same time, so
-    that the join needs to keep the record only once.
+    when the topology is built and both sides are the same stream. Then the windows of both roles of a record end at the
+    same time, so the join needs to store the record only once.
     """
 
     def __init__(self, windows: JoinWindows, *, keeps_left: bool, keeps_right: bool) -> None:
@@ -64,20 +64,20 @@ class JoinRule:
         return self.keeps_left if is_left else self.keeps_right
 
     def open_ms(self, *, is_left: bool) -> int:
-        """How long after a record of a side its window takes records."""
+        """Return how long after a record of a side its window accepts records."""
         windows = self.windows
         if self.of_one_stream:
             return windows.reach_ms + windows.grace_ms
         return windows.open_ms(is_left=is_left)
 
     def time(self, record: RecordContext) -> JoinTime:
-        """The clock of the join in the task that ``record`` belongs to."""
+        """Return the times of the join in the task of ``record``."""
         found: JoinTime = record.shared.setdefault(self, JoinTime())
         return found
 
 
 class JoinWindowKeeper:
-    """Drops late records. Sends the others on, so that they are joined, and then keeps them for the other side."""
+    """Drops late records, forwards the others to the join, and then stores them for the other side."""
 
     def __init__(self, store: str, rule: JoinRule, *, is_left: bool) -> None:
         self._store = store
@@ -110,10 +110,10 @@ class JoinWindowKeeper:
 
 
 class StreamJoin:
-    """Joins the records of one side with the records that the other side has kept.
+    """Joins the records of one side with the stored records of the other side.
 
-    ``joiner`` takes key, left value, right value. ``pending`` is the name of the store of records that wait for a
-    partner ("" in inner joins).
+    ``joiner`` is called with key, left value and right value. ``pending`` is the name of the store of records that wait
+    for a partner ("" in inner joins).
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class StreamJoin:
         time = rule.time(node.record)
         if is_left:
             _remember(node, self._other_store, time)
-        # A partner of a kept side whose window is closed has a result already.
+        # A partner of a kept side whose window is closed already has a result.
         other_open_ms = rule.open_ms(is_left=not is_left)
         if reference or not rule.keeps(is_left=not is_left):
             other_open_ms = _NOTHING_PENDING
@@ -191,7 +191,7 @@ class StreamJoin:
 
 
 def _remember(node: NodeContext, store: str, time: JoinTime) -> None:
-    """Commit the clock of a join with the offsets."""
+    """Commit the stream time of a join with the offsets."""
 
     def observe(time_ms: int) -> None:
         time.stream_time = max(time.stream_time, time_ms)
@@ -202,7 +202,10 @@ def _remember(node: NodeContext, store: str, time: JoinTime) -> None:
 def _emitter(
     node: NodeContext, pending: Any, rule: JoinRule, joiner: Callable[[Any, Any, Any], Any], *, is_left: bool
 ) -> Callable[[int], None]:
-    """Sends on the records that have waited in vain. ``is_left``: of the side whose records cause it."""
+    """Return a function that sends records that found no partner until their window closed.
+
+    ``is_left`` is the side whose records trigger it.
+    """
     interval_ms, windows, time = node.emit_interval_ms, rule.windows, rule.time(node.record)
     left_open_ms, right_open_ms = rule.open_ms(is_left=True), rule.open_ms(is_left=False)
     first_open_ms = min(left_open_ms, right_open_ms)
@@ -211,12 +214,12 @@ def _emitter(
         left_open_ms, right_open_ms = windows.after_ms + windows.grace_ms, windows.before_ms + windows.grace_ms
         first_open_ms = left_open_ms if is_left else right_open_ms
     else:
-        time.earliest_pending = _MAYBE_PENDING  # the store may have come with the task
+        time.earliest_pending = _MAYBE_PENDING  # the store may have entries from before the task moved here
     forward, context = node.forward, node.record
 
     def emit_closed(timestamp_ms: int) -> None:
         closes_ms = time.earliest_pending + first_open_ms
-        if reference:  # the sum wraps around, so that mostly the loop reads the store when no pending record is known
+        if reference:  # the sum overflows, so the loop usually reads the store if no pending record is known
             closes_ms = _wrapped(closes_ms)
         if closes_ms >= time.stream_time:
             return
@@ -227,7 +230,7 @@ def _emitter(
         time.earliest_pending = _NOTHING_PENDING
         open_sides: set[bool] = set()
         emitted: JoinSideKey | None = None
-        # Value by value, as Kafka Streams walks: the second value of a place may end the walk too, at its time.
+        # Value by value, as in Kafka Streams: the second value of a key may end the loop, too.
         for place, (_, value) in ((place, value) for place, values in pending.all() for value in values):
             if reference:
                 time.earliest_pending = place.timestamp
@@ -239,8 +242,8 @@ def _emitter(
                 continue
             joined = joiner(place.key, value, None) if place.is_left else joiner(place.key, None, value)
             forward(place.key, joined, place.timestamp)
-            # Deleted when the next one is emitted, all values of a place at once: after a failure in between they are
-            # emitted again rather than lost.
+            # A key is deleted with all its values when the next key is emitted. So after a failure in between, the
+            # values are emitted again, not lost.
             if emitted is not None and emitted != place:
                 context.timestamp = timestamp_ms
                 pending.put(emitted, None)
@@ -257,10 +260,10 @@ def _wrapped(number: int) -> int:
 
 
 class SelfJoin:
-    """A stream joined with itself, over one store.
+    """A stream joined with itself, with one store.
 
-    Gives the results of two operators over two stores, in their order. Each record is the left one of a pair first,
-    with records that are there already. Then it is the right one, with those records and with itself.
+    It gives the results of two operators with two stores, in the same order. Each record is first the left one of a
+    pair, with the records that are already stored. Then it is the right one, with those records and with itself.
     """
 
     def __init__(self, store: str, rule: JoinRule, joiner: Callable[[Any, Any, Any], Any]) -> None:

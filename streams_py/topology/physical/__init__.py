@@ -1,1 +1,1 @@
-"""The physical topology: nodes in numbered sub-topologies, their internal topics, and how they look."""
+"""The physical topology: nodes in numbered sub-topologies, internal topics, and pictures."""

@@ -1,8 +1,8 @@
-"""The physical topology while it is being put together: nodes, stores, internal topics, and every rule about them.
+"""The physical topology during assembly: nodes, stores, internal topics, and all their rules.
 
-Both ways of describing a topology end here: the Processor API calls it directly, the DSL writes its optimised graph
-into it. Insertion order is kept everywhere, because sub-topology numbers follow it. Answers to Kafka Streams'
-``InternalTopologyBuilder``; all findings are :class:`TopologyError`, raised by the call that made the topology wrong.
+Both ways of describing a topology use it: the Processor API calls it directly, the DSL writes its optimised graph into
+it. Insertion order is always kept, because sub-topology numbers follow it. Kafka Streams' ``InternalTopologyBuilder``.
+Every broken rule is a :class:`TopologyError`, raised by the call that breaks it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Entry = TypeVar("Entry", SourceNode, SinkNode, StoreBuilder)
 class GlobalStore:
     """A store that every process fills from all partitions of a topic.
 
-    ``is_table``: records are written to it as they are; else they go through the user's processor, also at the start.
+    ``is_table``: records are written to it unchanged. Otherwise the user's processor writes them, at the start, too.
     """
 
     source: str
@@ -40,11 +40,11 @@ class GlobalStore:
 
 
 class TopologyAssembly:
-    """Nodes by name, stores by name, repartition topics, co-partition groups; each in insertion order."""
+    """Nodes by name, stores by name, repartition topics, co-partition groups, in insertion order."""
 
     def __init__(self) -> None:
         self.where: str | None = None
-        """Line of the program that the nodes added next come from; None: the one that adds them."""
+        """Line of the program for the next added nodes; None: the line of the call that adds them."""
         self._lines: dict[str, str | None] = {}
         self._nodes: dict[str, Node] = {}
         self._stores: dict[str, StoreBuilder] = {}
@@ -56,7 +56,7 @@ class TopologyAssembly:
         self._copartitioned_by: list[str] = []
         self._global_stores: dict[str, GlobalStore] = {}
 
-    # -- what is there ---------------------------------------------------------------------------------------
+    # -- content -------------------------------------------------------------------------------------------------------
 
     @property
     def nodes(self) -> Mapping[str, Node]:
@@ -70,7 +70,7 @@ class TopologyAssembly:
 
     @property
     def global_stores(self) -> Mapping[str, GlobalStore]:
-        """The stores among them that are global, by name."""
+        """The global ones of the stores, by name."""
         return {
             name: dataclasses.replace(store, builder=self._stores[name]) for name, store in self._global_stores.items()
         }
@@ -82,31 +82,34 @@ class TopologyAssembly:
 
     @property
     def repartition_topics(self) -> Mapping[str, int | None]:
-        """Short name -> number of partitions the user asked for, or None."""
+        """Number of partitions set by the user, or None, by short topic name."""
         return self._repartitions
 
     @property
     def copartitions(self) -> tuple[frozenset[str], ...]:
-        """Sets of source node names that were declared to need equal partition counts, as declared."""
+        """Declared sets of source node names whose topics need equal partition counts."""
         return tuple(self._copartitions)
 
     @property
     def copartitioned_by(self) -> tuple[str, ...]:
-        """For each of the :attr:`copartitions` the node that needs it."""
+        """The node that requires each of the :attr:`copartitions`."""
         return tuple(self._copartitioned_by)
 
     def line_of(self, node: str) -> str | None:
-        """Line of the user's program that added a node; None when nobody knows."""
+        """Return the line of the user's program that added a node; None if it is unknown."""
         return self._lines.get(node)
 
     def processors_of(self, store: str) -> tuple[str, ...]:
-        """Processors connected to a store, first connected first."""
+        """Return the processors connected to a store, in the order in which they were connected."""
         return tuple(self._processors_of_store[store])
 
     # -- adding ----------------------------------------------------------------------------------------------
 
     def add_source(self, node: SourceNode) -> None:
-        """Add a source. Each topic belongs to one source, by name or by pattern; no pattern matches internal ones."""
+        """Add a source. Each topic belongs to one source, by name or by pattern.
+
+        Patterns never match internal topics.
+        """
         self._check_new_node(node.name)
         if not node.topics and node.pattern is None:
             raise TopologyError(f"source {node.name!r} needs at least one topic or a pattern")
@@ -121,7 +124,7 @@ class TopologyAssembly:
             for topic, source in self._source_of_topic.items():
                 if node.pattern.fullmatch(topic) and not self._is_internal(source):
                     raise TopologyError(
-                        f"pattern {node.pattern.pattern!r} matches topic {topic!r}, which is read already by "
+                        f"pattern {node.pattern.pattern!r} matches topic {topic!r}, which is already read by "
                         f"{source!r}{self._at(source)}"
                     )
             self._patterns[node.name] = node.pattern
@@ -129,7 +132,7 @@ class TopologyAssembly:
         self._nodes[node.name] = node
 
     def add_processor(self, node: ProcessorNode) -> None:
-        """Add a processor; its stores must be there, unless they are connected later."""
+        """Add a processor. Its stores must exist, unless they are connected later."""
         self._check_new_node(node.name)
         self._check_parents(node.name, node.parents)
         for store in node.stores:
@@ -139,7 +142,7 @@ class TopologyAssembly:
             self.connect(node.name, store)
 
     def add_sink(self, node: SinkNode) -> None:
-        """Add a sink; it writes to one topic or to those a chooser names."""
+        """Add a sink, which writes to one topic or to the topics that a chooser returns."""
         self._check_new_node(node.name)
         if (node.topic is None) == (node.chooser is None):
             raise TopologyError(f"sink {node.name!r} needs a topic or a topic chooser")
@@ -147,7 +150,7 @@ class TopologyAssembly:
         self._nodes[node.name] = node
 
     def add_store(self, builder: StoreBuilder, processors: Iterable[str] = ()) -> None:
-        """Add a store and connect it. Adding the same declaration object again does no harm."""
+        """Add a store and connect it. The same declaration object can be added again."""
         if self._stores.get(builder.name, builder) is not builder:
             raise TopologyError(
                 f"store {builder.name!r} is declared twice{self._first_use_of(builder.name)}; share one declaration "
@@ -162,9 +165,12 @@ class TopologyAssembly:
     def add_global_store(
         self, source: SourceNode, processor: ProcessorNode, builder: StoreBuilder, *, is_table: bool
     ) -> None:
-        """Add a global store with its source and its processor. Its topic is all the changelog it has."""
+        """Add a global store with its source and its processor.
+
+        It has no changelog other than its topic.
+        """
         if builder.logging:
-            raise TopologyError(f"global store {builder.name!r} must not be logged: give it logging=False")
+            raise TopologyError(f"global store {builder.name!r} must not be logged: set logging=False")
         if builder.kind in (StoreKind.SESSION, StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW) and is_table:
             raise TopologyError(f"global table {builder.name!r} cannot be kept in a {builder.kind.value} store")
         if builder.name in self._stores:
@@ -179,7 +185,7 @@ class TopologyAssembly:
         self._global_stores[builder.name] = GlobalStore(source.name, processor.name, builder, is_table)
 
     def connect(self, processor: str, store: str) -> None:
-        """Let a processor use a store. Connected processors end up in one sub-topology."""
+        """Connect a processor to a store. Connected processors are in the same sub-topology."""
         self._check_store(store, processor)
         node = self._nodes.get(processor)
         if node is None:
@@ -192,7 +198,10 @@ class TopologyAssembly:
             self._processors_of_store[store].append(processor)
 
     def add_repartition_topic(self, topic: str, partitions: int | None = None) -> None:
-        """Declare an internal topic (short name). ``partitions`` None: the group leader derives the number."""
+        """Declare an internal topic (short name).
+
+        If ``partitions`` is None, the group leader derives the number.
+        """
         if topic in self._repartitions:
             sinks = [node.name for node in self._nodes.values() if isinstance(node, SinkNode) and node.topic == topic]
             at = self._at(sinks[0]) if sinks else ""
@@ -203,16 +212,18 @@ class TopologyAssembly:
         self._repartitions[topic] = partitions
 
     def add_copartition_group(self, sources: Iterable[str], node: str) -> None:
-        """Declare that ``node`` joins the topics of these source nodes by partition number. They must be there: where
-        the user gave all of them a number of partitions, it has to be the same."""
+        """Declare that ``node`` joins the topics of these source nodes by partition number.
+
+        The source nodes must exist. If the user set the number of partitions of all of them, it must be the same.
+        """
         group = frozenset(sources)
         read = [known for source in group if isinstance(known := self._nodes.get(source), SourceNode)]
         counts = {topic: self._repartitions.get(topic) for known in read for topic in known.topics}
         if len(set(counts.values())) > 1 and None not in counts.values():
             listed = ", ".join(f"{topic} ({count})" for topic, count in sorted(counts.items()))
             error = TopologyError(
-                f"{node!r} joins repartition topics that are given different numbers of partitions: {listed}; give "
-                "all of them the same"
+                f"{node!r} joins repartition topics with different numbers of partitions: {listed}; set the same "
+                "number for all of them"
             )
             locate(error, self._lines.get(node))
             raise error
@@ -220,7 +231,7 @@ class TopologyAssembly:
         self._copartitioned_by.append(node)
 
     def use_default_serdes(self, defaults: SerdeDefaults) -> None:
-        """Where no serde was given these are used; the configured ones where they are None."""
+        """Set these serdes where no serde was set; where they are None, the configured ones are used."""
 
         def filled(entry: Entry) -> Entry:
             return dataclasses.replace(
@@ -256,15 +267,15 @@ class TopologyAssembly:
     def _check_topic_is_free(self, topic: str, *, is_internal: bool) -> None:
         if topic in self._source_of_topic:
             source = self._source_of_topic[topic]
-            raise TopologyError(f"topic {topic!r} is read already by source {source!r}{self._at(source)}")
+            raise TopologyError(f"topic {topic!r} is already read by source {source!r}{self._at(source)}")
         for source, pattern in self._patterns.items():
             if not is_internal and pattern.fullmatch(topic):
                 raise TopologyError(
-                    f"topic {topic!r} is read already by {source!r}{self._at(source)}: {pattern.pattern!r} matches it"
+                    f"topic {topic!r} is already read by {source!r}{self._at(source)}: {pattern.pattern!r} matches it"
                 )
 
     def _at(self, node: str) -> str:
-        """`` at file:line`` of a node."""
+        """Return `` at file:line`` for a node."""
         line = self._lines.get(node)
         return "" if line is None else f" at {line}"
 
@@ -279,8 +290,8 @@ class TopologyAssembly:
     def _check_global(self, processor: str, store: str) -> None:
         if store in self._global_stores:
             raise TopologyError(
-                f"global store {store!r} cannot be connected to {processor!r}: every processor can read it as it is, "
-                "and only its own may write it"
+                f"global store {store!r} cannot be connected to {processor!r}: every processor can read it without "
+                "that, and only its own processor may write it"
             )
         if processor in {found.processor for found in self._global_stores.values()}:
             raise TopologyError(f"store {store!r} cannot be connected to {processor!r}, which fills a global store")

@@ -1,8 +1,8 @@
-"""The text form of a topology, in the shape of Kafka Streams' ``TopologyDescription``, so that two can be compared.
+"""The text of a topology in the format of Kafka Streams' ``TopologyDescription``.
 
-Inside a sub-topology the node with the most nodes below it comes first, then names decide. (A node that can be reached
-on two ways counts twice, as in Kafka Streams.) Names after an arrow stand in insertion order; in Java their order
-depends on hashing.
+So two topologies can be compared. Within a sub-topology the node with the most descendants comes first, then the order
+is by name. (As in Kafka Streams, a node that can be reached in two ways counts twice.) Names after an arrow are in
+insertion order; in Java their order depends on hashing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["describe"]
 
 
 class Description(str):
-    """Text that a notebook and the interactive interpreter show as it is, line by line."""
+    """Text that notebooks and the interactive interpreter show line by line, without quotes."""
 
     __slots__ = ()
 
@@ -27,7 +27,7 @@ class Description(str):
 
 
 def describe(subtopologies: Sequence[Subtopology]) -> Description:
-    """Text of all sub-topologies; internal topics with their short names."""
+    """Return the text of all sub-topologies; internal topics have their short names."""
     return Description("Topologies:\n " + "".join(f"  {_describe_subtopology(sub)}" for sub in subtopologies))
 
 

@@ -1,8 +1,8 @@
-"""What the group leader is told about internal topics: names, kinds, complete configurations; and co-partition groups.
+"""Internal topics for the group leader: names, kinds, complete configurations, co-partition groups.
 
-A setting is taken from the most specific place: the store's ``logging_config``, else what follows from what the store
-keeps (how long changelogs of windows must be), else the application's ``topic.`` key, else the library (Kafka Streams'
-``InternalTopicConfig`` and its subclasses).
+A setting is taken from the most specific source: the store's ``logging_config``, otherwise the requirements of the
+store (such as the retention of windows' changelogs), otherwise the application's ``topic.`` key, otherwise the
+library's default (Kafka Streams' ``InternalTopicConfig`` and its subclasses).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _TOPIC_PREFIX: Final = "topic."
 _REPARTITION_CONFIG: Final = {
     "cleanup.policy": "delete",
     "message.timestamp.type": "CreateTime",
-    "retention.ms": "-1",  # data is deleted after it was committed, never by age
-    "segment.bytes": "52428800",  # 50 MiB: small segments, because only whole ones can be deleted
+    "retention.ms": "-1",  # records are deleted after they were committed, never by age
+    "segment.bytes": "52428800",  # 50 MiB: small segments, because only whole segments can be deleted
 }
 _ADDITIONAL_RETENTION: Final = "windowstore.changelog.additional.retention.ms"
 _DAY_MS: Final = 86_400_000
@@ -38,7 +38,7 @@ def topology_metadata(
     config: Mapping[str, object],
     available_topics: Iterable[str],
 ) -> TopologyMetadata:
-    """Full names and configurations for one application."""
+    """Return full names and configurations for one application."""
     overrides = {
         key.removeprefix(_TOPIC_PREFIX): str(value) for key, value in config.items() if key.startswith(_TOPIC_PREFIX)
     }
@@ -78,11 +78,13 @@ def topology_metadata(
 
 
 def _changelog_config(store: StoreBuilder, additional_ms: int) -> tuple[dict[str, str], dict[str, str]]:
-    """What the library asks for, and the part of it that no ``topic.`` key replaces, because nothing could be restored
-    then: what expires is deleted when it has been expired for some time, and not before; what is never replaced is not
-    compacted."""
+    """Return the library's defaults, and the settings that no ``topic.`` key may override.
+
+    Without the latter the store could not be restored: entries that expire must be deleted some time after they
+    expired, and not before; entries that are never replaced must not be compacted.
+    """
     windows = store.windows
-    if store.history_ms is not None:  # versions must not be compacted away while they may be asked for
+    if store.history_ms is not None:  # compaction must not remove versions that can still be read
         return _changelog("compact"), {"min.compaction.lag.ms": str(min(store.history_ms + _DAY_MS, _MAX_MS))}
     if store.ttl_ms is not None:
         return _changelog("compact,delete"), _retention(store.ttl_ms + additional_ms)
@@ -90,7 +92,7 @@ def _changelog_config(store: StoreBuilder, additional_ms: int) -> tuple[dict[str
         return _changelog("compact"), {}
     retention = _retention(windows.retention_ms + additional_ms)
     if windows.keeps_duplicates:
-        # None of them replaces another, also where their keys are equal: numbers start again with each new owner.
+        # No record replaces another one, even with equal keys: each new owner restarts its sequence numbers.
         return _changelog("delete"), {**retention, "cleanup.policy": "delete"}
     return _changelog("compact,delete"), retention
 
@@ -106,9 +108,9 @@ def _retention(retention_ms: int) -> dict[str, str]:
 def matched_topics(
     assembly: TopologyAssembly, application_id: str, available_topics: Iterable[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Pattern source -> topics it reads: those its pattern matches and no other source reads, sorted.
+    """Map each pattern source to its topics: matched by its pattern, not read by others, sorted.
 
-    Internal topics match no pattern. A topic that two patterns match belongs to the source that was added first.
+    Patterns do not match internal topics. A topic that two patterns match belongs to the source that was added first.
     """
     taken = {topic for node in assembly.nodes.values() if isinstance(node, SourceNode) for topic in node.topics}
     internal = internal_topics(application_id)
@@ -137,9 +139,9 @@ def _topics_by_source(
 def _copartition_groups(
     assembly: TopologyAssembly, topics_of: Mapping[str, tuple[str, ...]]
 ) -> tuple[frozenset[str], ...]:
-    """Sources become topics, then declared sets that share a topic become one.
+    """Replace sources by topics, then merge declared sets that share a topic.
 
-    Names without a source node (merged away, or quirks of Kafka Streams) contribute nothing, so they connect nothing.
+    Names without a source node (after a merge, or by quirks of Kafka Streams) have no topics, so they connect no sets.
     """
     merged: list[frozenset[str]] = []
     for sources in assembly.copartitions:
@@ -155,7 +157,7 @@ def _copartition_groups(
 def _joins_of(
     assembly: TopologyAssembly, topics_of: Mapping[str, tuple[str, ...]], topics: frozenset[str]
 ) -> dict[str, str | None]:
-    """Nodes that join these topics, with their lines of the program."""
+    """Return the nodes that join these topics, with their lines of the program."""
     return {
         node: assembly.line_of(node)
         for sources, node in zip(assembly.copartitions, assembly.copartitioned_by, strict=True)

@@ -1,7 +1,7 @@
-"""What the rest of the system needs to know about a built topology: sub-topologies, topics, groups. Plain values.
+"""Facts about a built topology for the other packages: sub-topologies, topics, groups.
 
-The leader turns this into repartition counts, tasks and internal topics; members turn it into subscriptions. Topic
-names are *full* here (``<application.id>-<name>`` for internal topics).
+These are plain values. The leader derives repartition counts, tasks and internal topics from them, members derive
+subscriptions. Topic names are *full* here (``<application.id>-<name>`` for internal topics).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["InternalTopic", "InternalTopicKind", "SubtopologyTopics", "TopologyM
 
 
 class InternalTopicKind(Enum):
-    """Why an internal topic exists."""
+    """The purpose of an internal topic."""
 
     REPARTITION = "repartition"
     CHANGELOG = "changelog"
@@ -24,9 +24,8 @@ class InternalTopicKind(Enum):
 class InternalTopic:
     """An internal topic as the leader creates it.
 
-    ``partitions`` is the count given by the user ("enforced"), or None when the leader derives it.
-    ``config`` is the complete topic configuration (library defaults, then ``topic.`` settings, then per-store
-    settings already merged), values as text.
+    ``partitions`` is the count set by the user, or None if the leader derives it. ``config`` is the complete topic
+    configuration (library defaults, then ``topic.`` settings, then settings of the store), with values as text.
     """
 
     name: str
@@ -39,8 +38,8 @@ class InternalTopic:
 class SubtopologyTopics:
     """Topics and stores of one sub-topology (Kafka Streams' ``TopicsInfo``).
 
-    ``source_topics`` includes the repartition topics it reads, never global topics. ``source_changelogs`` are source
-    topics that double as changelog (optimised source tables); they are not in ``changelogs``.
+    ``source_topics`` includes the repartition topics that it reads, but never global topics. ``source_changelogs`` are
+    source topics that also serve as changelogs (optimised source tables); they are not in ``changelogs``.
     """
 
     source_topics: frozenset[str]
@@ -52,19 +51,22 @@ class SubtopologyTopics:
 
     @property
     def is_logged(self) -> bool:
-        """True when its tasks have at least one changelog ("logged-stateful")."""
+        """Whether its tasks have at least one changelog ("logged-stateful")."""
         return bool(self.changelogs or self.source_changelogs)
 
     @property
     def changelog_topics(self) -> frozenset[str]:
-        """All changelog topics, source changelogs included."""
+        """All changelog topics, including source topics that serve as changelogs."""
         return frozenset(self.changelogs) | self.source_changelogs
 
 
 @dataclass(frozen=True, slots=True)
 class TopologyMetadata:
-    """The sub-topologies that have tasks, by id, and the co-partition groups (sets of full topic names), with the
-    nodes that join them and the lines of the program that say so (None: nobody knows)."""
+    """The sub-topologies with tasks, by id, and the co-partition groups (sets of full topic names).
+
+    ``copartitioned_by`` has, for each group, the nodes that join its topics, with their lines of the program (None if
+    unknown).
+    """
 
     subtopologies: Mapping[int, SubtopologyTopics]
     copartition_groups: tuple[frozenset[str], ...] = ()
@@ -72,17 +74,17 @@ class TopologyMetadata:
 
     @property
     def source_topics(self) -> frozenset[str]:
-        """Union of all sub-topologies' source topics: what a member subscribes to."""
+        """All source topics of all sub-topologies, to which a member subscribes."""
         return frozenset().union(*(sub.source_topics for sub in self.subtopologies.values()))
 
     @property
     def internal_topics(self) -> frozenset[str]:
-        """The topics that the application creates: repartition topics, and changelogs that are not sources."""
+        """Topics that the application creates: repartition topics, and changelogs that are not sources."""
         subs = self.subtopologies.values()
         return frozenset().union(*(sub.repartition_sources.keys() | sub.changelogs.keys() for sub in subs))
 
     @property
     def topics(self) -> frozenset[str]:
-        """All that the tasks read or write."""
+        """All topics that tasks read or write."""
         subs = self.subtopologies.values()
         return frozenset().union(*(sub.source_topics | sub.sink_topics | sub.changelogs.keys() for sub in subs))

@@ -1,7 +1,7 @@
-"""Pictures of a topology: SVG without any tool, text for Mermaid and for Graphviz.
+"""Pictures of a topology: SVG without additional tools, and text for Mermaid and Graphviz.
 
-Each sub-topology is a box; the topics it reads stand above, those it writes below, its stores beside the processors
-that use them. A repartition topic stands below one box and above another.
+Each sub-topology is a box. The topics that it reads are above the box, the topics that it writes below it. Its stores
+are next to the processors that use them. A repartition topic is below one box and above another.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _stores_used(node: Node) -> tuple[str, ...]:
 
 
 class _Ids:
-    """Short identifiers for names that a picture's language may not like."""
+    """Short identifiers for names that a picture's language may not allow."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], str] = {}
@@ -61,12 +61,12 @@ class _Ids:
         return self._known.setdefault((kind, name), f"{kind}{len(self._known)}")
 
     def names(self, kind: str) -> Mapping[str, str]:
-        """Name -> identifier."""
+        """Return the identifier of each name."""
         return {name: id for (known, name), id in self._known.items() if known == kind}
 
 
 def to_mermaid(subtopologies: Sequence[Subtopology]) -> str:
-    """A flowchart in the language of Mermaid, which renders in Markdown on many sites."""
+    """Return a Mermaid flowchart, which many sites render in Markdown."""
     ids = _Ids()
     boxes, edges = [], []
     for sub in subtopologies:
@@ -86,7 +86,7 @@ def _mermaid(name: str) -> str:
 
 
 def to_dot(subtopologies: Sequence[Subtopology]) -> str:
-    """A graph in the language of Graphviz (``dot -Tpng``)."""
+    """Return a graph in the language of Graphviz (``dot -Tpng``)."""
     ids = _Ids()
     boxes, edges = [], []
     for sub in subtopologies:
@@ -126,7 +126,7 @@ def _edges(sub: Subtopology, ids: _Ids) -> Iterable[tuple[str, str]]:
 
 @dataclass(slots=True)
 class _Shape:
-    """Something with a name at a place; ``x`` is its left edge, ``row`` counts from the top of its box."""
+    """A named shape. ``x`` is its left edge, ``row`` counts from the top of its box."""
 
     name: str
     kind: str
@@ -143,7 +143,7 @@ class _Shape:
 
 
 class _Block:
-    """One sub-topology with the topics around it, laid out row by row."""
+    """One sub-topology with its topics, laid out row by row."""
 
     def __init__(self, sub: Subtopology) -> None:
         self.title = _title(sub)
@@ -173,7 +173,7 @@ class _Block:
         return [*self.read.values(), *self.nodes.values(), *self.stores.values(), *self.written.values()]
 
     def _lay_out(self) -> float:
-        """Rows from the top, each below its parents, none overlapping; the width of all."""
+        """Place the shapes row by row, below their parents, without overlaps; return the total width."""
         parents: dict[int, list[_Shape]] = {}
         for above, below in self.edges:
             parents.setdefault(id(below), []).append(above)
@@ -194,7 +194,7 @@ class _Block:
 
 
 def to_svg(subtopologies: Sequence[Subtopology]) -> str:
-    """A picture for browsers and notebooks."""
+    """Return a picture for browsers and notebooks."""
     blocks = [_Block(sub) for sub in subtopologies]
     parts: list[str] = []
     left = float(_MARGIN)

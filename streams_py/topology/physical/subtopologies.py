@@ -1,9 +1,10 @@
-"""Sub-topologies: which nodes run together in one task, and their numbers.
+"""Sub-topologies: groups of nodes that run in the same task, and their numbers.
 
-Nodes belong together when one is the parent of the other, or when both use one store. The groups are numbered in the
-order in which their first node was *inserted*, which is not the direction of the data: the reading side of a
-repartition may have a smaller number than the writing side. Task ids contain these numbers, so every member of a group,
-in whatever language, must get the same ones (Kafka Streams' ``InternalTopologyBuilder.makeNodeGroups``).
+Two nodes are in the same group if one is the parent of the other, or if both use the same store. The groups are
+numbered in the order in which their first nodes were *inserted*. That is not the direction of the data: the reading
+side of a repartition may have a smaller number than the writing side. Task ids contain these numbers, so all members of
+a group must compute the same numbers, whatever their language (Kafka Streams'
+``InternalTopologyBuilder.makeNodeGroups``).
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ __all__ = ["Subtopology", "subtopologies_of"]
 
 @dataclass(frozen=True, slots=True)
 class Subtopology:
-    """Everything one task runs: ``nodes`` in insertion order (parents first), and the stores they use.
+    """The part of a topology that one task runs.
 
-    One that is ``is_global`` has a number, but no tasks: it fills a global store, in every process.
+    ``nodes`` are in insertion order (parents first), ``stores`` are the stores that they use. If ``is_global``, it has
+    a number but no tasks: it fills a global store in every process.
     """
 
     id: int
@@ -46,16 +48,16 @@ class Subtopology:
 
     @property
     def source_topics(self) -> frozenset[str]:
-        """Short names of the topics its sources read by name (patterns are not in here)."""
+        """Short names of the topics that its sources read by name (without patterns)."""
         return frozenset(topic for source in self.sources for topic in source.topics)
 
     def children_of(self, name: str) -> tuple[str, ...]:
-        """Names of a node's children, in insertion order."""
+        """Return the names of a node's children, in insertion order."""
         return tuple(node.name for node in self.nodes if not isinstance(node, SourceNode) and name in node.parents)
 
 
 def subtopologies_of(assembly: TopologyAssembly) -> tuple[Subtopology, ...]:
-    """The sub-topologies by number."""
+    """Return the sub-topologies by number."""
     root_of = {name: name for name in assembly.nodes}
 
     def root(name: str) -> str:

@@ -1,4 +1,7 @@
-"""May this version of a topology go on with the state of that one? The check behind ``streams-py check-upgrade``."""
+"""Whether a new version of a topology can continue with the state of an old one.
+
+This is the check of ``streams-py check-upgrade``.
+"""
 
 from streams_py.topology.upgrade.check import check_upgrade
 from streams_py.topology.upgrade.report import Finding, Level, UpgradeReport

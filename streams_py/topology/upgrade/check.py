@@ -1,16 +1,17 @@
-"""May a new version of a topology go on with the state of an old one?
+"""Whether a new version of a topology can continue with the state of an old one.
 
-State lives in changelog topics and, between two sub-topologies, in repartition topics. Both are known by name only, and
-their bytes say nothing about themselves. So an upgrade is not safe when
+State is in changelog topics and, between two sub-topologies, in repartition topics. Both are identified only by their
+names, and their bytes do not describe themselves. So an upgrade is not safe in these cases:
 
-* a store or repartition topic of the old version does not exist in the new one: its state or its records in transit
-  stay behind. Often it has got another *generated* name, since those have numbers in them;
-* it exists, but holds what was another operator's: two generated names changed places;
-* it exists, but is read with other serdes, as another kind of store, or with windows of another size;
-* it has another number of partitions: the new version does not start.
+* A store or repartition topic of the old version does not exist in the new one: its state or its records in transit are
+  left behind. Often it has another *generated* name, since these names contain numbers.
+* It exists, but has the content of another operator, because two generated names were swapped.
+* It exists, but is read with other serdes, as another kind of store, or with windows of another size.
+* It has another number of partitions: the new version does not start.
 
-Numbers of sub-topologies only are in task ids. When they shift, tasks find their state not on their disk but in the
-changelogs. Two versions that cut their topology into tasks differently must not run in one group at the same time.
+Sub-topology numbers are only used in task ids. When they change, tasks do not find their state on disk but restore it
+from the changelogs. Two versions that divide their topology into tasks differently must not run in one group at the
+same time.
 """
 
 from __future__ import annotations
@@ -30,31 +31,33 @@ __all__ = ["check_upgrade"]
 _GENERATED = re.compile(r".*\d{10}.*")
 _ORDER = list(Level)
 
-_UNTOLD = "serdes, kinds of stores, windows, partition counts (a description does not tell them)"
+_UNTOLD = "serdes, kinds of stores, windows, partition counts (a description does not have them)"
 
-# Property of a store -> why another value of it is not safe.
+# Property of a store -> why a different value is not safe.
 _STORE_DETAILS = {
-    "kind": "what is in its changelog is read as another kind of store",
-    "key serde": "what is in its changelog is read with another serde",
-    "value serde": "what is in its changelog is read with another serde",
-    "window size": "windows that are in its changelog get another end",
-    "duplicates": "what is in its changelog is read as another kind of store",
+    "kind": "the content of its changelog is read as another kind of store",
+    "key serde": "the content of its changelog is read with another serde",
+    "value serde": "the content of its changelog is read with another serde",
+    "window size": "windows in its changelog get another end",
+    "duplicates": "the content of its changelog is read as another kind of store",
 }
 _REPARTITION_DETAILS = {
     "key serde": "records in transit are read with another serde",
     "value serde": "records in transit are read with another serde",
-    "partitions": "the topic exists with another number, and so do the changelogs behind it: the new version does not "
+    "partitions": "the topic exists with another number, and so do the changelogs after it: the new version does not "
     "start",
 }
 
 
 def check_upgrade(old: Topology | str, new: Topology | str) -> UpgradeReport:
-    """Compare two versions, each a topology or the text of its description (Kafka Streams' too).
+    """Compare two versions, each a topology or the text of its description (or Kafka Streams').
 
-    Text tells neither serdes nor windows nor partitions; the report says what was not compared. TopologyError for text
-    that is no description.
+    A description has no serdes, windows and partitions; the report says what was not compared.
+
+    Raises:
+        TopologyError: a text is not a description.
     """
-    if isinstance(old, str) or isinstance(new, str):  # compared as what both can be
+    if isinstance(old, str) or isinstance(new, str):  # compare both as descriptions
         shapes = [_text_shape(old), _text_shape(new)]
     else:
         shapes = [shape_of(old), shape_of(new)]
@@ -107,7 +110,7 @@ def _parts(old: Mapping[str, Part], new: Mapping[str, Part], what: str) -> Itera
 
 
 def _successor(part: Part, free: Mapping[str, Part]) -> Part | None:
-    """The part of the new version that does what this one did, among those whose names are new."""
+    """Return the part of the new version that replaces this one, among those with new names."""
     lineage = part.lineage
     rules: list[Callable[[Lineage], bool]] = [
         lambda now: lineage.exact is not None and now.exact == lineage.exact,
@@ -123,8 +126,10 @@ def _successor(part: Part, free: Mapping[str, Part]) -> Part | None:
 
 
 def _moved(part: Part, new: Mapping[str, Part]) -> Part | None:
-    """The part of the new version that does what this one did, when the one of its name does not; itself when the one
-    of its name does something else."""
+    """Return the part of the new version that replaces this one, if that is under another name.
+
+    Returns the part with the same name if that has another purpose, and None if it has the same purpose.
+    """
     same_name, was = new[part.name], part.lineage
     now = same_name.lineage
     others = [other for other in new.values() if other is not same_name]
@@ -146,15 +151,15 @@ def _moved(part: Part, new: Mapping[str, Part]) -> Part | None:
 
 def _gone(part: Part, successor: Part | None, what: str) -> Finding:
     topic = f"{part.name}-changelog" if what == "store" else part.name
-    lost = "its state stays behind" if what == "store" else "records in it that were not read yet stay behind"
+    lost = "its state is left behind" if what == "store" else "records in it that were not read yet are left behind"
     if part.details.get("changelog") == "none":
-        lost, topic = "its state stays behind, and has no changelog", part.name
+        lost, topic = "its state is left behind, and has no changelog", part.name
     if successor is None:
         return Finding(
             Level.UNSAFE,
             part.name,
             f"{what} {part.name} is not in the new version: topic {topic} is orphaned, {lost}",
-            "keep the operator; or, when it is to go, check against the version after this one, and delete the topic",
+            "keep the operator; or, to remove it, check against the version after this one, and delete the topic",
         )
     return Finding(
         Level.UNSAFE,
@@ -171,20 +176,20 @@ def _fix(part: Part, successor: Part, what: str) -> str:
     if what == "repartition topic" and part.name.endswith("-repartition"):
         return f'name="{part.name.removesuffix("-repartition")}"{at}'
     if _GENERATED.fullmatch(part.name):
-        return f"put what is new behind this operator{at}, so that it keeps its number; and give it a name= one day"
-    return f"give it the name= that it had{at}"
+        return f"add new operators after this one{at}, so that it keeps its number; and set name= in a later version"
+    return f"set the name= that it had{at}"
 
 
 def _changed_places(part: Part, same_name: Part, other: Part, what: str) -> Finding:
     if other is same_name:
         message = (
             f"{what} {part.name} belongs to another operator in the new version ({_who(same_name)} instead of "
-            f"{_who(part)}), which would go on with its content"
+            f"{_who(part)}), which would continue with its content"
         )
         return Finding(Level.UNSAFE, part.name, message, _fix_place(part, what))
     message = (
-        f"{what} {part.name} changes places: what it holds is that of {other.name} in the new version, and another "
-        "operator would go on with it"
+        f"{what} {part.name} is swapped: its content belongs to {other.name} in the new version, and another "
+        "operator would continue with it"
     )
     return Finding(Level.UNSAFE, part.name, message, _fix(part, other, what))
 
@@ -199,7 +204,7 @@ def _fix_place(part: Part, what: str) -> str:
     return f'give the new operator another {keyword}=, and the old one {keyword}="{part.name}"'
 
 
-# -- what is in them ---------------------------------------------------------------------------------------------
+# -- content of stores and topics --------------------------------------------------------------------------------
 
 
 def _differing(old: Part, new: Part, properties: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
@@ -220,25 +225,25 @@ def _store_details(old: Part, new: Part) -> Iterator[Finding]:
             Level.UNSAFE,
             name,
             f"store {name} has another {what} ({after} instead of {before}): {_STORE_DETAILS[what]}",
-            f'keep it, or begin anew under another store="..."{_at(new)}',
+            f'keep it, or start with an empty store under another store="..."{_at(new)}',
         )
     for what, before, after in _differing(old, new, {"changelog": "", "time to live": "", "history": ""}):
         if what == "changelog":
             yield _changelog(old, new, before, after)
         elif "none" in (before, after):
             message = f"store {name} has another {what} ({after} instead of {before}): its files are of another kind"
-            yield Finding(Level.UNSAFE, name, message, f'begin anew under another store="..."{_at(new)}')
+            yield Finding(Level.UNSAFE, name, message, f'start with an empty store under another store="..."{_at(new)}')
         else:
             yield _kept_otherwise(old, what, before, after)
     for what, before, after in _differing(old, new, {"segments": "", "retention": ""}):
         if "none" in (before, after):
-            continue  # then it is of another kind
+            continue  # then the kind of store differs
         if what == "segments" and old.details["medium"] == "disk":
             yield Finding(
                 Level.UNSAFE,
                 name,
                 f"store {name} keeps its windows in other segments ({after} instead of {before}, because of another "
-                "retention or grace): what is in its files is not found",
+                "retention or grace): the content of its files is not found",
                 "stop all instances and delete state.dir before you start the new version: it restores from the "
                 "changelogs",
             )
@@ -259,13 +264,13 @@ def _kept_otherwise(old: Part, what: str, before: str, after: str) -> Finding:
 def _changelog(old: Part, new: Part, before: str, after: str) -> Finding:
     name = old.name
     if before == "none":
-        message = f"store {name} gets a changelog; what it holds already is not in it"
+        message = f"store {name} gets a changelog; its existing content is not in it"
         return Finding(Level.WARNING, name, message)
     return Finding(
         Level.UNSAFE,
         name,
-        f"store {name} has another changelog ({after} instead of {before}): it is not restored from what it wrote",
-        "keep logging= and topology.optimization (and the topic of a source table) as they are",
+        f"store {name} has another changelog ({after} instead of {before}): its old changelog is not restored",
+        "do not change logging= and topology.optimization (and the topic of a source table)",
     )
 
 
@@ -274,13 +279,13 @@ def _repartition_details(old: Part, new: Part, shape: Shape) -> Iterator[Finding
         behind = sorted(
             store for topics, stores in shape.subtopologies.values() if old.name in topics for store in stores
         )
-        stores = f" (stores behind it: {', '.join(behind)})" if behind else ""
+        stores = f" (stores after it: {', '.join(behind)})" if behind else ""
         yield Finding(
             Level.UNSAFE,
             old.name,
             f"repartition topic {old.name} has another {'number of ' if what == 'partitions' else ''}{what} ({after} "
             f"instead of {before}): {_REPARTITION_DETAILS[what]}{stores}",
-            f'keep it, or begin anew under another name="..."{_at(new)}',
+            f'keep it, or start with an empty topic under another name="..."{_at(new)}',
         )
 
 
@@ -292,14 +297,14 @@ def _global_details(old: Part, new: Part) -> Iterator[Finding]:
             name,
             f"global store {name} is filled from {_from(new)} instead of {_from(old)}: rows of the old topic stay in "
             "its files",
-            f'give it another store="..."{_at(new)}',
+            f'set another store="..."{_at(new)}',
         )
     for what, before, after in _differing(old, new, {"kind": "", "key serde": "", "value serde": ""}):
         yield Finding(
             Level.UNSAFE,
             name,
-            f"global store {name} has another {what} ({after} instead of {before}): its files are read with it",
-            f'give it another store="..."{_at(new)}',
+            f"global store {name} has another {what} ({after} instead of {before}): its old files are read with it",
+            f'set another store="..."{_at(new)}',
         )
 
 

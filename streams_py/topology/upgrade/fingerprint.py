@@ -1,7 +1,7 @@
-"""Are two operators the same? Texts that are equal when they do the same with the same functions.
+"""Fingerprints of operators: equal texts for operators that do the same with equal functions.
 
-Functions are compared by their code, so the same lambda in two files is equal. Names of nodes and stores do not count:
-they are what may have changed.
+Functions are compared by their code, so the same lambda in two files is equal. Names of nodes and stores do not count,
+because they may have changed.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _PLAIN = (bool, int, float, complex, bytes, type(None), type(Ellipsis))
 
 
 def digest(*texts: str) -> str:
-    """A short text for long ones."""
+    """Return a short text for long ones."""
     return blake2b("\0".join(texts).encode(), digest_size=12).hexdigest()
 
 
 def fingerprint(thing: object, names: Collection[str]) -> str:
-    """Text of an operator and all it holds. ``names``: texts that do not count."""
+    """Return the text of an operator and its content. ``names`` are texts that do not count."""
     return _text(thing, names, 0, set())
 
 
 def serde_text(serde: Serde[Any] | None) -> str:
-    """What a serde is, for people and for comparison."""
+    """Return the description of a serde, for people and for comparison."""
     if serde is None:
         return "the default serde"
     if "<lambda>" in serde.name:

@@ -1,4 +1,4 @@
-"""The shape of a topology of which there is only the text of ``describe()``: ours, or that of Kafka Streams."""
+"""The shape of a topology from the text of ``describe()``, ours or Kafka Streams'."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class _Node:
 
 
 def shape_of_text(text: str) -> Shape:
-    """The shape that a description tells; TopologyError when it is none."""
+    """Return the shape of a description. Raises TopologyError if it is not a description."""
     if len(text) > _TEXT_MAX:
-        raise TopologyError(f"a description of {len(text)} characters is none")
+        raise TopologyError(f"the text has {len(text)} characters, which is too long for a description of a topology")
     groups: dict[int, list[_Node]] = {}
     global_groups: list[list[_Node]] = []
     nodes: list[_Node] = []
@@ -50,9 +50,9 @@ def shape_of_text(text: str) -> Shape:
         elif (found := _PARENTS.fullmatch(line)) and nodes:
             nodes[-1].parents = _listed(found[1])
         elif line and line != "Topologies:" and not _CHILDREN.fullmatch(line):
-            raise TopologyError(f"line {number} is no line of a topology's description: {line[:80]!r}")
+            raise TopologyError(f"line {number} does not belong to a topology's description: {line[:80]!r}")
     if not groups and not global_groups:
-        raise TopologyError("no description of a topology: there is no line 'Sub-topology: 0'")
+        raise TopologyError("not a description of a topology: the line 'Sub-topology: 0' is missing")
     return _Reading([node for group in groups.values() for node in group]).shape(groups, global_groups)
 
 
@@ -115,7 +115,7 @@ class _Reading:
         return topic in self._writers and internal_topics("").fullmatch(f"-{topic}") is not None
 
     def _owner(self, store: str, nodes: Sequence[_Node]) -> _Node:
-        """Of those that use a store the one that is above the others; the text has another order."""
+        """Return the first of the nodes that use a store; the text has another order."""
         users = [node for node in nodes if store in node.stores]
         return min(users, key=lambda node: (self._depth(node.name, frozenset()), node.name))
 
@@ -129,7 +129,7 @@ class _Reading:
         known = self._lineages.get(node.name)
         if known is not None:
             return known
-        self._lineages[node.name] = Lineage(None, "", ("", frozenset()))  # ends a circle
+        self._lineages[node.name] = Lineage(None, "", ("", frozenset()))  # ends a cycle
         above = [self._lineage(self._nodes[parent]) for parent in node.parents if parent in self._nodes]
         topics: frozenset[str] = frozenset()
         if node.kind == "Source":

@@ -1,4 +1,4 @@
-"""The shape of a topology at hand."""
+"""The shape of a given topology."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SOURCE_OPERATOR = "source"
 
 
 def shape_of(topology: Topology) -> Shape:
-    """What an upgrade compares: sub-topologies, topics, stores and what they are made from."""
+    """Return the facts that an upgrade check compares: sub-topologies, topics, stores, lineages."""
     lineages = _Lineages(topology)
     subtopologies = topology.subtopologies()
     with_tasks = [sub for sub in subtopologies if not sub.is_global]
@@ -94,7 +94,7 @@ def _global(topology: Topology, name: str) -> Part:
 
 
 class _Lineages:
-    """Lineages of nodes. A repartition topic is looked through: to what is written to it."""
+    """Lineages of nodes. A repartition topic has the lineage of its writers."""
 
     def __init__(self, topology: Topology) -> None:
         self._nodes = {node.name: node for node in topology.nodes}
@@ -107,10 +107,10 @@ class _Lineages:
         self._known: dict[str, Lineage] = {}
 
     def of(self, name: str) -> Lineage:
-        """Lineage of a node."""
+        """Return the lineage of a node."""
         known = self._known.get(name)
         if known is None:
-            self._known[name] = Lineage(None, "", ("", frozenset()))  # ends a circle
+            self._known[name] = Lineage(None, "", ("", frozenset()))  # ends a cycle
             known = self._known[name] = self._made(name)
         return known
 

@@ -1,4 +1,4 @@
-"""What a check of an upgrade finds."""
+"""The findings of an upgrade check."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ __all__ = ["Finding", "Level", "UpgradeReport"]
 
 
 class Level(Enum):
-    """How bad it is."""
+    """The severity of a finding."""
 
     UNSAFE = "unsafe"
     """State is lost or misread, or the new version does not start."""
     STOP_FIRST = "stop first"
-    """State is kept, but instances of both versions must not run in one group: not for a rolling bounce."""
+    """State is kept, but instances of both versions must not run in one group (no rolling bounce)."""
     WARNING = "warning"
-    """Worth knowing."""
+    """A fact to know; the upgrade is safe."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding. ``subject``: the store or topic (short name); ``fix``: what to write, if one line is enough."""
+    """One finding.
+
+    ``subject`` is the store or topic (short name). ``fix`` is the code to write, if one line is enough.
+    """
 
     level: Level
     subject: str
@@ -35,23 +38,26 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class UpgradeReport:
-    """All findings, the worst first. ``unknown``: what could not be compared, because one side does not tell."""
+    """All findings, most severe first.
+
+    ``unknown`` are facts that could not be compared, because one side does not have them.
+    """
 
     findings: tuple[Finding, ...]
     unknown: tuple[str, ...] = ()
 
     @property
     def safe(self) -> bool:
-        """True when the state of the old version is kept, read as it was written, and the new version starts."""
+        """Whether the old version's state is kept and read correctly, and the new version starts."""
         return not self.of(Level.UNSAFE)
 
     @property
     def safe_while_rolling(self) -> bool:
-        """True when it is :attr:`safe`, and instances of both versions may run in one group."""
+        """Whether it is :attr:`safe` and instances of both versions may run in one group."""
         return self.safe and not self.of(Level.STOP_FIRST)
 
     def of(self, level: Level) -> tuple[Finding, ...]:
-        """The findings of one level."""
+        """Return the findings of one level."""
         return tuple(finding for finding in self.findings if finding.level is level)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""A new version against the internal topics that exist: what a running group says about its state."""
+"""A new version compared with the existing internal topics of a running group."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streams_py.topology.upgrade.report import Finding, Level, UpgradeReport
 
 __all__ = ["check_running"]
 
-_UNTOLD = "serdes, kinds of stores, windows, and whose state a topic holds (topics do not tell them)"
+_UNTOLD = "serdes, kinds of stores, windows, and which operator's state a topic has (topics do not have them)"
 
 
 def check_running(
@@ -23,7 +23,7 @@ def check_running(
         partitions: Partition count by name, for all topics of the cluster.
         new: The version to check.
         application_id: The application.
-        groups: The consumer groups of the cluster: topics of their applications are not this application's.
+        groups: The consumer groups of the cluster; topics of their applications do not belong to this application.
     """
     metadata = new.metadata(application_id, available_topics=partitions)
     wanted = _partition_counts(metadata, partitions)
@@ -47,13 +47,13 @@ def check_running(
     ]
     unknown = [_UNTOLD]
     if not existing:
-        unknown.append(f"everything: there are no internal topics of {application_id}; is that its application.id?")
+        unknown.append(f"everything: {application_id} has no internal topics; is that its application.id?")
     return UpgradeReport(tuple(findings), tuple(unknown))
 
 
 def _orphan(topic: str, application_id: str, owner: OwnerOfTopic) -> Finding:
     short = topic.removeprefix(f"{application_id}-")
-    message = f"topic {topic} is orphaned: the new version has none of that name, what is in it stays behind"
+    message = f"topic {topic} is orphaned: the new version has no topic of that name, and its content is left behind"
     fix = _fix(short)
     if owner.owner is Owner.UNCERTAIN:
         message += f". If it is a topic of another application: {owner.why}"
@@ -63,12 +63,12 @@ def _orphan(topic: str, application_id: str, owner: OwnerOfTopic) -> Finding:
 
 def _fix(topic: str) -> str:
     if topic.endswith("-changelog"):
-        return f'store="{topic.removesuffix("-changelog")}" where this state is kept now'
+        return f'store="{topic.removesuffix("-changelog")}" where this state is stored now'
     return f'name="{topic.removesuffix("-repartition")}" at the operator that writes these records now'
 
 
 def _partition_counts(metadata: TopologyMetadata, external: Mapping[str, int]) -> dict[str, int | None]:
-    """Internal topic -> partitions, None when that depends on what does not exist yet."""
+    """Return the partitions of each internal topic; None if they depend on missing topics."""
     repartitions = {
         name: topic for sub in metadata.subtopologies.values() for name, topic in sub.repartition_sources.items()
     }
@@ -77,7 +77,7 @@ def _partition_counts(metadata: TopologyMetadata, external: Mapping[str, int]) -
     def count(topic: str) -> int | None:
         return counts[topic] if topic in counts else external.get(topic)
 
-    for _ in range(len(repartitions) + 1):  # one is derived from another at most so often
+    for _ in range(len(repartitions) + 1):  # the longest chain of derived counts has this length
         for name in repartitions:
             if counts[name] is None:
                 feeding = [sub for sub in metadata.subtopologies.values() if name in sub.sink_topics]

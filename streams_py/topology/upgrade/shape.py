@@ -1,4 +1,7 @@
-"""What of a topology matters to the state of another version: a plain value, made from a topology or from text."""
+"""The facts about a topology that matter to the state of another version.
+
+They are plain values, derived from a topology or from text.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,18 @@ from dataclasses import dataclass, field
 __all__ = ["Lineage", "Part", "Shape", "Subtopologies"]
 
 Subtopologies = Mapping[int, tuple[frozenset[str], frozenset[str]]]
-"""Id -> source topics, stores. Those that only fill a global store have no tasks and are not in here."""
+"""Source topics and stores of each sub-topology with tasks, by id.
+
+Sub-topologies that only fill a global store are not included.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """Where the content of a store or topic comes from, from the most to the least exact description.
+    """The origin of a store's or topic's content, from the most to the least exact description.
 
-    ``exact``: all operators above with the code of their functions (None when that is not known); ``kinds``: all
-    operators above; ``origin``: the operator that writes it, and the topics that everything comes from.
+    ``exact``: all preceding operators with the code of their functions (None if unknown). ``kinds``: all preceding
+    operators. ``origin``: the operator that writes it, and all input topics.
     """
 
     exact: str | None
@@ -31,9 +37,9 @@ class Lineage:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A store, or a topic between two sub-topologies. ``details``: property -> value, as text; empty when unknown.
+    """A store, or a topic between two sub-topologies.
 
-    ``where``: line of the program, if known.
+    ``details`` maps properties to values, as text; empty if unknown. ``where`` is the line of the program, if known.
     """
 
     name: str
@@ -44,8 +50,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One version. ``stores``: those with tasks, by name; ``repartitions``: by short topic name; ``globals``: global
-    stores. ``is_text``: read from a description, which says nothing about serdes, windows and partitions."""
+    """One version of a topology.
+
+    ``stores``: stores with tasks, by name. ``repartitions``: by short topic name. ``globals``: global stores.
+    ``is_text``: it was read from a description, which has no serdes, windows and partitions.
+    """
 
     stores: Mapping[str, Part]
     repartitions: Mapping[str, Part]
@@ -54,5 +63,5 @@ class Shape:
     is_text: bool = False
 
     def subtopology_of(self, store: str) -> int | None:
-        """Number of the sub-topology that has a store."""
+        """Return the number of the sub-topology that has a store, or None."""
         return next((id for id, (_, stores) in self.subtopologies.items() if store in stores), None)

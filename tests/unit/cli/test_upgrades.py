@@ -105,10 +105,10 @@ def test_file_of_the_application_names_the_group(
     ("topics", "groups", "status", "said"),
     [
         ({"in": 4}, (), 2, "shop has neither internal topics nor a group at here:1"),
-        ({"in": 4}, ("shop",), 0, "everything: there are no internal topics of shop"),
+        ({"in": 4}, ("shop",), 0, "everything: shop has no internal topics"),
         ({"in": 4, "shop-KSTREAM-AGGREGATE-STATE-STORE-0000000001-changelog": 4}, (), 0, "SAFE"),
         ({"in": 4, "shop-two-x-changelog": 4}, ("shop-two",), 2, "shop has neither internal topics nor a group"),
-        ({"in": 4, "shop-two-x-changelog": 4}, ("shop", "shop-two"), 0, "no internal topics of shop"),
+        ({"in": 4, "shop-two-x-changelog": 4}, ("shop", "shop-two"), 0, "shop has no internal topics"),
         ({"in": 4, "shop-two-x-changelog": 4}, ("shop",), 1, "its name also fits an application.id of shop-two"),
         ({"in": 4, "shop-x-changelog": 4}, ("shop", "shop-two"), 1, "topic shop-x-changelog is orphaned"),
     ],
@@ -160,7 +160,7 @@ def test_application_that_is_stopped_can_be_named(
         (["only_one:x"], "give two versions"),
         (["a:b", "c:d", "--bootstrap", "embedded"], "with --bootstrap or --config give one version"),
         (["a:b", "--bootstrap", "embedded"], "with --bootstrap or --config give one version"),
-        (["pyproject.toml", "pyproject.toml"], "no line of a topology's description"),
+        (["pyproject.toml", "pyproject.toml"], "does not belong to a topology's description"),
     ],
 )
 def test_wrong_usage_is_one_sentence(arguments: list[str], message: str) -> None:

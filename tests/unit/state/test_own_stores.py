@@ -294,10 +294,10 @@ def test_supplier_of_something_else_is_refused(directory: StateDirectory, builde
 @pytest.mark.parametrize(
     ("declare", "message"),
     [
-        (lambda: key_value_store("s", supplier=SqliteStore()), "supplier is of type SqliteStore, and no function"),  # type: ignore[arg-type]
-        (lambda: key_value_store("s", supplier=SqliteStore, persistent=True), "no persistent="),
-        (lambda: key_value_store("s", supplier=SqliteStore, ttl=5), "no ttl="),
-        (lambda: Materialized("s", supplier=SqliteStore, history=5).builder("s", None, None), "takes no supplier"),
+        (lambda: key_value_store("s", supplier=SqliteStore()), "supplier is of type SqliteStore, not a function"),  # type: ignore[arg-type]
+        (lambda: key_value_store("s", supplier=SqliteStore, persistent=True), "remove persistent="),
+        (lambda: key_value_store("s", supplier=SqliteStore, ttl=5), "remove ttl="),
+        (lambda: Materialized("s", supplier=SqliteStore, history=5).builder("s", None, None), "cannot have a supplier"),
         (lambda: lru_map(0), "at least one entry"),
         (
             lambda: (
@@ -307,7 +307,7 @@ def test_supplier_of_something_else_is_refused(directory: StateDirectory, builde
                 .windowed_by(TimeWindows.of(5))
                 .count(materialized=Materialized(supplier=lru_map(5)))
             ),
-            "keeps windows, which takes no supplier",
+            "keeps windows, which cannot have your own supplier",
         ),
     ],
 )

@@ -207,5 +207,5 @@ def test_time_to_live_is_refused_where_it_makes_no_sense() -> None:
         key_value_store("s", ttl=0)
     builder = StreamsBuilder(key=STRING, value=STRING)
     windowed = builder.stream("in").group_by_key().windowed_by(TimeWindows.of(10))
-    with pytest.raises(TopologyError, match="give it a retention, not a ttl"):
+    with pytest.raises(TopologyError, match="set a retention, not a ttl"):
         windowed.count(materialized=Materialized("counts", ttl=10))

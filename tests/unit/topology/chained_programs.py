@@ -1,4 +1,6 @@
-"""Programs that chain what the other recorded ones have apart, with names given here and there; from Kafka Streams."""
+"""Programs with chains of operators that the other recorded programs use separately, with and without names; recorded
+from Kafka Streams.
+"""
 
 # one operator after the other, as in the program that was recorded
 

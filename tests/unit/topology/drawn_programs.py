@@ -1,6 +1,6 @@
-"""Programs as data: a step for each call of the DSL, with names for the streams and tables that it takes and makes.
+"""Programs as data: a step for each call of the DSL, with names for the streams and tables that it uses and creates.
 
-They were drawn at random, and run by Kafka Streams through the same steps.
+They were generated at random. Kafka Streams ran the same steps.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.conformance.programs.user_code import first, show, tail
 
 Step = Mapping[str, Any]
 
-# Texts in a second form, so that it shows in the bytes which serde was used. It reads both forms.
+# Texts in a second encoding, so that the bytes show which serde was used. It reads both encodings.
 _MARKED: Final = serde(
     serialize=lambda text: f"~{text}".encode(), deserialize=lambda data: data.decode().removeprefix("~"), name="marked"
 )
@@ -39,7 +39,7 @@ _SERDES: Final[Mapping[str, Serde[Any]]] = {"s": STRING, "m": _MARKED, "i": INT6
 
 
 def build(program: Mapping[str, Any], *, reference_behaviour: bool = True) -> Topology:
-    """The topology of a program."""
+    """Return the topology of a program."""
     builder = StreamsBuilder()
     made: dict[str, Any] = {}
     for step in program["steps"]:
@@ -123,7 +123,7 @@ _JOINERS: Final[Mapping[str, Callable[[Any, Any, Any], Any]]] = {
 
 
 class Counter(Processor[Any, Any, Any, Any]):
-    """Counts by key; a punctuator tells the counts and forgets those from 3 on."""
+    """Counts by key. A punctuator forwards the counts and deletes counts of 3 and more."""
 
     def __init__(self, step: Step) -> None:
         self.step = step
@@ -149,7 +149,7 @@ class Counter(Processor[Any, Any, Any, Any]):
 
 
 class Twice(Processor[Any, Any, Any, Any]):
-    """Sends a record on with one more header, and once more a millisecond later, under another key."""
+    """Forwards a record with one more header, and again one millisecond later with another key."""
 
     def init(self, context: Any) -> None:
         self.context = context
@@ -160,7 +160,7 @@ class Twice(Processor[Any, Any, Any, Any]):
 
 
 class Previous(FixedKeyProcessor[Any, Any, Any]):
-    """Shows the value before, with its time."""
+    """Forwards the previous value with its time."""
 
     def __init__(self, store: str) -> None:
         self.name = store
@@ -197,7 +197,7 @@ def _serdes(step: Step, **keywords: str) -> dict[str, Any]:
 
 
 def _options(step: Step) -> dict[str, Any]:
-    """``name=`` and ``materialized=``, where the step has them."""
+    """Return ``name=`` and ``materialized=`` if the step has them."""
     options: dict[str, Any] = {"name": step["name"]} if step.get("name") else {}
     if step.get("mat") is not None:
         kept = dict(step["mat"])
@@ -326,7 +326,7 @@ def _source(method: str) -> Callable[..., list[Any]]:
 
 
 def _method(name: str, functions: Mapping[str, Any] | None = None, *, keyword: str = "") -> Callable[..., list[Any]]:
-    """A call with one function or none, and options."""
+    """Make a call with one function or none, and options."""
 
     def call(builder: StreamsBuilder, step: Step, target: Any, *others: Any) -> list[Any]:
         options: dict[str, Any] = {**_serdes(step), **_options(step)}

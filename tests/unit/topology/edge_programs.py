@@ -1,6 +1,8 @@
-"""Programs at the edges: grace, late and negative windows, tombstones, versions, limits of buffers; from Kafka Streams."""
+"""Programs for edge cases: grace, late and negative windows, tombstones, versions, buffer limits; recorded from Kafka
+Streams.
+"""
 
-# ruff: noqa: E501, N802  # one operator after the other, as in the program that was recorded
+# ruff: noqa: N802  # one operator after the other, as in the program that was recorded
 
 from __future__ import annotations
 

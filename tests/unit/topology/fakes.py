@@ -1,4 +1,4 @@
-"""A task in miniature: runs a topology on Python objects, without serdes, clients or disks."""
+"""A small fake task: runs a topology on Python objects, without serdes, clients or disks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from streams_py.topology.topology import Topology
 
 
 class FakeStore:
-    """A dict; ``log`` has what a changelog would get: key, value, timestamp."""
+    """A dict. ``log`` has the changelog records: key, value, timestamp."""
 
     def __init__(self, builder: StoreBuilder, record: RecordContext, *, is_cached: bool = False) -> None:
         self.name = builder.name
@@ -146,9 +146,9 @@ class FakeNode:
 
 
 class FakeTask:
-    """Runs all sub-topologies of a topology as one; internal topics are fed back at once.
+    """Runs all sub-topologies of a topology as one task. Records of internal topics are fed back immediately.
 
-    ``outputs``: topic -> records (key, value, timestamp, headers), internal topics included.
+    ``outputs``: topic -> records (key, value, timestamp, headers), including internal topics.
     """
 
     def __init__(
@@ -188,14 +188,14 @@ class FakeTask:
             callback()
 
     def feed(self, topic: str, key: Any, value: Any, timestamp_ms: int = 0, headers: Headers = ()) -> None:
-        """One input record through everything."""
+        """Process one input record completely."""
         self.record.topic, self.record.partition, self.record.offset = topic, 0, self.record.offset + 1
         self.record.timestamp, self.record.headers = timestamp_ms, headers
         self.record.stream_time_ms = max(self.record.stream_time_ms, timestamp_ms)
         self._entry[topic](key, value, timestamp_ms)
 
     def out(self, topic: str = "out") -> list[tuple[Any, Any, int]]:
-        """Key, value and timestamp of what was written."""
+        """Return key, value and timestamp of the records written to a topic."""
         return [record[:3] for record in self.outputs.get(topic, [])]
 
     def _bind(self, node: Any, children: Mapping[str, Process]) -> Process:

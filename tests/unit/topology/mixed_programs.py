@@ -1,6 +1,8 @@
-"""Programs that mix operators as the recorded ones of ``tests/conformance`` do not; recorded from Kafka Streams 4.3.1."""
+"""Programs that mix operators in other ways than the recorded programs of ``tests/conformance``; recorded from Kafka
+Streams 4.3.1.
+"""
 
-# ruff: noqa: E501, E741  # one operator after the other, as in the program that was recorded
+# ruff: noqa: E741  # one operator after the other, as in the program that was recorded
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ from tests.conformance.programs.user_code import cat, first, has, push, show, ta
 
 
 def plus(*parts):
-    """Java's ``+`` of texts."""
+    """Return what Java's ``+`` returns for strings."""
     return "".join("null" if part is None else str(part) for part in parts)
 
 

@@ -1,4 +1,4 @@
-"""Feeds a topology what Kafka Streams was fed, and brings what came out into the form of the recordings."""
+"""Feeds a topology with the input of a recorded run, and converts its output to the form of the recordings."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def feed(
     reference_behaviour: bool = True,
     before_step: Callable[[int, InProcessTasks], object] = lambda step, tasks: None,
 ) -> tuple[Rows, dict[str, list[str]]]:
-    """Every record that was written, and what is in the stores at the end. ``before_step`` gets the number of the step
-    and the tasks, also once behind the last step.
+    """Return every written record, and the final content of the stores.
 
-    ``commit_every`` (default 1: after every record, as TopologyTestDriver does): after so many steps; then, at the end,
-    until nothing more comes of it. ``emit``: the throttle of windows that are sent when they close, in ms.
+    ``before_step`` is called with the number of the step and the tasks, also once after the last step. ``commit_every``
+    (default 1: after every record, as TopologyTestDriver does): commit after this number of steps, and at the end until
+    the output ends. ``emit``: the interval in ms of sending closed windows.
     """
     rows: list[list[Any]] = []
     step = 0
@@ -92,7 +92,9 @@ def contents(store: Any, kind: StoreKind) -> list[str]:
 
 
 def by_topic(rows: Rows) -> dict[str, list[list[Any]]]:
-    """A buffer writes the changes of one commit in any order: its records alone have no timestamp."""
+    """Group the records by topic. A buffer writes the changes of one commit in any order; only its records have no
+    timestamp.
+    """
     topics: defaultdict[str, list[list[Any]]] = defaultdict(list)
     for row in rows:
         topics[row[1]].append(row)

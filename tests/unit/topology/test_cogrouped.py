@@ -1,4 +1,4 @@
-"""A cogrouped stream that is aggregated several times: one repartition of each grouping, as in Kafka Streams."""
+"""A cogrouped stream with several aggregations: one repartition per grouping, as in Kafka Streams."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_named_grouping_is_shared_with_its_other_aggregations() -> None:
 
 
 def test_cogrouping_leaves_the_stream_it_was_called_on_as_it_was() -> None:
-    """In Kafka Streams it changes that object."""
+    """Kafka Streams changes that object."""
     builder = StreamsBuilder(key=STRING, value=STRING)
     one = builder.stream("a").group_by_key().cogroup(joined)
     one.cogroup(builder.stream("b").group_by_key(), joined).aggregate(str, store="both", value=STRING)

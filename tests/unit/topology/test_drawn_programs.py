@@ -1,8 +1,8 @@
-"""Programs that were drawn at random, and some that bring many records close together, each run by Kafka Streams: the
-same names, topics, groups, records and stores.
+"""Random programs, and some with many records close together, compared with Kafka Streams.
 
-Input is at the edges of windows, graces and limits, with null keys and values, late records and headers; without and
-with a record cache, with commits after each record and after several.
+The names, topics, groups, records and stores must be the same. The input has times at the edges of windows, graces and
+limits, null keys and values, late records and headers. The programs run with and without a record cache, and with
+commits after each record and after several.
 """
 
 from __future__ import annotations

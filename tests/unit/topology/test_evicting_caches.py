@@ -1,8 +1,9 @@
-"""Programs with record caches that are much too small, each run by Kafka Streams: the same records in one order.
+"""Programs with record caches that are much too small, compared with Kafka Streams: the same records in the same order.
 
-What is evicted when decides the order of everything, across all topics: bytes are counted alike, each read and write
-makes an entry younger, and a dirty entry takes all others of its store along. That holds for these programs.
-With session stores in a cache of about 1 kB the order may differ from that of Kafka Streams.
+The time of each eviction decides the order of all records, across all topics. So bytes must be counted in the same way,
+each read and write must make an entry the newest one, and the eviction of a dirty entry must flush all others of its
+store. This is true for these programs. With session stores in a cache of about 1 kB the order can differ from Kafka
+Streams.
 """
 
 from __future__ import annotations
@@ -33,5 +34,5 @@ def test_what_small_caches_let_go_comes_in_the_order_of_kafka_streams(program: d
 
 
 def in_order(rows: Any) -> list[list[Any]]:
-    """Without the changes of suppress buffers, which have no timestamp, and no order within a commit."""
+    """Return the records without changes of suppress buffers, which have no timestamp and no order within a commit."""
     return [row for row in rows if row[4] is not None]

@@ -1,4 +1,4 @@
-"""Generated names of internal topics: found with their lines, warned of, or refused."""
+"""Generated names of internal topics: found with their lines, reported in a warning, or refused."""
 
 from __future__ import annotations
 

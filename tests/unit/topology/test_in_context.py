@@ -1,4 +1,4 @@
-"""``with_context=``: functions that want to know about the record in process."""
+"""``with_context=``: functions that need facts about the current record."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def grouped_table(builder: StreamsBuilder[Any, Any]) -> Any:
 
 
 class Asking(ValueTransformer[Any, Any, Any]):
-    """Gives its function what its context says about the record."""
+    """Passes the facts of its context to its function."""
 
     def __init__(self, ask: Callable[..., Any]) -> None:
         self._ask = ask

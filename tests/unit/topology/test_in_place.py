@@ -1,4 +1,4 @@
-"""Aggregation functions that change what they are given and return it, as Python programmers write them."""
+"""Aggregation functions that change their argument and return it, as Python programmers write them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ EMPTY: dict[str, Any] = {"n": 0, "seen": []}
 
 
 def add(key: str, value: int, total: dict[str, Any]) -> dict[str, Any]:
-    """In place."""
+    """Change the argument in place."""
     total["n"] += value
     total["seen"].append(value)
     return total
 
 
 def add_below(key: str, value: int, total: dict[str, Any]) -> dict[str, Any]:
-    """A new dict, but the list in it is the old one, changed."""
+    """Return a new dict that contains the old list, changed."""
     total["seen"].append(value)
     return {**total, "n": total["n"] + value}
 
@@ -71,7 +71,7 @@ def cache_bytes(request: pytest.FixtureRequest) -> int:
 
 
 def results(build: Callable[[KStream[Any, Any]], Any], cache_bytes: int = 0) -> list[tuple[Any, Any]]:
-    """What arrives below a table that regroups the results of ``build``: sums of all there is."""
+    """Return the records after a table that regroups the results of ``build`` and sums all of them."""
     builder = StreamsBuilder(key=serdes.STRING, value=serdes.JSON)
     table = build(builder.stream("in", key=serdes.STRING, value=serdes.INT64))
     regrouped = table.group_by(lambda key, total: ("all", total), key=serdes.STRING, value=serdes.JSON)

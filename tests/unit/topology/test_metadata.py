@@ -1,4 +1,4 @@
-"""What other parts learn from a topology: numbers, full topic names, configurations, groups, subscription, text."""
+"""What other parts read from a topology: numbers, full topic names, configurations, groups, subscription, text."""
 
 from __future__ import annotations
 
@@ -299,7 +299,7 @@ def test_description_sorts_nodes_by_what_is_below_them_then_by_name() -> None:
     )
 
 
-# -- what the DSL hands on -----------------------------------------------------------------------------------
+# -- what the DSL passes on ----------------------------------------------------------------------------------
 
 
 def extractor(key: Any, value: Any, timestamp_ms: int, partition_time_ms: int) -> int:

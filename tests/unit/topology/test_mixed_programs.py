@@ -1,7 +1,7 @@
-"""Programs that mix operators: described as by Kafka Streams, and the same records out, in changelogs and in stores.
+"""Programs that mix operators: the same description, output, changelogs and stores as in Kafka Streams.
 
 Recorded with Kafka Streams' TopologyTestDriver: random input with null keys and values, headers, late records and jumps
-of time, once without and once with a record cache.
+in time, once without and once with a record cache.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""topology.optimization, and what is done to the graph in any case."""
+"""topology.optimization, and the changes of the graph that do not depend on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Optimisation changes topics, and never results: programs run with and without it, in several partitions."""
+"""Optimisation changes topics but not results: programs run with and without it, in several partitions."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ PROGRAMS = [
 
 
 def contents(topology: Topology) -> dict[str, list[Any]]:
-    """Of each store, by partition."""
+    """Return the content of each store, by partition."""
     with TopologyTestDriver(topology, partitions=PARTITIONS) as driver:
         source = driver.input_topic("in", key=STRING, value=STRING)
         for number, (key, value) in enumerate(RECORDS):
@@ -146,7 +146,7 @@ def test_repartitions_below_a_processor_become_one_below_it() -> None:
 
 
 def test_topics_of_kafka_streams_can_be_kept() -> None:
-    """Kafka Streams moves the repartition above the processor, so that its results are elsewhere."""
+    """Kafka Streams moves the repartition before the processor, so its results are in other partitions."""
     topology = build(after_a_processor, {"topology.optimization": "all", "__reference.behaviour__": True})
     above = next(node for node in topology.nodes if "SELECT" in node.name)
     (child,) = (node for node in topology.nodes if above.name in getattr(node, "parents", ()))

@@ -1,4 +1,4 @@
-"""Pictures of topologies: everything is in them, nothing covers anything, and any name can be drawn."""
+"""Diagrams of topologies: they are complete, nothing overlaps, and all names can be drawn."""
 
 from __future__ import annotations
 

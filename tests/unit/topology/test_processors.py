@@ -1,4 +1,4 @@
-"""User processors: what they get, what they may do, and how the record context follows what they forward."""
+"""User processors: what they receive, what they may do, and how the record context follows the forwarded records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.unit.topology.fakes import FakeTask
 
 
 class Recorder(Processor[Any, Any, Any, Any]):
-    """Keeps everything it got."""
+    """Keeps all records that it receives."""
 
     def __init__(self, records: list[Record[Any, Any]]) -> None:
         self.records = records
@@ -41,7 +41,7 @@ class Recorder(Processor[Any, Any, Any, Any]):
 
 
 class Sender(Processor[Any, Any, Any, Any]):
-    """Forwards what the test says."""
+    """Forwards the records that the test chooses."""
 
     def __init__(self, *records: Record[Any, Any], child: str | None = None) -> None:
         self.to_send = records
@@ -98,9 +98,9 @@ def test_forwarded_record_reaches_only_the_named_child() -> None:
 @pytest.mark.parametrize(
     ("sender", "message"),
     [
-        (lambda: Sender(Record("a", 1, 5), child="nobody"), r"no child 'nobody'; its children: child-0"),
+        (lambda: Sender(Record("a", 1, 5), child="unknown"), r"no child 'unknown'; its children: child-0"),
         (lambda: Sender(Record("a", 1, -1)), "timestamp -1"),
-        (lambda: Sender(Record("a", 1, 1.5)), r"timestamp 1\.5; .*as an int"),  # type: ignore[arg-type]  # a slip
+        (lambda: Sender(Record("a", 1, 1.5)), r"timestamp 1\.5; .*must be a non-negative int"),  # type: ignore[arg-type]  # a slip
     ],
 )
 def test_forward_is_an_error_when_child_or_timestamp_is_wrong(sender: Any, message: str) -> None:
@@ -446,7 +446,7 @@ class Windows(Processor[str, str, None, None]):
 
 @pytest.mark.parametrize(("keeps_duplicates", "number"), [(False, 0), (True, 1)])
 def test_changelog_of_windows_that_a_processor_keeps_has_no_headers(keeps_duplicates: bool, number: int) -> None:
-    """That of a join has them, in the same kind of store."""
+    """The changelog of a join has them, in the same kind of store."""
     topology = Topology().add_source("rows", "in", key=STRING, value=STRING).add_processor("keep", Windows, "rows")
     store = window_store(
         "kept", retention=20, size=10, key=STRING, value=STRING, keep_duplicates=keeps_duplicates, persistent=False

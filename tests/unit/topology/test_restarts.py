@@ -1,7 +1,7 @@
-"""Stream times of operators and stores over a restart: a closed window stays closed, whatever comes back with the task.
+"""Stream times of operators and stores over a restart: a closed window stays closed, whatever the task restores.
 
-A restart here is a task that is suspended and begins again with the committed offsets. Stores are in memory, and keep
-what they had.
+A restart here means that a task is suspended and started again with the committed offsets. Stores are in memory and
+keep their content.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def test_restart_changes_no_result(describe: Describe, optimization: str, cache:
 
 @pytest.mark.parametrize("kind", [cogrouped(TimeWindows.of(10)), cogrouped(SessionWindows.of(10))])
 def test_slow_stream_of_a_cogroup_starts_no_second_aggregate_of_an_expired_window(kind: Describe) -> None:
-    """The first stream has moved the store on. The other one has not seen that time itself."""
+    """The first stream has advanced the time of the store. The other stream has not reached that time."""
     builder = StreamsBuilder(key=STRING, value=STRING)
     kind(builder.stream("in")).map(lambda key, value: (str(key), str(value)), key=STRING, value=STRING).to("out")
     with TopologyTestDriver(builder.build(), FRESH) as driver:
@@ -139,7 +139,7 @@ def test_slow_stream_of_a_cogroup_starts_no_second_aggregate_of_an_expired_windo
 
 
 def test_time_of_a_java_member_that_does_not_know_the_number_is_that_of_the_store() -> None:
-    """The committed numbers are old, or missing. A window that the store has expired stays closed nevertheless."""
+    """The committed numbers are old or missing. A window that the store has expired still stays closed."""
     builder = StreamsBuilder(key=STRING, value=STRING)
     count(TimeWindows.of(10))(builder.stream("in")).map(lambda key, value: (str(key), value), key=STRING).to(
         "out", value=INT64
@@ -184,7 +184,7 @@ def test_numbers_of_others_are_committed_again() -> None:
 
 
 class Keeps(Processor[str, str, str, str]):
-    """Puts each record into its stores, and sends what they have for it then."""
+    """Puts each record into its stores and forwards what the stores then contain."""
 
     def init(self, context: Any) -> None:
         self.context = context
@@ -210,7 +210,7 @@ def test_stores_of_processors_keep_their_stream_time() -> None:
         with TopologyTestDriver(builder.build(), FRESH) as driver:
             source = driver.input_topic("in", key=STRING, value=STRING)
             source.send("k", "v", timestamp_ms=100)
-            source.send("k", None, timestamp_ms=130)  # moves stream time, and leaves nothing
+            source.send("k", None, timestamp_ms=130)  # advances stream time and stores nothing
             if restarts:
                 restart(driver, lambda: [store._aging.roll_back() for store in driver.stores().values()])
             source.send("k", "late", timestamp_ms=115)
@@ -221,7 +221,7 @@ def test_stores_of_processors_keep_their_stream_time() -> None:
 
 
 def test_record_of_a_join_replaces_none_of_its_key_and_time_after_a_restart() -> None:
-    """Kept records are numbered. In Kafka Streams the numbers begin again with each owner of the task."""
+    """Stored records are numbered. In Kafka Streams the numbers start again with each owner of the task."""
     builder = StreamsBuilder(key=STRING, value=STRING)
     builder.stream("L").join(builder.stream("R"), lambda left, right: f"{left}/{right}", JoinWindows.of(10)).to("out")
     with TopologyTestDriver(builder.build(), FRESH) as driver:

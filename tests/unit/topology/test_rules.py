@@ -1,4 +1,4 @@
-"""Every rule a topology can break, one test each."""
+"""One test for each rule of a valid topology."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STORE = key_value_store("st", key=STRING, value=STRING)
 
 
 def start() -> Topology:
-    """source -> processor -> sink, with a store."""
+    """Return source -> processor -> sink, with a store."""
     topology = Topology().add_source("source", "in").add_processor("processor", Noop, "source")
     return topology.add_sink("sink", "out", "processor").add_state_store(STORE, "processor")
 
@@ -43,17 +43,17 @@ RULES: list[tuple[str, str, Callable[[Topology], object]]] = [
     ("processor name used twice", "'sink' is added twice", lambda t: t.add_processor("sink", Noop, "source")),
     ("sink name used twice", "'processor' is added twice", lambda t: t.add_sink("processor", "o", "source")),
     ("node without name", "needs a name", lambda t: t.add_source("", "other")),
-    ("topic read twice", "'in' is read already by source 'source'", lambda t: t.add_source("s2", ["x", "in"])),
+    ("topic read twice", "'in' is already read by source 'source'", lambda t: t.add_source("s2", ["x", "in"])),
     ("pattern over a topic", "matches topic 'in'", lambda t: t.add_source("s2", re.compile("i."))),
     (
         "topic under a pattern",
-        "'x-1' is read already by 's2'",
+        "'x-1' is already read by 's2'",
         lambda t: t.add_source("s2", re.compile("x-.*")).add_source("s3", "x-1"),
     ),
     ("pattern with flags", "has flags", lambda t: t.add_source("s2", re.compile("x", re.IGNORECASE))),
     ("source without topic", "at least one topic or a pattern", lambda t: t.add_source("s2", [])),
-    ("parent unknown", "parent 'nobody' of node 'p2'", lambda t: t.add_processor("p2", Noop, "nobody")),
-    ("parent of a sink unknown", "parent 'nobody'", lambda t: t.add_sink("k2", "o", "nobody")),
+    ("parent unknown", "parent 'unknown' of node 'p2'", lambda t: t.add_processor("p2", Noop, "unknown")),
+    ("parent of a sink unknown", "parent 'unknown'", lambda t: t.add_sink("k2", "o", "unknown")),
     ("its own parent", "parent 'p2' of node 'p2'", lambda t: t.add_processor("p2", Noop, "p2")),
     ("processor without parent", "at least one parent", lambda t: t.add_processor("p2", Noop, [])),
     ("sink without parent", "at least one parent", lambda t: t.add_sink("k2", "o", [])),
@@ -71,8 +71,8 @@ RULES: list[tuple[str, str, Callable[[Topology], object]]] = [
     ),
     (
         "processor of a store unknown",
-        "'nobody' is not added yet",
-        lambda t: t.connect_processor_and_state_stores("nobody", "st"),
+        "'unknown' is not added yet",
+        lambda t: t.connect_processor_and_state_stores("unknown", "st"),
     ),
     ("store at a source", "only processors", lambda t: t.connect_processor_and_state_stores("source", "st")),
     ("store at a sink", "only processors", lambda t: t.connect_processor_and_state_stores("sink", "st")),
@@ -82,7 +82,7 @@ RULES: list[tuple[str, str, Callable[[Topology], object]]] = [
         "the same Noop twice",
         lambda t: t.add_processor("p2", (lambda p: lambda: p)(Noop()), "source"),
     ),
-    ("supplier of something else", "must give a Processor", lambda t: t.add_processor("p2", NoopValues, "source")),
+    ("supplier of something else", "must return a Processor", lambda t: t.add_processor("p2", NoopValues, "source")),
     ("supplier that is a processor", "cannot be called", lambda t: t.add_processor("p2", Noop(), "source")),
 ]
 
@@ -122,7 +122,7 @@ def test_metadata_is_refused_when_the_topology_is_empty() -> None:
 def test_subtopology_is_refused_when_there_is_none_of_that_number() -> None:
     assert start().subtopology(0).id == 0
     for id in (-1, 1):
-        with pytest.raises(TopologyError, match=f"no sub-topology {id}"):
+        with pytest.raises(TopologyError, match=f"sub-topology {id} does not exist"):
             start().subtopology(id)
 
 
@@ -172,7 +172,7 @@ def test_store_that_is_declared_twice_names_who_has_it_with_both_lines() -> None
 
 
 def test_table_of_a_topic_that_is_read_is_refused() -> None:
-    with pytest.raises(TopologyError, match="read already"):
+    with pytest.raises(TopologyError, match="already read"):
         built(lambda b: b.stream("x"), lambda b: b.table("x"))
 
 
@@ -190,9 +190,9 @@ def test_call_is_refused_after_the_topology_was_built() -> None:
     builder = StreamsBuilder()
     stream = builder.stream("x")
     assert builder.build() is builder.build()
-    with pytest.raises(TopologyError, match="built already"):
+    with pytest.raises(TopologyError, match="already built"):
         stream.to("o")
-    with pytest.raises(TopologyError, match="built already"):
+    with pytest.raises(TopologyError, match="already built"):
         builder.build({"topology.optimization": "all"})
 
 

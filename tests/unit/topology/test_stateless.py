@@ -1,4 +1,4 @@
-"""Stateless operators: results, order, nulls, timestamps, headers, and who is told about errors."""
+"""Stateless operators: results, order, nulls, timestamps, headers, and how errors are reported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.topology.fakes import FakeTask
 
 
 def run(describe: Callable[[KStream[Any, Any]], object], *records: tuple[Any, Any], fails: bool = False) -> FakeTask:
-    """Feeds records with timestamps 0, 1, 2, ... and one header each."""
+    """Feed records with timestamps 0, 1, 2, ... and one header each."""
     builder = StreamsBuilder()
     describe(builder.stream("in"))
     task = FakeTask(builder.build(), fails=fails)
@@ -214,7 +214,7 @@ def test_repartition_drops_records_without_a_key() -> None:
     assert task.dropped == [("r-repartition-filter", "null key before a repartition")]
 
 
-# -- functions that want to know more about the record ---------------------------------------------------------
+# -- functions that need more facts about the record ----------------------------------------------------------
 
 
 def test_function_with_context_sees_where_the_record_came_from() -> None:

@@ -1,4 +1,4 @@
-"""Whose an internal topic is: names are ambiguous, groups expire."""
+"""Which application owns an internal topic: names are ambiguous, groups expire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What mypy infers for a user's program."""
+"""The types that mypy infers for a user's program."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def expected() -> dict[int, str]:
 
 
 def test_types_follow_the_data_along_chains(tmp_path: Path) -> None:
-    sample = shutil.copy(SAMPLE, tmp_path)  # at a new place it is read anew; what it imports mypy may know already
+    sample = shutil.copy(SAMPLE, tmp_path)  # mypy reads it again at a new path; its imports may be cached
     command = [sys.executable, "-m", "mypy", sample]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=170, check=False)
     seen: dict[int, str] = {}

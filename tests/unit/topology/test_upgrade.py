@@ -1,4 +1,4 @@
-"""Whether a new version may go on with the state of an old one: judged on changed programs, and what users read."""
+"""Whether a new version can continue with the state of an old one: results for changed programs, and the messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def all_pairs() -> list[Pair]:
 
 
 def judged(found: list[tuple[Pair, UpgradeReport]]) -> tuple[list[str], list[str]]:
-    """Ids of those that were falsely called safe, and of false alarms."""
+    """Return the ids of unsafe changes that were reported as safe, and of false alarms."""
     return (
         [pair.id for pair, report in found if report.safe and not pair.safe],
         [pair.id for pair, report in found if pair.safe and not report.safe],
@@ -61,7 +61,7 @@ def test_descriptions_by_java_are_safe_to_go_on_from() -> None:
         assert report.unknown
 
 
-# -- what users read -----------------------------------------------------------------------------------------
+# -- messages ------------------------------------------------------------------------------------------------
 
 
 def counting(*, before: bool = False, **options: Any) -> Topology:
@@ -115,7 +115,7 @@ def test_operators_that_change_places_are_known_by_their_functions() -> None:
     assert check_upgrade(two_counts("a", "b"), two_counts("a", "b")).findings == ()
     report = check_upgrade(two_counts("a", "b"), two_counts("b", "a"))
     assert len(report.of(Level.UNSAFE)) == 2
-    assert "changes places" in str(report)
+    assert "is swapped" in str(report)
 
 
 def test_other_functions_at_the_same_place_are_no_danger() -> None:
@@ -178,9 +178,9 @@ def test_shifted_subtopologies_are_restored_but_are_not_for_a_rolling_bounce() -
 
 
 def test_text_that_is_no_description_is_refused() -> None:
-    with pytest.raises(TopologyError, match="no description of a topology"):
+    with pytest.raises(TopologyError, match="not a description of a topology"):
         check_upgrade("", counting())
-    with pytest.raises(TopologyError, match="line 2 is no line of a topology's description: 'Hello'"):
+    with pytest.raises(TopologyError, match="line 2 does not belong to a topology's description: 'Hello'"):
         check_upgrade("Topologies:\nHello", counting())
 
 
@@ -194,7 +194,7 @@ def test_topics_of_a_running_group_are_compared_with_what_the_new_version_needs(
     assert check_running(topics, counting(), "app").findings == ()
     report = check_running(topics, counting(before=True), "app")
     assert [finding.fix for finding in report.of(Level.UNSAFE)] == [
-        'store="KSTREAM-AGGREGATE-STATE-STORE-0000000002" where this state is kept now',
+        'store="KSTREAM-AGGREGATE-STATE-STORE-0000000002" where this state is stored now',
         'name="KSTREAM-AGGREGATE-STATE-STORE-0000000002" at the operator that writes these records now',
     ]
     assert "is that its application.id" in str(check_running({"in": 1}, counting(), "app"))

@@ -1,4 +1,4 @@
-"""The recorded topologies, and whether the comparison would notice a change in them."""
+"""The recorded topologies, and whether the comparison would detect a change in them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_program_is_there_or_says_what_it_lacks() -> None:
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Paths of all values that are neither list nor object, and of all names of fields."""
+    """Return paths of all values that are neither a list nor an object, and of all field names."""
     if isinstance(value, dict):
         for name in value:
             yield (*path, name)
@@ -55,7 +55,7 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def changed(case: dict[str, Any], path: tuple[Any, ...]) -> dict[str, Any]:
-    """The case with another value at ``path``, or, for an object or list there, without it."""
+    """Return the case with another value at ``path``; without it if it is an object or a list."""
     case = copy.deepcopy(case)
     at: Any = case
     for step in path[:-1]:

@@ -1,5 +1,7 @@
-"""Whatever is given for an argument of the DSL, of ``Topology`` or of a declaration: it fits, or the call says that it
-does not, with its line. Nothing comes to light as an AttributeError somewhere below, or only when records come."""
+"""Each argument of the DSL, of ``Topology`` and of declarations is either valid, or the call refuses it with its line.
+
+No error appears later as an AttributeError in internal code, or only when records are processed.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,7 @@ def pair(key: object, value: object) -> Any:
 
 
 class World:
-    """A builder, or a topology, with one of everything that has methods."""
+    """A builder or a topology, with one object of each class that has methods."""
 
     def __init__(self) -> None:
         self.builder = builder = StreamsBuilder(key=TEXT, value=TEXT)
@@ -95,7 +97,7 @@ class World:
         self.topology = Topology().add_source("source", "in").add_processor("processor", Noop, "source")
 
     def build(self, owner: str) -> None:
-        """As far as a description goes without records."""
+        """Do all steps of a description that need no records."""
         topology = self.topology if owner == "topology" else self.builder.build()
         topology.describe()
         topology.metadata("app")
@@ -212,7 +214,7 @@ JOIN_OPTIONS: Final = ("key", "value", "other_value", "store", "persistent", "lo
 
 
 def parameters(function: Callable[..., Any]) -> Iterator[tuple[str, bool]]:
-    """Name, and whether it has to be given."""
+    """Return name, and whether the parameter is required."""
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD:
             yield from ((name, False) for name in JOIN_OPTIONS)
@@ -221,7 +223,7 @@ def parameters(function: Callable[..., Any]) -> Iterator[tuple[str, bool]]:
 
 
 def refuses(call: Callable[[], object]) -> bool:
-    """Whether it says so with the line of this file. Any other exception is an error of the test."""
+    """Return whether the call is refused with the line of this file. Any other exception is an error of the test."""
     where: str | None = __file__
     try:
         call()

@@ -1,7 +1,7 @@
-"""A user's program for mypy --strict: types follow the data along chains, without a single annotation of a lambda.
+"""A user's program for mypy --strict: chains infer the types, without annotations of lambdas.
 
-Every ``reveal_type`` is compared with the comment behind it by ``test_typing.py``; lines that must be errors end in
-``# error``. The file is never run.
+Every ``reveal_type`` is compared with the comment after it by ``test_typing.py``; lines that must be errors end in ``#
+error``. The file is never run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The name counter: who takes how many values, and which names come out."""
+"""The name counter: how many numbers each call takes, and the resulting names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def key_of(key: object, value: object) -> object:
 
 
 def short(name: str) -> str:
-    """KSTREAM-SOURCE-0000000007 -> SOURCE-7; the same inside longer names."""
+    """Shorten KSTREAM-SOURCE-0000000007 to SOURCE-7, also inside longer names."""
     return re.sub(r"(?:KSTREAM|KTABLE)-(.*?)-?0{0,9}(\d+)(?=$|-)", r"\1-\2", name)
 
 
@@ -175,7 +175,7 @@ def test_example_n18_has_one_repartition_when_optimised() -> None:
 
 
 def taken(*calls: Callable[[StreamsBuilder], object]) -> int:
-    """How many values the calls take from the counter."""
+    """Return how many numbers the calls take from the counter."""
     builder = StreamsBuilder()
     for call in calls:
         call(builder)
@@ -272,7 +272,7 @@ def test_repartition_names_are_generated_only_for_generated_base_names(
 
 @pytest.mark.parametrize("given", [{"name": "x-repartition"}, {"store": "x-repartition"}])
 def test_topic_of_a_grouped_table_has_the_suffix_also_when_the_name_given_ends_with_it(given: dict[str, str]) -> None:
-    """Unlike that of a grouped stream, as in Kafka Streams."""
+    """Unlike for a grouped stream, as in Kafka Streams."""
     builder = StreamsBuilder()
     builder.table("t").group_by(lambda k, v: (v, k), name=given.get("name")).count(store=given.get("store"))
     builder.stream("s").group_by(lambda k, v: v, name="y-repartition").count()
@@ -282,7 +282,7 @@ def test_topic_of_a_grouped_table_has_the_suffix_also_when_the_name_given_ends_w
     assert internal == {"app-x-repartition-repartition", "app-y-repartition"}
 
 
-# -- names users give ----------------------------------------------------------------------------------------
+# -- names set by users --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ä", "x" * 250, "a\n"])

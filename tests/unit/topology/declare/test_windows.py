@@ -1,5 +1,7 @@
-"""Windowed operations: what is refused, null keys, late records, final results. Results are compared with recorded
-runs elsewhere."""
+"""Windowed operations: what is refused, null keys, late records, final results.
+
+Results are compared with recorded runs elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,7 @@ def test_retention_shorter_than_windows_take_records_is_refused_with_the_operato
     windows: Any, least_ms: int
 ) -> None:
     windowed = grouped(StreamsBuilder()).windowed_by(windows)
-    with pytest.raises(TopologyError, match=rf"'short' of 'mine' keeps windows for 14 ms only.*{least_ms} ms"):
+    with pytest.raises(TopologyError, match=rf"'short' of 'mine' keeps windows for only 14 ms.*{least_ms} ms"):
         windowed.count(name="mine", materialized=Materialized("short", retention=14))
 
 
@@ -105,7 +107,7 @@ def test_streams_of_two_builders_are_not_cogrouped() -> None:
         one.cogroup(grouped(StreamsBuilder()), lambda key, value, total: total)
 
 
-# -- what becomes of records ---------------------------------------------------------------------------------
+# -- what happens to records ---------------------------------------------------------------------------------
 
 
 def test_late_record_is_dropped_only_by_the_windows_that_are_closed() -> None:
@@ -126,7 +128,7 @@ def test_null_values_reach_time_windows_and_sessions_and_not_sliding_windows() -
 
 @pytest.mark.parametrize("windows", [TimeWindows.of(10), SlidingWindows.of(10), SessionWindows.of(5)], ids=repr)
 def test_final_results_come_once_whatever_stream_time_jumps(windows: Any) -> None:
-    """With the retention that windows have by default: nothing is expired before it was sent."""
+    """With the default retention of windows: nothing expires before it was sent."""
     serde: Any = session_windowed(STRING) if isinstance(windows, SessionWindows) else time_windowed(STRING, 10)
     out = run(
         lambda s: s.windowed_by(windows, emit=ON_CLOSE).count(),
@@ -156,8 +158,9 @@ def test_last_emission_travels_with_the_committed_offsets() -> None:
 
 
 def restart(driver: TopologyTestDriver, reopen: Callable[[], object] = lambda: None) -> None:
-    """The task begins again with what is stored and committed; nothing else is known any more. ``reopen`` does to the
-    stores what closing and opening them does."""
+    """Start the task again with only the stored and committed data. ``reopen`` has the same effect on the stores as
+    closing and opening them.
+    """
     (task,) = driver._tasks.tasks.values()
     committed = task.committable_offsets()
     task.suspend()
@@ -234,7 +237,7 @@ def test_suppressed_table_is_read_as_it_was_last_sent() -> None:
         records = driver.input_topic("s", key=STRING, value=STRING)
         rows.send("k", "1", timestamp_ms=0)
         records.send("k", "a", timestamp_ms=1)
-        rows.send("other", "x", timestamp_ms=20)  # lets k go
+        rows.send("other", "x", timestamp_ms=20)  # releases k
         records.send("k", "b", timestamp_ms=21)
         rows.send("k", "2", timestamp_ms=22)
         records.send("k", "c", timestamp_ms=23)
@@ -257,7 +260,7 @@ def test_all_windows_of_a_key_go_to_one_partition() -> None:
 
 
 def test_windowed_keys_go_by_all_of_their_bytes_through_repartitions_and_plain_sinks() -> None:
-    """As in Kafka Streams: members in both languages have to send equal keys to the same task."""
+    """As in Kafka Streams: members in both languages must send equal keys to the same task."""
     keys, builder = time_windowed(STRING, 10), StreamsBuilder(key=STRING, value=STRING)
     counts = grouped(builder).windowed_by(TimeWindows.of(10)).count()
     counts.group_by(lambda key, count: (key, count), key=keys, value=INT64, name="table").count()
@@ -301,11 +304,11 @@ def test_suppress_with_a_time_limit_stops_when_its_buffer_is_full_and_it_must_no
         assert driver.output_topic("out", key=STRING, value=STRING).is_empty
 
 
-# -- what is measured ----------------------------------------------------------------------------------------
+# -- metrics -------------------------------------------------------------------------------------------------
 
 
 def emits(describe: Callable[[KGroupedStream[str, str]], Any], name: str, level: str) -> dict[str, float | str]:
-    """What the nodes of a name say that they have sent on, of results that had waited."""
+    """Return how many delayed results the nodes of a name have forwarded, by their metric."""
     builder = StreamsBuilder(key=STRING, value=STRING)
     describe(grouped(builder)).to_stream().to("out")
     with TopologyTestDriver(builder.build(), {"metrics.recording.level": level}) as driver:

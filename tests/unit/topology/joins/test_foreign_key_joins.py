@@ -38,7 +38,7 @@ def orders_and_customers(kind: str, **options: Any) -> Topology:
 
 
 class Running:
-    """A join at work; ``out`` gives what came out since the last time."""
+    """A running join. ``out`` returns the results since the last call."""
 
     def __init__(self, driver: TopologyTestDriver) -> None:
         self.orders: InputTopic[str, str] = driver.input_topic("orders", key=STRING, value=STRING)
@@ -196,11 +196,11 @@ def test_version_of_subscriptions_is_one_that_the_release_of_other_members_reads
         assert (record.value() or b"")[0] == version
 
 
-# -- rows whose bytes are not what they would be today ---------------------------------------------------------
+# -- rows with bytes of an older release ----------------------------------------------------------------------
 
 
 class Growing(Serde[Any]):
-    """Rows as JSON. A new release has one field more, with a default."""
+    """Rows as JSON. A new release adds a field with a default."""
 
     name = "growing"
 

@@ -1,4 +1,4 @@
-"""Joins with a grace period: stream records wait until late rows of the table are there."""
+"""Joins with a grace period: stream records wait for late rows of the table."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_outputs_and_changelogs_are_those_of_kafka_streams(persistent: bool) -> 
 
 
 def lines_of(text: str) -> list[list[str]]:
-    """Lines as sorted words: names of stores have no order."""
+    """Return the lines with sorted words: names of stores have no order."""
     return [sorted(re.split(r"[\s,()\[\]]+", line)) for line in text.strip().splitlines()]
 
 
@@ -71,7 +71,7 @@ def changelog(driver: TopologyTestDriver, store: str) -> list[tuple[str, str | N
 
 
 class Buffer:
-    """A buffer, and records that enter it."""
+    """A buffer, and methods that add records to it."""
 
     def __init__(self) -> None:
         self.logged: list[tuple[bytes, bytes | None, int]] = []
@@ -101,7 +101,7 @@ def test_restored_buffer_has_what_still_waits_and_goes_on() -> None:
     assert buffer.take(20) == [("a", "1", 10)]
     assert restored.store.restore(buffer.logged) == 5
     assert restored.store.observed_ms == 30
-    restored.put("a", "5", 30)  # has the number of one that waits, unless that is looked at
+    restored.put("a", "5", 30)  # would get the number of a waiting record if that were not checked
     restored.put("a", "6", 30)
     assert sorted(restored.take(30)) == [("a", value, 30) for value in "3456"] + [("b", "2", 30)]
     assert restored.take(100) == []
@@ -122,7 +122,7 @@ def test_grace_is_refused_for_a_table_that_cannot_be_asked_so_far_back() -> None
     plain, short = builder.table("plain"), builder.table("short", materialized=Materialized("rows", history=10))
     with pytest.raises(TopologyError, match="its table must have a history"):
         stream.join(plain, lambda value, row: value, grace=5)
-    with pytest.raises(TopologyError, match="20 ms, but its table has a history of 10 ms only"):
+    with pytest.raises(TopologyError, match="20 ms, but the history of its table is only 10 ms"):
         stream.join(short, lambda value, row: value, grace=20)
 
 

@@ -1,5 +1,8 @@
-"""Windows of stream joins at their edges: late records, records out of order, partners as far away as the window goes,
-and a stream joined with itself. Kafka Streams does otherwise in most of them; ``test_reference_behaviour`` has that."""
+"""Edge cases of windows in stream joins: late and out-of-order records, partners at the limits of the window, and a
+stream joined with itself.
+
+Kafka Streams differs in most of them; see ``test_reference_behaviour``.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ def joining(how: str, windows: JoinWindows) -> Topology:
 
 
 def run(how: str, windows: JoinWindows, *records: Given) -> tuple[list[list[str]], float]:
-    """What each record brings, and how many were dropped."""
+    """Return the results of each record, and the number of dropped records."""
     steps = []
     with TopologyTestDriver(joining(how, windows), FRESH) as driver:
         inputs = {side: driver.input_topic(side, key=STRING, value=STRING) for side in "LR"}
@@ -87,7 +90,7 @@ def test_record_out_of_order_has_its_result_alone_once_when_its_window_is_closed
 
 
 def test_partner_of_a_record_that_was_sent_alone_does_not_join_it() -> None:
-    """The right record is not late itself, but the window of the left one is closed."""
+    """The right record is not late itself, but the window of the left record is closed."""
     steps, _ = run("left_join", JoinWindows.of(10), ("L", "k", "l", 0), ("L", "x", "-", 15), ("R", "k", "r", 10))
     assert steps == [[], ["l+None@0"], []]
 
@@ -123,7 +126,9 @@ def test_window_after_the_record_reaches_back_from_the_other_side() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_pairs_are_those_of_the_definition(seed: int) -> None:
-    """Within the window, neither record late by its own window, no kept one closed: exactly those are joined."""
+    """Two records are joined exactly if they are within the window, neither was late for its own window, and the window
+    of the stored one is not closed.
+    """
     draw = random.Random(seed)
     how = draw.choice(KINDS)
     before, after, grace = draw.randint(-4, 9), draw.randint(-4, 9), draw.choice([0, 0, 3, 15])
@@ -207,7 +212,7 @@ def test_windows_of_no_width_count_records_of_one_time(windows: Any) -> None:
 
 
 def test_late_record_begins_the_open_window_behind_its_predecessor() -> None:
-    """The predecessor is known by the window that ends with it, which is as old as one may be that is looked for."""
+    """The predecessor is found through the window that ends with it. This is the oldest window that is looked up."""
     builder = StreamsBuilder(key=STRING, value=STRING)
     table = builder.stream("in").group_by_key().windowed_by(SlidingWindows.of(10, grace=20)).reduce(lambda a, b: a + b)
     table.to_stream().map(lambda key, value: (f"{key.start}", value), key=STRING, value=STRING).to("out")

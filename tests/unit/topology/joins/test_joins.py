@@ -178,7 +178,7 @@ def test_join_is_refused_when_it_cannot_work(message: str, describe: Callable[[S
 
 
 def run_join(kind: str, windows: JoinWindows, *inputs: tuple[str, Any, Any, int], **options: Any) -> list[Any]:
-    """What comes out of a join of topics a and b, as (key, value, timestamp)."""
+    """Return the output of a join of topics a and b, as (key, value, timestamp)."""
     builder = StreamsBuilder(key=STRING, value=STRING)
     a, b = builder.stream("a"), builder.stream("b")
     getattr(a, kind)(b, pair, windows, **options).to("out")
@@ -224,7 +224,7 @@ def test_record_that_waits_since_before_a_restart_comes_out_by_the_first_one_aft
     builder.stream("a").left_join(builder.stream("b"), pair, JoinWindows.of(5, after=0, grace=grace_ms)).to("out")
     with TopologyTestDriver(builder.build()) as driver:
         (pending,) = (store for name, store in driver.stores().items() if "OUTERSHARED" in name)
-        pending.put(JoinSideKey(10, True, "k"), [JoinSideValue(True, "old")])  # as restored: no operator knows of it
+        pending.put(JoinSideKey(10, True, "k"), [JoinSideValue(True, "old")])  # as after a restore
         driver.input_topic("a", key=STRING, value=STRING).send("m", "new", timestamp_ms=40)
         out = driver.output_topic("out", key=STRING, value=STRING).read_all()
     assert [record[:3] for record in out] == [("k", "old+None", 10)]
@@ -329,7 +329,7 @@ def test_topics_of_global_stores_are_not_subscribed_to() -> None:
 
 GLOBAL_RULES: list[tuple[str, Callable[[Topology], object]]] = [
     ("logging=False", lambda t: t.add_global_store(key_value_store("x"), "a", "g2", "b", Length)),
-    ("read already", lambda t: t.add_source("again", "g")),
+    ("already read", lambda t: t.add_source("again", "g")),
     ("declared twice", lambda t: t.add_global_store(key_value_store("gs", logging=False), "a", "g2", "b", Length)),
     ("every processor can read it", lambda t: t.connect_processor_and_state_stores("other", "gs")),
     ("fills a global store", lambda t: t.connect_processor_and_state_stores("filler", "own")),

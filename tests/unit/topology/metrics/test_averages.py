@@ -1,4 +1,4 @@
-"""What was measured in the last 30 to 60 seconds."""
+"""Measurements of the last 30 to 60 seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of processors: what they count, where they stand, and what a processor knows of serdes."""
+"""Metrics of processors: what they count, where they appear, and which serdes a processor can see."""
 
 from __future__ import annotations
 

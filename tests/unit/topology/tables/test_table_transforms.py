@@ -80,7 +80,7 @@ def test_table_without_a_store_is_transformed_again_when_it_is_read() -> None:
 
 
 class Tells(ValueTransformer[str, str, str]):
-    """Says what it is told of the record in process."""
+    """Returns what its context knows about the current record."""
 
     def init(self, context: ValueTransformerContext) -> None:
         self.context = context

@@ -1,4 +1,4 @@
-"""Tables in versioned stores: late updates are versions of the past, and streams meet rows as they were."""
+"""Tables in versioned stores: late updates become older versions, and streams see rows as they were."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def versioned(name: str = "rows", *, persistent: bool = False) -> Materialized[A
 
 
 def run(topology: Topology, *records: tuple[str, str, str | None, int]) -> list[tuple[str, Any, int]]:
-    """What arrives in "out" for records of (topic, key, value, timestamp)."""
+    """Return the records in "out" for records (topic, key, value, timestamp)."""
     with TopologyTestDriver(topology) as driver:
         topics = {name: driver.input_topic(name, key=STRING, value=STRING) for name in {name for name, *_ in records}}
         for name, key, value, at in records:
@@ -58,7 +58,7 @@ def test_stream_meets_the_row_as_it_was_at_its_own_time(persistent: bool) -> Non
 def test_deletion_at_the_time_of_the_latest_version_is_remembered_only_after_a_value(
     before: list[tuple[str | None, int]], row: str
 ) -> None:
-    """As in Kafka Streams, whose latest version goes without a trace unless an older one says when it ended."""
+    """As in Kafka Streams, where the latest version leaves no trace unless an older version has its end time."""
     builder = StreamsBuilder(key=STRING, value=STRING)
     table = builder.table("rows", materialized=versioned())
     builder.stream("in").left_join(table, lambda value, row: str(row)).to("out")
@@ -196,8 +196,8 @@ def test_history_is_refused_where_it_makes_no_sense() -> None:
         builder.global_table("global", materialized=versioned("global-rows"))
     with pytest.raises(TopologyError, match="suppress needs a table without versions"):
         rows.map_values(str.upper).suppress(Suppressed.until_time_limit(10))
-    with pytest.raises(TopologyError, match="cannot have a ttl and a history"):
+    with pytest.raises(TopologyError, match="cannot have both a ttl and a history"):
         builder.table("both", materialized=Materialized("both-rows", history=1, ttl=1))
     windowed = builder.stream("in").group_by_key().windowed_by(TimeWindows.of(10))
-    with pytest.raises(TopologyError, match="give it a retention, not a history"):
+    with pytest.raises(TopologyError, match="set a retention, not a history"):
         windowed.count(materialized=Materialized("counts", value=INT64, history=1))

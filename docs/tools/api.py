@@ -232,7 +232,18 @@ def markdown(docstring: str) -> str:
     text = re.sub(r":(?:class|meth|func|attr|data|exc):`~?([^`]*)`", lambda m: f"`{_short(m[1])}`", text)
     text = re.sub(r"::$", ":", text, flags=re.MULTILINE).replace("``", "`")
     text = re.sub(r"(?m)^(?=\* )", "\n", text) if "\n* " in text and "\n\n* " not in text else text
+    text = re.sub(r"(?m)^(Args|Attributes|Raises|Returns):\n((?:    .*\n?)+)", lambda m: _section(m[1], m[2]), text)
     return textwrap.dedent(text).strip() + "\n"
+
+
+def _section(title: str, block: str) -> str:
+    """Return a Google section as a list, with each name as code. A section without names stays one paragraph."""
+    entries = re.split(r"(?m)^(?=\S)", textwrap.dedent(block).strip())
+    items = [re.sub(r"^(\*{0,2}[\w.]+): ", r"`\1`: ", " ".join(entry.split())) for entry in entries if entry]
+    if not all(item.startswith("`") for item in items):
+        return f"{title}: {' '.join(items)}\n"
+    heading = "Arguments" if title == "Args" else title
+    return "\n".join([f"{heading}:", "", *(f"* {item}" for item in items), ""])
 
 
 def _short(target: str) -> str:

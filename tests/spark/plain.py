@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 
@@ -20,7 +21,14 @@ class Plain(NamedTuple):
 
 def plain_records(bootstrap: str, topic: str, partitions: int, *, committed: bool = True) -> list[Plain]:
     """All records that are there, by partition and offset."""
-    found: list[Plain] = []
+    return [
+        Plain(message.partition(), message.offset(), message.timestamp()[1], message.key(), message.value())
+        for message in plain_messages(bootstrap, topic, partitions, committed=committed)
+    ]
+
+
+def plain_messages(bootstrap: str, topic: str, partitions: int, *, committed: bool = True) -> Iterator[Message]:
+    """The same as messages, with headers."""
     level = "read_committed" if committed else "read_uncommitted"
     for partition in range(partitions):
         consumer = Consumer(
@@ -42,9 +50,8 @@ def plain_records(bootstrap: str, topic: str, partitions: int, *, committed: boo
                     break
                 assert message.error().retriable(), message.error()
                 continue
-            found.append(Plain(partition, message.offset(), message.timestamp()[1], message.key(), message.value()))
+            yield message
         consumer.close()
-    return found
 
 
 def as_plain(row: Any) -> Plain:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import rocksdict
 
-from streams_py.errors import StateError, StateStoreMigratedError
+from streams_py.errors import StateError, StateStoreMigratedError, StreamsError
 from streams_py.state.disk.bundles import bundle_key, is_worth_it, packed
 from streams_py.state.disk.layer import SMALL_BYTES, Layer
 from streams_py.state.disk.options import BUFFERS_WAITING_MAX, LEVEL_0_FILES_MAX, remedy_for
@@ -191,7 +191,7 @@ class RocksBytes:
         if floor is not None and (first is None or first < floor):
             first = floor
         with self._scanning:
-            scan: _Scan = self._attempt(lambda: _Scan(self._family, self.name, first, end, above, reverse=reverse))
+            scan: _Scan = self._attempt(lambda: _Scan(self._family, self, first, end, above, reverse=reverse))
             self._scans.add(scan)
         return scan
 
@@ -203,11 +203,18 @@ class RocksBytes:
         start = first if floor is None or floor < first else floor
         options = rocksdict.ReadOptions()
         options.set_iterate_upper_bound(end)
-        try:
-            with self._scanning:
-                below = list(self._family.items(from_key=start, read_opt=options)) if start < end else []
-        except Exception:
-            return list(self.scan(first, end))  # once more, to say what failed
+        below: list[tuple[bytes, bytes]] = []
+        if start < end:
+            try:
+                with self._scanning:
+                    entries = self._family.iter(options)
+                    entries.seek(start)
+                    while entries.valid():
+                        below.append((entries.key(), entries.value()))
+                        entries.next()
+                    entries.status()  # raises if damage has ended it
+            except Exception:
+                return list(self.scan(first, end))  # once more, to say what failed
         return list(overlaid(above, iter(below), reverse=False)) if above else below
 
     def _above(
@@ -366,42 +373,44 @@ class RocksBytes:
         except rocksdict.DbClosedError as error:
             raise StateStoreMigratedError(f"store {self.name!r} is closed") from error
         except Exception as error:
-            if self._is_closed:  # rocksdict says in several ways that it is closing
-                raise StateStoreMigratedError(f"store {self.name!r} is closed") from error
-            remedy = remedy_for(error) or "What was committed before is safe in the changelog topic"
-            raise StateError(
-                f"store {self.name!r} in {self._database.path} failed: {text_of(error)}. {remedy}"
-            ) from error
+            raise self.failure(error) from error
+
+    def failure(self, error: Exception) -> StreamsError:
+        """The error to raise for one of the database."""
+        if self._is_closed:  # rocksdict says in several ways that it is closing
+            return StateStoreMigratedError(f"store {self.name!r} is closed")
+        remedy = remedy_for(error) or "What was committed before is safe in the changelog topic"
+        return StateError(f"store {self.name!r} in {self._database.path} failed: {text_of(error)}. {remedy}")
 
 
 class _Scan:
     """Entries of a snapshot; :meth:`end` makes it let go of the files."""
 
-    __slots__ = ("__weakref__", "_items", "_name", "_options")
+    __slots__ = ("__weakref__", "_items", "_options", "_store")
 
     def __init__(
         self,
         family: Any,
-        name: str,
+        store: RocksBytes,
         first: bytes | None,
         end: bytes | None,
         above: list[tuple[bytes, bytes | None]],
         *,
         reverse: bool,
     ) -> None:
-        self._name = name
+        self._store = store
         # Kept as long as the items: the iterator points into it, and rocksdict 0.3.29 does not see to that.
         self._options = rocksdict.ReadOptions()
         if end is not None:
             self._options.set_iterate_upper_bound(end)
-        items: Iterator[tuple[bytes, bytes]]
-        if not reverse:
-            items = family.items(from_key=first, read_opt=self._options)
-        else:
+        if reverse:
             items = family.items(backwards=True, read_opt=self._options)
-            if first is not None:
-                # Not set_iterate_lower_bound: in rocksdict 0.3.29 that sets the upper bound.
-                items = takewhile(lambda entry: entry[0] >= first, items)
+        else:
+            items = family.items(from_key=first, read_opt=self._options)
+        items = _whole(items, family, first, self._options, reverse=reverse)
+        if reverse and first is not None:
+            # Not set_iterate_lower_bound: in rocksdict 0.3.29 that sets the upper bound.
+            items = takewhile(lambda entry: entry[0] >= first, items)
         self._items: Iterator[tuple[bytes, bytes]] | None = overlaid(above, items, reverse=reverse) if above else items
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
@@ -410,12 +419,56 @@ class _Scan:
     def __next__(self) -> tuple[bytes, bytes]:
         items = self._items
         if items is None:
-            raise StateStoreMigratedError(f"store {self._name!r} was closed while it was iterated over")
+            raise StateStoreMigratedError(f"store {self._store.name!r} was closed while it was iterated over")
         try:
             return next(items)
         except StopIteration:
             self._items = _ENDED  # lets go of the snapshot
             raise
+        except Exception as error:
+            raise self._store.failure(error) from error
 
     def end(self) -> None:
         self._items = None
+
+
+def _whole(
+    items: Iterator[tuple[bytes, bytes]],
+    family: Any,
+    first: bytes | None,
+    options: rocksdict.ReadOptions,
+    *,
+    reverse: bool,
+) -> Iterator[tuple[bytes, bytes]]:
+    """Yield all ``items``. Raises the error of the database if damage has ended them.
+
+    rocksdict's iterators end at a damaged block as they do behind the last entry, without an error. So after the last
+    item, an iterator that has a status reads the next block again.
+
+    Args:
+        items: From ``first`` on, or backwards from the upper bound of ``options``. They are opened already, so that
+            their snapshot is that of the moment in which the scan was opened.
+        family: The column family.
+        first: The first key, None for all.
+        options: Those of ``items``.
+        reverse: Whether the items go backwards.
+    """
+    last: bytes | None = None
+    for entry in items:
+        last = entry[0]
+        yield entry
+    again = family.iter(options)
+    if reverse:
+        if last is None:
+            again.seek_to_last()
+        else:
+            again.seek_for_prev(last)
+            if again.valid():
+                again.prev()
+    elif last is not None:
+        again.seek(last + b"\0")
+    elif first is not None:
+        again.seek(first)
+    else:
+        again.seek_to_first()
+    again.status()

@@ -296,7 +296,7 @@ class TaskState:
                 self._directory.wipe_task(self.task_id)
         finally:
             self._directory.unlock(self.task_id, self._owner)
-        if errors:
+        if errors and damage is None:  # damaged files cannot be flushed, and their database is set aside
             raise errors[0]
 
     def note_damage(self, error: StateError) -> bool:

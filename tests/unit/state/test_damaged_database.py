@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import StateError
 from streams_py.ports import BEGINNING
 from streams_py.state.disk.database import TaskDatabase
-from streams_py.state.tasks.initial_state import database_of
+from streams_py.state.tasks.initial_state import database_of, is_damage_in, set_damaged_aside
 from tests.unit.state.test_global_restoring import PARTITIONS, opened, restore
 
 TASK, AT = TaskId(0, 3), TopicPartition("app-s-changelog", 3)
@@ -114,3 +115,88 @@ def test_database_that_is_in_use_is_not_taken_for_a_damaged_one(tmp_path: Path) 
     finally:
         open_one.close()
     assert [path.name for path in tmp_path.iterdir()] == ["rocksdb"]
+
+
+# -- damage that shows while the database is open ------------------------------------------------------------------
+
+
+def with_damaged_blocks(folder: Path, rounds: int = 1) -> TaskDatabase:
+    """An open database with 3,000 entries, of which those in the middle cannot be read. ``rounds``: files with them."""
+    drawn = random.Random(1)
+    for number in range(rounds):
+        database = TaskDatabase(str(folder), ["s"])
+        store = database.store("s")
+        for entry in range(3_000):
+            store.write(key_of(entry), drawn.randbytes(100))
+        database.commit({AT: number})
+        database.close()
+    database = TaskDatabase(str(folder), ["s"])  # which writes out what was in the log
+    database.close()
+    largest = max((folder / "rocksdb").glob("*.sst"), key=lambda path: path.stat().st_size)
+    content = bytearray(largest.read_bytes())
+    for at in range(len(content) // 4, len(content) // 2, 2_000):  # blocks of data, not the index at the end
+        content[at] ^= 0xFF
+    largest.write_bytes(content)
+    return TaskDatabase(str(folder), ["s"])
+
+
+def key_of(number: int) -> bytes:
+    return b"k%06d" % number
+
+
+@pytest.mark.parametrize(
+    ("first", "end"),
+    [(None, None), (key_of(10), None), (None, key_of(2_900)), (key_of(900), key_of(1_000))],
+    ids=["all", "from", "until", "inside"],
+)
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "backwards"])
+@pytest.mark.parametrize("is_written", [False, True], ids=["committed", "with uncommitted entries"])
+def test_scan_that_meets_damage_raises_and_does_not_end_early(
+    tmp_path: Path, first: bytes | None, end: bytes | None, reverse: bool, is_written: bool
+) -> None:
+    """An iterator of the library ends at a damaged block as if there was nothing more: windows, sessions and queries
+    would silently have some of their entries only."""
+    database = with_damaged_blocks(tmp_path)
+    store = database.store("s")
+    if is_written:
+        store.write(key_of(950) + b"x", b"new")
+    with pytest.raises(StateError, match=r"store 's' in .* failed: Corruption") as caught:
+        list(store.scan(first, end, reverse=reverse))
+    assert is_damage_in(database.path, caught.value)
+    database.close()
+
+
+def test_collected_range_that_meets_damage_raises(tmp_path: Path) -> None:
+    database = with_damaged_blocks(tmp_path)
+    with pytest.raises(StateError, match="Corruption") as caught:
+        database.store("s").collect(key_of(900), key_of(1_000))
+    assert is_damage_in(database.path, caught.value)
+    database.close()
+
+
+def test_ranges_without_damage_are_whole(tmp_path: Path) -> None:
+    database = with_damaged_blocks(tmp_path)
+    store = database.store("s")
+    expected = [key_of(number) for number in range(100)]
+    assert [key for key, _ in store.scan(None, key_of(100))] == expected
+    assert [key for key, _ in store.scan(key_of(0), key_of(100), reverse=True)] == expected[::-1]
+    assert [key for key, _ in store.collect(key_of(0), key_of(100))] == expected
+    assert list(store.scan(key_of(2_999) + b"x", None)) == list(store.scan(b"a", b"b", reverse=True)) == []
+    assert store.collect(key_of(5) + b"x", key_of(5) + b"y") == []
+    database.close()
+
+
+def test_compaction_that_meets_damage_shows_in_the_next_commit(tmp_path: Path) -> None:
+    """RocksDB compacts in the background, and then refuses all writes: the task is restored."""
+    database = with_damaged_blocks(tmp_path, rounds=2)
+    database.family("s").compact_range(None, None)
+    database.store("s").write(b"k", b"v")
+    with pytest.raises(StateError, match="Corruption") as caught:
+        database.commit({AT: 9})
+    assert is_damage_in(database.path, caught.value)
+    with pytest.raises(Exception, match="Corruption"):  # it cannot flush what waits, and lets go of its files
+        database.close()
+    set_damaged_aside(TASK, str(tmp_path), caught.value)
+    successor = TaskDatabase(str(tmp_path), ["s"])
+    assert successor.positions() == {}
+    successor.close()

@@ -232,7 +232,12 @@ def applies(fault: str, step: str) -> bool:
 
 @pytest.mark.parametrize(
     ("fault", "cache"),
-    [("kill", 0), ("file system", 0), pytest.param("kill", 1 << 20, marks=pytest.mark.weekly), ("broker", 0)],
+    [
+        ("kill", 0),
+        pytest.param("file system", 0, marks=pytest.mark.slow),
+        pytest.param("broker", 0, marks=pytest.mark.slow),
+        pytest.param("kill", 1 << 20, marks=pytest.mark.weekly),
+    ],
 )
 @pytest.mark.parametrize("exact", [True, False], ids=["exactly once", "at least once"])
 def test_nothing_is_lost_and_files_are_a_committed_state_whichever_step_is_broken_off(

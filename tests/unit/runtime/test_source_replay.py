@@ -163,7 +163,10 @@ STORES: dict[str, Materialized[Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize(
+    "store",
+    ["plain", "versioned", *(pytest.param(name, marks=pytest.mark.slow) for name in ("uncached", "of the user"))],
+)
 @pytest.mark.parametrize("extractor", EXTRACTORS)
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())

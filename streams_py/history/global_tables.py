@@ -22,7 +22,9 @@ from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.opening.stores import StoreDefaults
 from streams_py.state.reading.write_protected import write_protected
 from streams_py.state.tasks.global_stores import GlobalStores
+from streams_py.topology.operators.processors import ProcessorOperator
 from streams_py.topology.operators.stream_joins import GlobalTableJoin
+from streams_py.topology.operators.table_transforms import TableTransformValues
 from streams_py.topology.physical.assembly import GlobalStore
 from streams_py.topology.physical.subtopologies import Subtopology
 
@@ -47,7 +49,8 @@ def check_global_tables(given: str | None) -> bool:
 def reads_global_tables(nodes: Subtopology) -> bool:
     """Whether a node joins with a global table, or is a processor, which may read any."""
     return any(
-        isinstance(node.operator, GlobalTableJoin) or hasattr(node.operator, "batch_safe") for node in nodes.processors
+        isinstance(node.operator, GlobalTableJoin | ProcessorOperator | TableTransformValues)
+        for node in nodes.processors
     )
 
 

@@ -18,14 +18,12 @@ from streams_py.topology.declare.nodes import ProcessorNode, SinkNode, SourceNod
 from streams_py.topology.operators.asynchronous import CallAsync, CallInBatches
 from streams_py.topology.operators.processors import ProcessorOperator
 from streams_py.topology.operators.stateless import Foreach, Peek, Print
-from streams_py.topology.operators.stream_joins import GlobalTableJoin
 from streams_py.topology.operators.table_transforms import TableTransformValues
 from streams_py.topology.physical.subtopologies import Subtopology
 from streams_py.topology.topology import Topology
 
 __all__ = ["Finding", "RefusedTopologyError", "check_allowed", "findings"]
 
-_OPERATORS: Final = "streams_py.topology.operators."
 _FREEZE: Final = (
     "join a table (table()) instead, or take it as it is at the end (--global-tables as-of-end, or global_tables=)"
 )
@@ -188,26 +186,25 @@ def _of_sink(node: SinkNode, outputs: Collection[str]) -> Iterator[Finding]:
 def _of_processor(node: ProcessorNode, *, allow_side_effects: bool) -> Iterator[Finding]:
     operator: Any = node.operator
     match operator:
-        case ProcessorOperator() | TableTransformValues():
-            if not operator.batch_safe:
-                yield Finding(
-                    node.name,
-                    "it runs a processor of yours, which may use punctuators, the clock or other services",
-                    "set batch_safe = True on the supplier (or function) if it does not",
-                )
+        case ProcessorOperator() | TableTransformValues() if not operator.replayable:
+            yield Finding(
+                node.name,
+                "it runs a processor of yours, which may use punctuators, the clock or other services",
+                "set batch_safe = True on the supplier (or function) if it does not",
+            )
         case CallAsync() | CallInBatches():
             yield Finding(node.name, "it calls something that waits", "call it before, and read its answers as a topic")
-        case Foreach() | Peek() | Print() if not allow_side_effects:
+        case Foreach() | Peek() | Print():
+            if allow_side_effects:
+                return
             yield Finding(
                 node.name,
                 "its function is called again when Spark repeats a task",
                 "take it out, or allow side effects (--allow-side-effects, or allow_side_effects=True) if that does no "
                 "harm",
             )
-        case GlobalTableJoin():
-            pass  # its global table is a finding already
-        case _ if not type(operator).__module__.startswith(_OPERATORS):
-            yield Finding(node.name, f"{type(operator).__qualname__} is no operator of this library", "use the DSL")
+        case _ if not operator.replayable:
+            yield Finding(node.name, f"{type(operator).__qualname__} may not run twice over a record", "use the DSL")
 
 
 def _of_stores(sub: Subtopology) -> Iterator[Finding]:

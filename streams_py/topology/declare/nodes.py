@@ -266,6 +266,14 @@ class Operator(Protocol):
     One object per node is shared by all tasks, so it has no state of a task.
     """
 
+    @property
+    def replayable(self) -> bool:
+        """Whether a second run over the same records gives the same results and has no other effects.
+
+        False if it reads the clock, waits for answers, calls other services or may be called only once per record.
+        Spark repeats tasks, so a history refuses such an operator.
+        """
+
     def bind(self, node: NodeContext) -> Process:
         """Return the node's function in one task. Called after the task's stores are restored."""
 

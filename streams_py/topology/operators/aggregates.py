@@ -24,6 +24,8 @@ _NULL_KEY_OR_VALUE = "null key or value in a grouped stream"
 class StreamAggregate(TableOperator):
     """``aggregate`` and ``count`` of a grouped stream."""
 
+    replayable = True
+
     def __init__(self, store: str, initializer: Callable[[], Any], aggregator: Callable[[Any, Any, Any], Any]) -> None:
         super().__init__(store)
         self._initializer = initializer
@@ -35,6 +37,8 @@ class StreamAggregate(TableOperator):
 
 class StreamReduce(TableOperator):
     """``reduce`` of a grouped stream: the first value of a key is its first result."""
+
+    replayable = True
 
     def __init__(self, store: str, reducer: Callable[[Any, Any], Any]) -> None:
         super().__init__(store)
@@ -80,6 +84,8 @@ def _bind_grouped_stream(
 class GroupedTableAggregate(TableOperator):
     """``aggregate`` and ``count`` of a grouped table: subtract the old value, add the new one."""
 
+    replayable = True
+
     def __init__(
         self,
         store: str,
@@ -110,6 +116,8 @@ class GroupedTableAggregate(TableOperator):
 
 class GroupedTableReduce(TableOperator):
     """``reduce`` of a grouped table: the first new value is the first result."""
+
+    replayable = True
 
     def __init__(self, store: str, adder: Callable[[Any, Any], Any], subtractor: Callable[[Any, Any], Any]) -> None:
         super().__init__(store)

@@ -31,6 +31,8 @@ def answered_pair(function: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
 class CallAsync:
     """Calls a coroutine function for each record and forwards the pair of ``calls.pair``."""
 
+    replayable = False
+
     def __init__(self, calls: AsyncCalls) -> None:
         self._calls = calls
 
@@ -40,6 +42,8 @@ class CallAsync:
 
 class CallInBatches:
     """Calls a function for each batch and forwards each answer with the key of its record."""
+
+    replayable = False
 
     def __init__(self, calls: BatchCalls) -> None:
         self._calls = calls

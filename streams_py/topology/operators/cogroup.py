@@ -13,6 +13,8 @@ __all__ = ["CogroupMerge"]
 class CogroupMerge(TableOperator):
     """Forwards the results of the aggregations."""
 
+    replayable = True
+
     def __init__(self, store: str, aggregations: Sequence[TableOperator]) -> None:
         super().__init__(store)
         self._aggregations = tuple(aggregations)

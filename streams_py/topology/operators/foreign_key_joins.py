@@ -90,6 +90,8 @@ class SubscriptionSend:
     ``extractor`` is called with the key and the value of a row.
     """
 
+    replayable = True
+
     def __init__(
         self, left: TableOperator, extractor: Callable[[Any, Any], Any], serdes: ForeignKeySerdes, *, keeps_left: bool
     ) -> None:
@@ -146,6 +148,8 @@ class SubscriptionSend:
 class SubscriptionReceive:
     """Stores or deletes subscriptions and forwards them with the key (foreign key, primary key)."""
 
+    replayable = True
+
     def __init__(self, store: str, serdes: ForeignKeySerdes) -> None:
         self._store = store
         self._serdes = serdes
@@ -180,6 +184,8 @@ class SubscriptionReceive:
 class SubscriptionJoin:
     """Answers a subscription with the current row of the right table."""
 
+    replayable = True
+
     def __init__(self, right: TableOperator) -> None:
         self._right = right
 
@@ -210,6 +216,8 @@ class SubscriptionJoin:
 
 class ForeignTableJoin:
     """Answers all subscriptions to a changed row of the right table."""
+
+    replayable = True
 
     def __init__(self, right: TableOperator, store: str, serdes: ForeignKeySerdes) -> None:
         self._right = right
@@ -246,6 +254,8 @@ class ResponseJoin:
     Streams compares it with the hash of the row serialized again. That hash differs if the type of the row got a new
     field with a default, or if its bytes have no fixed order. In these cases the hash of the stored bytes is compared.
     """
+
+    replayable = True
 
     def __init__(
         self, left: TableOperator, joiner: Callable[[Any, Any, Any], Any], serdes: ForeignKeySerdes, *, keeps_left: bool

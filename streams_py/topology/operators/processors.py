@@ -46,7 +46,7 @@ class ProcessorOperator:
                 "because tasks must not share state"
             )
         self._supplier = supplier
-        self.batch_safe = bool(getattr(processor, "batch_safe", False))
+        self.replayable = bool(getattr(processor, "batch_safe", False))
         """Whether its author declares that it needs no punctuators, no clock and no other services."""
         self._record_class: Callable[[Any, Any, int, Any], AnyRecord] = FixedKeyRecord if fixed_key else Record
 

@@ -27,6 +27,8 @@ class SessionAggregate(TableOperator):
     ``merger`` is called with the key and two aggregates.
     """
 
+    replayable = True
+
     def __init__(
         self,
         store: str,

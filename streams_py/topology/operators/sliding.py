@@ -27,6 +27,8 @@ _NULL_KEY_OR_VALUE = "null key or value in a stream with sliding windows"
 class SlidingWindowAggregate(WindowedOperator[SlidingWindows]):
     """``aggregate``, ``count`` and ``reduce`` over :class:`SlidingWindows`."""
 
+    replayable = True
+
     def bind(self, node: NodeContext) -> Process:
         failed, grace, difference = node.failed, self._windows.grace_ms, self._windows.difference_ms
         emit_final = self._final_results(node, self._closed_since)

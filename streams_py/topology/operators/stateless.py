@@ -60,6 +60,8 @@ class Statement:
 class Filter(Statement):
     """Keeps records for which the predicate is true, or with ``negate`` is false."""
 
+    replayable = True
+
     def __init__(self, predicate: Predicate, *, negate: bool = False) -> None:
         super().__init__(predicate)
         self.statement = f"if {'' if negate else 'not '}{{f}}(key, value): return"
@@ -88,6 +90,8 @@ class NullKeyFilter:
     records are counted, which Kafka Streams does not do.
     """
 
+    replayable = True
+
     def __init__(self) -> None:
         self.pass_all = False
 
@@ -108,6 +112,8 @@ class NullKeyFilter:
 class InContext:
     """An operator whose function also gets the record's context, with the current timestamp."""
 
+    replayable = True
+
     def __init__(
         self, make: Callable[[Callable[[Any, Any], Any]], Operator], function: Callable[[Any, Any, RecordContext], Any]
     ) -> None:
@@ -127,6 +133,8 @@ class InContext:
 
 class PassThrough:
     """A node that only has a name: a merge, or a branch of a split."""
+
+    replayable = True
 
     def bind(self, node: NodeContext) -> Process:
         return node.forward
@@ -156,6 +164,7 @@ def named_if_no_pair(error: Exception, function: Callable[..., Any], operation: 
 class Map(Statement):
     """Replaces key and value."""
 
+    replayable = True
     statement = "key, value = {f}(key, value)"
 
     def explained(self, error: Exception) -> Exception:
@@ -178,6 +187,7 @@ class Map(Statement):
 class MapValues(Statement):
     """Replaces the value, computed from the value."""
 
+    replayable = True
     statement = "value = {f}(value)"
 
     def bind(self, node: NodeContext) -> Process:
@@ -197,6 +207,7 @@ class MapValues(Statement):
 class MapValuesWithKey(Statement):
     """Replaces the value, computed from key and value."""
 
+    replayable = True
     statement = "value = {f}(key, value)"
 
     def bind(self, node: NodeContext) -> Process:
@@ -216,6 +227,7 @@ class MapValuesWithKey(Statement):
 class SelectKey(Statement):
     """Replaces the key."""
 
+    replayable = True
     statement = "key = {f}(key, value)"
 
     def bind(self, node: NodeContext) -> Process:
@@ -238,6 +250,8 @@ class FlatMap:
     A lazily generated result is read completely before it is forwarded: if it fails, none of it was forwarded.
     """
 
+    replayable = True
+
     def __init__(self, mapper: Callable[[Any, Any], Iterable[tuple[Any, Any]]]) -> None:
         self._mapper = mapper
 
@@ -258,6 +272,8 @@ class FlatMap:
 
 class FlatMapValues:
     """Replaces a value by any number of values; lazy results as in :class:`FlatMap`."""
+
+    replayable = True
 
     def __init__(self, mapper: Callable[[Any], Iterable[Any]]) -> None:
         self._mapper = mapper
@@ -282,6 +298,8 @@ class FlatMapValues:
 class FlatMapValuesWithKey:
     """Replaces a value by any number of values of key and value; lazy as in :class:`FlatMap`."""
 
+    replayable = True
+
     def __init__(self, mapper: Callable[[Any, Any], Iterable[Any]]) -> None:
         self._mapper = mapper
 
@@ -305,6 +323,7 @@ class FlatMapValuesWithKey:
 class Peek(Statement):
     """Calls the user's function, then forwards the record."""
 
+    replayable = False
     statement = "{f}(key, value)"
 
     def bind(self, node: NodeContext) -> Process:
@@ -324,6 +343,8 @@ class Peek(Statement):
 class Foreach:
     """Calls the user's function; the record ends here."""
 
+    replayable = False
+
     def __init__(self, action: Callable[[Any, Any], object]) -> None:
         self._action = action
 
@@ -341,6 +362,8 @@ class Foreach:
 
 class Print:
     """Writes a line per record; ``file`` None is the current ``sys.stdout``."""
+
+    replayable = False
 
     def __init__(self, label: str, line: Any, file: TextIO | None) -> None:
         self._label = label
@@ -366,6 +389,8 @@ class Branch:
     The default child is optional. ``predicates`` and the node names ``children`` can be extended until the topology is
     built.
     """
+
+    replayable = True
 
     def __init__(self) -> None:
         self.predicates: list[Predicate] = []

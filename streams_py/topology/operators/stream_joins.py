@@ -28,6 +28,8 @@ class StreamTableJoin:
     of the store in which records wait for ``grace_ms``; "" if they do not wait.
     """
 
+    replayable = True
+
     def __init__(
         self,
         table: TableOperator,
@@ -99,6 +101,8 @@ class GlobalTableJoin:
 
     A record is dropped if the *selected* key is None, except in a left join.
     """
+
+    replayable = True
 
     def __init__(
         self,

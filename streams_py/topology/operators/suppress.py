@@ -37,6 +37,8 @@ class SuppressionRule:
 class Suppress(TableOperator):
     """``suppress`` of a table."""
 
+    replayable = True
+
     def __init__(self, parent: TableOperator, buffer: str, rule: SuppressionRule) -> None:
         super().__init__(buffer)
         self._parent = parent

@@ -25,6 +25,8 @@ class TableJoin(TableOperator):
     ``joiner`` is called with key, this value and other value.
     """
 
+    replayable = True
+
     def __init__(
         self,
         this: TableOperator,
@@ -105,6 +107,8 @@ class TableJoin(TableOperator):
 
 class TableJoinMerge(TableOperator):
     """The joined table: the results of both sides, stored if ``store_name`` is not ""."""
+
+    replayable = True
 
     def __init__(self, left: TableJoin, right: TableJoin, store_name: str) -> None:
         super().__init__(store_name)

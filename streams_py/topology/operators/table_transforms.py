@@ -39,7 +39,7 @@ class TableTransformValues(TableTransformation):
                 "because tasks must not share state"
             )
         self._supplier = supplier
-        self.batch_safe = bool(getattr(supplier, "batch_safe", False))
+        self.replayable = bool(getattr(supplier, "batch_safe", False))
         """Same as for processors."""
 
     def _row_function(self, node: NodeContext) -> Callable[[Any, Any], Any]:

@@ -60,6 +60,9 @@ _TWO_RECORDS_UNTIL = (3, 4)
 class TableOperator(ABC):
     """An operator whose result is a table. ``store_name`` is "" if the table is not stored."""
 
+    replayable: bool
+    """Each subclass says it; see :class:`~streams_py.topology.declare.nodes.Operator`."""
+
     def __init__(self, store_name: str) -> None:
         self.store_name = store_name
         self.sends_old_values = False
@@ -119,6 +122,8 @@ class TableSource(TableOperator):
 
     ``store_name`` is the name of the store if the table is stored.
     """
+
+    replayable = True
 
     def __init__(self, store_name: str, *, is_stored: bool) -> None:
         super().__init__(store_name)
@@ -270,6 +275,8 @@ class TableFilter(TableTransformation):
     It requests old values if they cost nothing. Then deletions of rows that never passed are not sent.
     """
 
+    replayable = True
+
     def __init__(
         self, parent: TableOperator, predicate: Callable[[Any, Any], object], store: str, *, negate: bool
     ) -> None:
@@ -297,6 +304,8 @@ class TableFilter(TableTransformation):
 class TableMapValues(TableTransformation):
     """Replaces the values of rows; deletions stay deletions. ``mapper`` is called with key and value."""
 
+    replayable = True
+
     def __init__(self, parent: TableOperator, mapper: Callable[[Any, Any], Any], store: str) -> None:
         super().__init__(parent, store)
         self._mapper = mapper
@@ -316,6 +325,8 @@ class TableMapValues(TableTransformation):
 class TableToStream:
     """Sends a table's updates as records; deletions become null values."""
 
+    replayable = True
+
     def bind(self, node: NodeContext) -> Process:
         forward = node.forward
 
@@ -331,6 +342,8 @@ class TableGroupBy:
     If the group stays the same, it sends one record with both halves. Otherwise it sends first the subtraction, then
     the addition. A group or value of None is not sent.
     """
+
+    replayable = True
 
     def __init__(self, table: TableOperator, selector: Callable[[Any, Any], tuple[Any, Any]]) -> None:
         self._table = table

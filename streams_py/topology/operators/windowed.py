@@ -75,6 +75,8 @@ class WindowedOperator(TableOperator, Generic[W]):
 class TimeWindowAggregate(WindowedOperator[TimeWindows]):
     """``aggregate``, ``count`` and ``reduce`` over :class:`TimeWindows`."""
 
+    replayable = True
+
     def bind(self, node: NodeContext) -> Process:
         store, forward, failed, context = node.store(self.store_name), node.forward, node.failed, node.record
         windows = self._windows

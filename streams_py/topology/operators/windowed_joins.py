@@ -79,6 +79,8 @@ class JoinRule:
 class JoinWindowKeeper:
     """Drops late records, forwards the others to the join, and then stores them for the other side."""
 
+    replayable = True
+
     def __init__(self, store: str, rule: JoinRule, *, is_left: bool) -> None:
         self._store = store
         self._rule = rule
@@ -115,6 +117,8 @@ class StreamJoin:
     ``joiner`` is called with key, left value and right value. ``pending`` is the name of the store of records that wait
     for a partner ("" in inner joins).
     """
+
+    replayable = True
 
     def __init__(
         self, other_store: str, rule: JoinRule, joiner: Callable[[Any, Any, Any], Any], *, is_left: bool, pending: str
@@ -265,6 +269,8 @@ class SelfJoin:
     It gives the results of two operators with two stores, in the same order. Each record is first the left one of a
     pair, with the records that are already stored. Then it is the right one, with those records and with itself.
     """
+
+    replayable = True
 
     def __init__(self, store: str, rule: JoinRule, joiner: Callable[[Any, Any, Any], Any]) -> None:
         self._store = store

@@ -85,7 +85,7 @@ def run(count: int, folder: str) -> tuple[float, float]:
     fill(maker, count * 99 // 100)
     maker.attach(RecordContext(), lambda topic, partition: lambda *_: None)
     if snapshots.upload_all() != 1:
-        raise SystemExit("no snapshot was made")
+        raise SystemExit("uploading the snapshot failed")
     maker.close()
     took = []
     for name, with_snapshots in (("fetched", True), ("replayed", False)):

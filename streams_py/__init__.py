@@ -9,29 +9,29 @@
     if __name__ == "__main__":
         KafkaStreams(builder.build(), {"application.id": "words", "bootstrap.servers": "embedded"}).run()
 
-Start it in several processes: they share the work. ``embedded`` is a small broker on this machine; for a real one only
-the address changes. ``streams-py new app words`` makes this a project with a test.
+Start the program in several processes, and they share the work. ``embedded`` is a small broker on this machine; for a
+real cluster, only the address changes. ``streams-py new app words`` creates a project with this program and a test.
 
 * Describe a topology: :class:`StreamsBuilder`, :class:`KStream`, :class:`KTable`, or :class:`Topology` and
-  :class:`Processor`; windows are :class:`TimeWindows`, :class:`SessionWindows` and their kin.
-* Say what bytes mean: :mod:`streams_py.serdes`, :class:`SchemaRegistry`.
-* Run it: :class:`KafkaStreams`; ``help(StreamsConfig)`` lists every setting with its default and when to change it.
+  :class:`Processor`; :class:`TimeWindows`, :class:`SessionWindows` and other windows.
+* Convert keys and values to bytes: :mod:`streams_py.serdes`, :class:`SchemaRegistry`.
+* Run it: :class:`KafkaStreams`. ``help(StreamsConfig)`` lists every setting with its default and when to change it.
 * Test it: :class:`streams_py.testing.TopologyTestDriver`, without a broker.
-* Decide who runs what: :mod:`streams_py.assignment`.
-* Errors: all are a :class:`StreamsError`, and say what to do.
+* Control the task assignment: :mod:`streams_py.assignment`.
+* Errors: all are a :class:`StreamsError`, and their messages say what to do.
 
-Everything public is here, except for ``streams_py.serdes``, ``streams_py.assignment`` (your own task assignor),
-``streams_py.testing`` (the test kit) and ``streams_py.connect.api`` (your own connectors), which are public modules, as
-are those of ``streams_py.backtest``, ``streams_py.telemetry`` and ``streams_py.spark``: what they list in ``__all__``.
+Everything public is here, except for these public modules: ``streams_py.serdes``, ``streams_py.assignment`` (custom
+task assignors), ``streams_py.testing`` (the test kit), ``streams_py.connect.api`` (custom connectors), and the names in
+``__all__`` of ``streams_py.backtest``, ``streams_py.telemetry`` and ``streams_py.spark``.
 
-Names are loaded when they are first used (PEP 562), so that importing this package costs nothing: a program that only
-describes a topology loads no Kafka client. ``__init__.pyi`` lists them, for type checkers and for this module.
+Names are loaded on first use (PEP 562), so that importing this package is fast: a program that only describes a
+topology loads no Kafka client. ``__init__.pyi`` lists all names, for type checkers and for this module.
 """
 
 from importlib import import_module as _import_module
 
 _homes: dict[str, str] = {}
-"""Public name -> module, once the first one was asked for."""
+"""Public name -> module. Filled on the first access."""
 
 
 def _read_homes() -> dict[str, str]:

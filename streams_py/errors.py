@@ -1,13 +1,15 @@
-"""Every error of streams_py, on one page.
+"""All errors of streams_py.
 
-Four families, by whose turn it is to act:
+There are four families, by where the cause is:
 
-* *yours*: :class:`ConfigError`, :class:`TopologyError`, :class:`AssignorError`, ... - change your code or settings;
-* *theirs*: :class:`TaskAssignmentError` - another member sent something that cannot be used (undecodable bytes raise
-  ``streams_protocol``'s ``DecodeError``);
-* *the world*: :class:`BrokerUnavailableError`, :class:`StateError`, ... - ``retriable`` says whether waiting may help;
-* *control*: :class:`TaskMigratedError`, :class:`TaskCorruptedError` - how the runtime tells itself to rebuild; they
-  appear in logs and never reach your code or your uncaught-exception handler.
+* *Your application*: :class:`ConfigError`, :class:`TopologyError`, :class:`AssignorError`, ... Change your code or
+  settings.
+* *Other members*: :class:`TaskAssignmentError`. Another member sent data that cannot be used (undecodable bytes raise
+  ``streams_protocol``'s ``DecodeError``).
+* *The environment*: :class:`BrokerUnavailableError`, :class:`StateError`, ... ``retriable`` tells whether a later retry
+  may succeed.
+* *Control flow*: :class:`TaskMigratedError`, :class:`TaskCorruptedError`. The runtime uses them internally to rebuild
+  tasks. They appear in logs, and never reach your code or your uncaught-exception handler.
 
 Names follow Apache Kafka Streams without the word "Exception".
 """
@@ -57,10 +59,10 @@ __all__ = [
 
 
 class StreamsError(Exception):
-    """Base of all errors that streams_py raises.
+    """The base class of all errors that streams_py raises.
 
-    ``retriable`` is True when doing the same again later may work; ``task_id`` is set when one task is concerned;
-    ``was_handled`` is True when an exception handler was asked about it: no other one is.
+    ``retriable`` is True if the same operation may succeed later. ``task_id`` is set if the error concerns one task.
+    ``was_handled`` is True if an exception handler was already called for the error, so that no other one is.
     """
 
     retriable: ClassVar[bool] = False
@@ -71,14 +73,15 @@ class StreamsError(Exception):
         self.task_id = task_id
 
 
-# -- yours ---------------------------------------------------------------------------------------------------
+# -- your application ----------------------------------------------------------------------------------------
 
 
 class ConfigError(StreamsError, ValueError):
-    """A configuration value cannot be used. Raised when the configuration is read; by ``start`` when the cluster
-    refuses login or certificates, or has a certificate that cannot be trusted.
+    """A configuration value is not valid.
 
-    The message names the key, the value (secrets are masked), and what is allowed.
+    Raised when the configuration is read. Also raised by ``start`` if the cluster refuses the login or the client's
+    certificate, or if the cluster's certificate is not trusted. The message names the key, the value (secrets are
+    masked), and the valid values.
 
     What to do: correct the key that the message names.
     """
@@ -89,156 +92,159 @@ class ConfigError(StreamsError, ValueError):
 
 
 class ConnectorError(StreamsError):
-    """What a connector reads or writes cannot be used: a file, a table, a record.
+    """A connector cannot use the data that it reads or writes: a file, a table, a record.
 
-    The message names it, and where (byte, column; topic, partition, offset), and says what to do.
+    The message names the data and the position (byte, column; topic, partition, offset), and says what to do.
 
     What to do: correct what the message names, then restart the connector's task.
     """
 
 
 class TopologyError(StreamsError, ValueError):
-    """The described topology is not valid; raised by the call that made it so, or by ``build``/``start``.
+    """The topology is not valid. Raised by the call that is wrong, or by ``build`` or ``start``.
 
-    ``where`` is the line of your program that the message ends with, if one is to blame.
+    ``where`` is the line of your program that caused the error, if known. The message ends with it.
 
-    What to do: correct the call at ``where``, or what the message names.
+    What to do: correct the call at ``where``, or the part of the topology that the message names.
     """
 
     where: str | None = None
 
 
 class AssignorError(StreamsError):
-    """``task.assignor.class`` cannot be loaded, raised, returned something that is no assignment, or never returned.
+    """``task.assignor.class`` cannot be loaded, raised an error, returned an invalid assignment, or never returned.
 
-    The message names the class. You do not get it for a :class:`TaskAssignmentError` that the assignor raises itself.
+    The message names the class. Not raised if the assignor itself raises a :class:`TaskAssignmentError`.
 
-    What to do: correct the assignor, or take ``task.assignor.class`` out. Meanwhile everybody keeps their tasks.
+    What to do: correct the assignor, or remove ``task.assignor.class``. Meanwhile all members keep their tasks.
     """
 
 
 class SerializationError(StreamsError):
     """A serde refused a value: wrong Python type, out of range, or wrong number of bytes.
 
-    What to do: use the serde that fits what the function above makes, or correct that function.
+    What to do: use a serde for the type that the previous function returns, or correct that function.
     """
 
 
 class ProcessingError(StreamsError):
-    """Your processor, function or punctuator raised; ``__cause__`` is the original error.
+    """Your processor, function or punctuator raised an error, which is the ``__cause__``.
 
     The message names node, task, topic, partition and offset.
 
-    What to do: correct the function; or pass over such records with ``processing.exception.handler``.
+    What to do: correct the function, or skip such records with ``processing.exception.handler``.
     """
 
 
 class ChangedInPlaceError(ProcessingError):
-    """A function changed a value that others get too, or changed its aggregate and returned None.
+    """A function modified a value that other functions get too, or modified its aggregate and returned None.
 
-    Raised by the test driver, which looks for it; no handler is asked. The message names operator, line and key.
+    Raised only by the test driver, which checks for it. No handler is called. The message names operator, line and key.
 
     What to do: return a new value instead.
     """
 
 
 class HandlerError(StreamsError):
-    """Your exception handler raised, or returned something that is no answer. Always stops the stream thread.
+    """Your exception handler raised an error, or returned an invalid response. Always stops the stream thread.
 
-    What to do: correct the handler, so that it returns one of its answers for every record.
+    What to do: correct the handler, so that it returns a valid response for every record.
     """
 
     was_handled = True
 
 
 class CallTimeoutError(ProcessingError):
-    """An asynchronous function did not answer within its ``timeout``; the processing handler is asked about its record.
+    """An asynchronous function did not return within its ``timeout``. The processing handler is called for its record.
 
     The message names function, node, task, key, topic, partition and offset.
 
-    What to do: give the call more time, or correct what it waits for.
+    What to do: increase the timeout, or correct what the function waits for.
     """
 
 
 class DeserializationError(StreamsError):
-    """A record could not be decoded and the deserialization handler answered FAIL.
+    """A record could not be decoded, and the deserialization handler returned FAIL.
 
     The message names topic, partition, offset, source node, and the serde.
 
-    What to do: use the serde that the topic was written with; or pass over such records with
+    What to do: use the serde that the topic was written with, or skip such records with
     ``deserialization.exception.handler``.
     """
 
 
 class RegistryError(StreamsError):
-    """A schema registry refused credentials, or is none. Says nothing about a record, so no handler is asked.
+    """The schema registry rejected the credentials, or the URL is not a schema registry.
 
-    What to do: correct the registry's address and credentials.
+    The error does not concern a record, so no handler is called.
+
+    What to do: correct the registry's URL and credentials.
     """
 
 
 class UnsupportedOperationError(StreamsError):
-    """Something was asked for that this object cannot give, e.g. lags that were not requested (KIP-924).
+    """The object does not support the operation, for example reading lags that were not requested (KIP-924).
 
-    What to do: ask for it where the message says, or do without.
+    What to do: follow the message, or avoid the operation.
     """
 
 
 class IllegalStateError(StreamsError, RuntimeError):
-    """A call that is not allowed now, e.g. starting a client twice.
+    """The call is not allowed in the current state, for example starting a client twice.
 
-    What to do: make the call in a state that allows it; the message names the present one.
+    What to do: call it in a state that allows it. The message names the current state.
     """
 
 
-# -- theirs --------------------------------------------------------------------------------------------------
+# -- other members -------------------------------------------------------------------------------------------
 
 
 class TaskAssignmentError(StreamsError):
-    """The group could not be assigned (protocol error code 3), or an assignor refused on purpose.
+    """The assignment failed (protocol error code 3), or an assignor refused it deliberately.
 
-    What to do: read the log of the group's leader, which says why; then start the client again.
+    What to do: find the reason in the log of the group leader, then restart the client.
     """
 
 
 class MissingSourceTopicError(StreamsError):
     """A source topic does not exist (protocol error code 1).
 
-    What to do: create the topics that the message names, then start the application again.
+    What to do: create the topics that the message names, then restart the application.
     """
 
 
-# -- the world -----------------------------------------------------------------------------------------------
+# -- the environment -----------------------------------------------------------------------------------------
 
 
 class BrokerUnavailableError(StreamsError):
-    """The cluster did not answer in time; the message names the address and the time waited.
+    """The cluster did not respond in time. The message names the address and the time waited.
 
-    What to do: see that ``bootstrap.servers`` answer, and can be reached from here.
+    What to do: check that ``bootstrap.servers`` are running and reachable from this machine.
     """
 
     retriable: ClassVar[bool] = True
 
 
 class RegistryUnavailableError(BrokerUnavailableError):
-    """A schema registry did not answer, or not usefully; the message names its address. The record that needed it is
-    tried again, for ``task.timeout.ms`` at most: no handler is asked about it.
+    """A schema registry did not respond, or its response was not usable. The message names its address.
 
-    What to do: see that the registry answers, and can be reached from here.
+    The record that needed the registry is retried for at most ``task.timeout.ms``. No handler is called for it.
+
+    What to do: check that the registry is running and reachable from this machine.
     """
 
 
 class TimeoutExceededError(StreamsError):
-    """Something retriable kept failing longer than ``task.timeout.ms`` (or the time-out given) allows.
+    """A retriable operation kept failing for longer than ``task.timeout.ms`` (or the given timeout).
 
-    What to do: end what the message says went wrong, or allow more time.
+    What to do: fix the failure that the message names, or increase the timeout.
     """
 
 
 class RefusedRecord(NamedTuple):
     """A record that a broker or the client library refused, as bytes.
 
-    ``timestamp_ms`` is -1 and ``headers`` is empty where the library no longer tells them.
+    ``timestamp_ms`` is -1 and ``headers`` is empty if the library no longer has them.
     """
 
     topic: str
@@ -250,13 +256,15 @@ class RefusedRecord(NamedTuple):
 
 
 class ProductionError(StreamsError):
-    """A record could not be written. Names topic and partition; ``retriable`` tells a passing from a final failure.
+    """A record could not be written. The message names topic and partition.
 
-    ``record`` is the record, if it is known; ``reason`` is Kafka's name of the error, such as ``INVALID_TIMESTAMP``, or
-    empty. ``ends_transaction``: the broker aborts the transaction of this record, so
-    all tasks that share the transaction go back to their last commit.
+    * ``retriable``: whether the failure is temporary.
+    * ``record``: the record, if known.
+    * ``reason``: Kafka's name of the error, such as ``INVALID_TIMESTAMP``, or empty.
+    * ``ends_transaction``: whether the broker aborts the transaction of this record, so that all tasks in the
+      transaction return to their last commit.
 
-    What to do: correct what the broker complains about (size, rights, the topic); or pass over such records with
+    What to do: correct the cause in the message (size, rights, the topic), or skip such records with
     ``production.exception.handler``.
     """
 
@@ -281,12 +289,12 @@ class ProductionError(StreamsError):
 
 
 class BatchRefusedError(ProductionError):
-    """A broker refused a batch, and it is not known yet for which of its records.
+    """A broker refused a batch, and it is not known yet because of which of its records.
 
-    The records of the batch are to be processed again. From now on the producer isolates the records of this topic, so
-    that a broker's answer concerns one record. The production handler is asked about that record only.
+    The records of the batch must be processed again. From now on the producer sends each record of this topic in a
+    separate batch, so that a response concerns only one record. The production handler is called for that record only.
 
-    What to do: nothing; the log says which record was refused, if one was.
+    What to do: nothing. If a single record is refused, the log names it.
     """
 
     def __init__(self, message: str, *, topic: str, partition: int | None) -> None:
@@ -294,14 +302,14 @@ class BatchRefusedError(ProductionError):
 
 
 class RecordsExpiredError(ProductionError):
-    """Records waited for their broker for so long that other members may have their task meanwhile, and were not sent.
+    """Records were dropped, because another member may own their task after the long wait for a broker.
 
-    They are to be made again, by whoever has the task then; nobody asks the production handler about them, because
-    nothing is wrong with them. What a process that was frozen or cut off had on its way would be written behind what
-    others have written since, and a store restored from its changelog would have the older value.
+    The owner of the task must produce them again. The production handler is not called, because the records are valid.
+    If a process that was frozen or disconnected sent its old records, they would be written after newer records of
+    other members, and a store restored from its changelog would get old values.
 
-    What to do: nothing, unless it comes often: then the brokers take records too slowly. ``session.timeout.ms`` bounds
-    the time, unless ``producer.delivery.timeout.ms`` is set.
+    What to do: nothing. If it happens often, the brokers accept records too slowly. The limit is
+    ``session.timeout.ms``, unless ``producer.delivery.timeout.ms`` is set.
     """
 
     def __init__(self, message: str, *, topic: str, partition: int | None) -> None:
@@ -309,10 +317,10 @@ class RecordsExpiredError(ProductionError):
 
 
 class OffsetOutOfRangeError(StreamsError):
-    """The positions of these partitions do not exist on the broker (any more).
+    """The positions of these partitions do not exist on the broker, or no longer.
 
-    What to do: keep records for longer than the application may stand still (``retention.ms``);
-    ``auto.offset.reset`` says where it goes on.
+    What to do: keep records for longer than the application may be stopped (``retention.ms``). ``auto.offset.reset``
+    determines where it continues.
     """
 
     def __init__(
@@ -320,61 +328,71 @@ class OffsetOutOfRangeError(StreamsError):
     ) -> None:
         self.partitions = frozenset(partitions)
         self.deleted = frozenset(deleted)
-        """The partitions whose logs begin behind the position: the records in between were deleted."""
+        """The partitions whose logs start after the position, because the records in between were deleted."""
         names = ", ".join(map(str, sorted(self.partitions)))
         super().__init__(message or f"no such offset (deleted or never written): {names}")
 
 
 class StateError(StreamsError):
-    """A state store or the state directory failed (Kafka: ProcessorStateException).
+    """An operation on a state store or on the state directory failed (Kafka: ProcessorStateException).
 
-    What to do: see that ``state.dir`` can be written, and has room left.
+    What to do: check that ``state.dir`` is writable and has free space.
     """
 
 
 class SnapshotError(StateError):
-    """A snapshot of state is not whole, or is not of this application, cluster, task or topology; it is passed over.
+    """A snapshot of state is incomplete, or belongs to another application, cluster, task or topology. It is skipped.
 
-    What to do: nothing: another snapshot or the changelog is used.
+    What to do: nothing. Another snapshot or the changelog is used.
     """
 
 
 class LockError(StateError):
-    """A task directory cannot be used yet: another thread has it, or the cluster has not said whose state it is.
+    """A task directory cannot be used yet: another thread has locked it, or the id of the cluster is not known yet.
 
-    What to do: nothing: it is tried again until the directory is free.
+    What to do: nothing. The runtime retries until the directory is free.
     """
 
 
 class InvalidStateStoreError(StreamsError):
-    """The store cannot be read now: closed, migrated, still restoring, or of another type.
+    """The store cannot be read now: it is closed, has moved, is still restoring, or has another type.
 
-    What to do: ask ``KafkaStreams.store`` for a new view, of the kind that the store has.
+    What to do: call ``KafkaStreams.store`` for a new view, with the type of the store.
     """
 
 
 class StateStoreMigratedError(InvalidStateStoreError):
-    """The tasks behind this view have moved, or are closing: ask ``KafkaStreams.store`` for a new view."""
+    """The tasks of this view have moved, or are closing.
+
+    What to do: call ``KafkaStreams.store`` for a new view.
+    """
 
     retriable: ClassVar[bool] = True
 
 
 class StateStoreNotAvailableError(InvalidStateStoreError):
-    """No task with this store can be read here now: they are elsewhere, or still restoring; or a global store is being
-    filled. Ask again later, or another instance."""
+    """No task with this store can be read on this instance now.
+
+    The tasks are on other instances or still restoring, or a global store is being filled.
+
+    What to do: retry later, or query another instance.
+    """
 
     retriable: ClassVar[bool] = True
 
 
 class UnknownStateStoreError(InvalidStateStoreError):
-    """No sub-topology has a store of that name; the message lists the names that exist.
+    """No sub-topology has a store with that name. The message lists the existing names.
 
-    What to do: ask for one of those.
+    What to do: use one of the existing names.
     """
 
 
 class InvalidStateStorePartitionError(StateStoreNotAvailableError):
-    """The asked partition of the store cannot be read on this client now."""
+    """The requested partition of the store cannot be read on this client now.
+
+    What to do: retry later, or query another instance.
+    """
 
 
 class StreamsNotStartedError(InvalidStateStoreError):
@@ -384,20 +402,20 @@ class StreamsNotStartedError(InvalidStateStoreError):
     """
 
 
-# -- control: never shown to users ---------------------------------------------------------------------------
+# -- control flow: never shown to users ----------------------------------------------------------------------
 
 
 class TaskMigratedError(StreamsError):
-    """This member does not own its tasks any more (fenced, expired, kicked out).
+    """This member no longer owns its tasks (fenced, expired, or removed from the group).
 
-    What to do: nothing: the tasks are dropped without committing, and the member joins again.
+    What to do: nothing. The tasks are closed without a commit, and the member rejoins.
     """
 
 
 class TaskCorruptedError(StreamsError):
-    """Local state of these tasks cannot be trusted. Maps each task to its bad changelogs.
+    """The local state of these tasks cannot be trusted. ``tasks`` maps each task to its corrupted changelogs.
 
-    What to do: nothing: the state is wiped and restored.
+    What to do: nothing. The state is deleted and restored.
     """
 
     def __init__(self, message: str, tasks: Mapping[TaskId, Collection[TopicPartition]]) -> None:

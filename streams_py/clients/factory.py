@@ -1,6 +1,6 @@
-"""The two Kafka clients behind one factory: membership on kafka-python, records and administration on confluent-kafka.
+"""The factory for Kafka clients: group membership with kafka-python, records and administration with confluent-kafka.
 
-This is the default of ``default.client.supplier``, and the only module that knows both adapters.
+This is the default of ``default.client.supplier``, and the only module that imports both adapters.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _SHARED_KEYS = (
     "retry.backoff.ms",
     "send.buffer.bytes",
 )
-"""Keys of Kafka Streams itself that its clients follow."""
+"""Keys of Kafka Streams that also apply to its clients."""
 _TRANSACTION_ADMIN_MS = 5_000
 
 
 class KafkaClients(ConfluentClients):
-    """Makes every client of one application instance (port ``Clients``)."""
+    """The factory for all clients of one application instance (port ``Clients``)."""
 
     def __init__(self, config: StreamsConfig) -> None:
         super().__init__(config)
@@ -58,7 +58,14 @@ class KafkaClients(ConfluentClients):
             raise
 
     def check_connection(self, *, must_answer: bool = False) -> None:
-        """As the port says; with ``must_answer`` BrokerUnavailableError when the cluster is away now."""
+        """Check that the cluster accepts the login and certificates of this client.
+
+        Args:
+            must_answer: Whether to raise BrokerUnavailableError if the cluster does not respond.
+
+        Raises:
+            ConfigError: The cluster refuses the connection.
+        """
         if self.embedded is not None:
             return
         of_admin, of_member = self._security("admin."), self._security("consumer.")
@@ -73,7 +80,10 @@ class KafkaClients(ConfluentClients):
         return None if self.embedded is not None else refusal(self.bootstrap, self._security("consumer."))
 
     def membership(self, thread_name: str, thread_index: int, listener: MembershipListener) -> KafkaPythonMembership:
-        """Membership of one stream thread; static when ``group.instance.id`` is set, which gets the thread's number."""
+        """Return the group membership of one stream thread.
+
+        It is static if ``group.instance.id`` is set. The number of the thread is appended to that id.
+        """
         return KafkaPythonMembership(
             self._membership_settings(thread_name, thread_index),
             listener,
@@ -83,7 +93,7 @@ class KafkaClients(ConfluentClients):
         )
 
     def group_admin(self, *, timeout_ms: int = _TRANSACTION_ADMIN_MS) -> KafkaPythonGroupAdmin:
-        """Requests about groups, without joining one."""
+        """Return a client for requests about groups, which does not join a group."""
         from streams_py.adapters.connection.librdkafka_gaps import kafka_python_connection
 
         security = parse_security(self._config.client_settings("admin."))
@@ -92,7 +102,7 @@ class KafkaClients(ConfluentClients):
         return KafkaPythonGroupAdmin(connection, timeout_ms=timeout_ms)
 
     def transaction_admin(self) -> KafkaPythonTransactionAdmin:
-        """Requests about transactions; connects when it is used."""
+        """Return a client for requests about transactions. It connects on first use."""
         from streams_py.adapters.connection.librdkafka_gaps import kafka_python_connection
 
         security = parse_security(self._config.client_settings("admin."))

@@ -1,13 +1,15 @@
-"""A process that reads parts of changelogs for another one, and leaves them as sorted files that its stores take in.
+"""A process that reads parts of changelogs for its parent process, and writes them as sorted files for its stores.
 
-One Python thread restores as fast as one processor lets it; a second process restores beside it, and what runs in the
-first one is not held up by its interpreter's lock. It is started as ``python -m streams_py.clients.sorter_program
-PARENT``, the id of that process, and told by its standard input, a line of JSON each: first the settings of its
-consumer, then one part after the other (:class:`streams_py.ports.ChangelogPart`). On its standard output it says how
-far it is, and in the end which files there are. It ends with its input, and with its parent, however that went:
-processes that were forked from that one hold the input open, too.
+A Python thread restores only as fast as one processor allows. This second process restores in parallel, without holding
+the interpreter's lock of the parent. It is started as ``python -m streams_py.clients.sorter_program PARENT``, with the
+process id of the parent.
 
-It knows no topology and runs no code of the user's: keys and values stay the bytes they are.
+The parent writes lines of JSON to its standard input: first the settings of the consumer, then one part after the other
+(:class:`streams_py.ports.ChangelogPart`). On standard output the process reports its progress, and finally the files.
+It exits when its input ends, or when its parent has exited for any reason. Checking only the input is not enough,
+because processes forked from the parent keep the input open.
+
+The process has no topology and runs no user code: keys and values are not decoded.
 """
 
 from __future__ import annotations
@@ -32,17 +34,17 @@ from streams_py.state.stores.changelog_entries import changelog_entries
 __all__ = ["main"]
 
 _RECORDS_MAX: Final = 5_000
-"""Taken per poll: nobody waits for this thread, and there is no collector that would look at them."""
+"""Maximum number of records per poll. Large, because no other work waits for this thread."""
 _POLL_MS: Final = 100
 _TOLD_S: Final = 0.25
-"""So often it says how far it is."""
+"""Interval between progress reports, in s."""
 _PARENT_S: Final = 1.0
-"""So often it looks whose child it is."""
+"""Interval between checks that the parent still exists, in s."""
 
 
 def main() -> None:
-    """Answer requests until there are no more."""
-    gc.disable()  # records are not part of cycles
+    """Process requests until the input ends."""
+    gc.disable()  # records are never part of reference cycles
     requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests,), daemon=True).start()
     threading.Thread(target=_end_with, args=(int(sys.argv[1]),), daemon=True).start()

@@ -1,4 +1,4 @@
-"""Topics for an application that is about to start: what scripts and examples need of administration."""
+"""Create topics before an application starts. For scripts and examples."""
 
 from __future__ import annotations
 
@@ -16,10 +16,14 @@ __all__ = ["create_topics"]
 
 
 def create_topics(config: StreamsConfig | Mapping[str, Any] | str | os.PathLike[str], *topics: TopicSpec) -> None:
-    """Create topics on the cluster of ``bootstrap.servers``, with the application's own settings and security.
+    """Create topics on the cluster of ``bootstrap.servers``, with the application's client and security settings.
 
-    A topic that exists stays as it is, whatever its partition count. StreamsError names what could not be created,
-    BrokerUnavailableError says that nobody answered, ConfigError what is wrong with ``config``.
+    An existing topic is not changed, even if it has another partition count.
+
+    Raises:
+        StreamsError: Some topics could not be created. The message names them.
+        BrokerUnavailableError: No broker responded.
+        ConfigError: ``config`` is not valid.
     """
     with contextlib.closing(KafkaClients(StreamsConfig.of(config))) as clients:
         created = clients.admin().create_topics(topics)

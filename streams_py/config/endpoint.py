@@ -1,7 +1,7 @@
-"""The text of ``application.server``: what it may look like and which host and port it means.
+"""Parse the value of ``application.server`` to a host and port.
 
-The text itself travels in the subscription; the leader parses it again, and a member parses its own to find itself in
-the host maps. The accepted syntax is that of Kafka Streams' ``HostInfo.buildFromEndpoint``.
+The value is sent unchanged in the subscription, and the leader parses it again. A member parses its own value to find
+itself in the host maps. The syntax is the same as in Kafka Streams' ``HostInfo.buildFromEndpoint``.
 """
 
 from __future__ import annotations
@@ -16,20 +16,23 @@ __all__ = ["parse_endpoint"]
 
 _ENDPOINT: Final = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>[0-9]+)")
 _PORT_MAX: Final = 2**31 - 1  # Java reads the port as an int
-_HOST_CHARS_MAX: Final = 65_535  # what fits into the host maps of an assignment
+_HOST_CHARS_MAX: Final = 65_535  # the limit of the host maps in an assignment
 
 
 def parse_endpoint(text: str | None) -> HostInfo | None:
-    """Host and port of ``[scheme://]host:port``; None for no or blank text, ConfigError for anything else.
+    """Parse ``[scheme://]host:port``. None for missing or blank text.
 
-    Scheme and the brackets of an IPv6 address are dropped. The host may be empty.
+    The scheme, and the brackets of an IPv6 address, are dropped. The host may be empty.
+
+    Raises:
+        ConfigError: The text does not have this form.
     """
     if text is None or not text.strip():
         return None
     match = _ENDPOINT.fullmatch(text)
     if match is None:
         raise ConfigError(
-            f"application.server = {text!r:.200} is no end point; expected host:port, for example 'localhost:8080'",
+            f"application.server = {text!r:.200} is not valid; expected host:port, for example 'localhost:8080'",
             key="application.server",
         )
     if len(match["port"]) > 10 or int(match["port"]) > _PORT_MAX:
@@ -39,7 +42,7 @@ def parse_endpoint(text: str | None) -> HostInfo | None:
         )
     if len(match["host"]) > _HOST_CHARS_MAX:
         raise ConfigError(
-            f"application.server has a host name of {len(match['host'])} characters; at most {_HOST_CHARS_MAX} fit",
+            f"application.server has a host name of {len(match['host'])} characters; the maximum is {_HOST_CHARS_MAX}",
             key="application.server",
         )
     return HostInfo(match["host"], int(match["port"]))

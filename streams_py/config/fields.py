@@ -1,7 +1,7 @@
-"""The keys of Kafka Streams, one field each, with what they mean and when to change them.
+"""The configuration keys of Kafka Streams, one field each, with their meaning and advice when to change them.
 
-The text below a field is what ``help(StreamsConfig)`` and the documentation's page of configuration keys say, so each
-has a line that begins with "Change it".
+``help(StreamsConfig)`` and the configuration page of the documentation show the text below each field. So each text has
+a line that starts with "Change it".
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _INT64_MAX: Final = 2**63 - 1
 
 
 def texts(value: object) -> object:
-    """A list given as comma-separated text."""
+    """Convert comma-separated text, or a list, to a tuple."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return tuple(value) if isinstance(value, list | set | frozenset) else value
 
 
 def _no_bool(value: object) -> object:
-    """True and False are numbers to Python, but nobody means 1 and 0 by them."""
+    """Refuse True and False, which are integers in Python."""
     if isinstance(value, bool):
         raise ValueError("expected a whole number")
     return value
@@ -38,7 +38,7 @@ def _path_text(value: object) -> object:
 
 
 def dotted(name: str) -> str:
-    """The key of a field."""
+    """Return the key of a field."""
     return name.replace("_", ".")
 
 
@@ -51,7 +51,7 @@ Component = Any  # a class, a callable, an object, or "package.module:name"
 
 
 class ConfigFields(BaseModel):
-    """What :class:`~streams_py.config.streams_config.StreamsConfig` checks and holds."""
+    """The fields of :class:`~streams_py.config.streams_config.StreamsConfig`."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -65,230 +65,233 @@ class ConfigFields(BaseModel):
     )
 
     application_id: str
-    """Names the group, and begins the names of internal topics and of the folder below ``state.dir``.
-    Change it: for an application that begins anew beside the old one, with state of its own."""
+    """Name of the consumer group, prefix of internal topics, and name of the folder below ``state.dir``.
+    Change it: for a separate application with separate state, for example to start again next to the old one."""
     bootstrap_servers: Texts
-    """Brokers to begin with, ``host:port`` with commas between; ``embedded`` is a small broker on this machine.
-    Change it: for each cluster. Two or three brokers are enough; the others are found."""
+    """Addresses of some brokers, ``host:port`` separated by commas; ``embedded`` is a small broker on this machine.
+    Change it: for each cluster. Two or three brokers are enough; the client discovers the others."""
 
     acceptable_recovery_lag: Millis = 10_000
-    """How many records a copy of a task's state may lack and still count as caught up, so that the task may move to it.
-    Change it: up when state changes too fast for copies to come within reach, down when take-overs restore too long."""
+    """Maximum lag, in records, of a copy of a task's state that counts as caught up, so that the task may move to it.
+    Change it: up when state changes too fast for copies to catch up, down when restores after a move take too long."""
     application_server: str = ""
-    """``host:port`` at which other instances reach this one, for queries of state. The group passes it on.
-    Change it: when you ask stores from outside, to an address of this instance."""
+    """``host:port`` at which other instances reach this one, for interactive queries. All members of the group get it.
+    Change it: when other instances or programs query stores, to an address of this instance."""
     assignment_events_level: Literal["none", "rebalances", "tasks"] = "none"
-    """Which events of rebalances go to a topic: ``rebalances``, what leaders decided; ``tasks``, that and what became
-    of each task.
+    """Which assignment events are written to a topic: ``rebalances`` for the decisions of group leaders, ``tasks`` also
+    for the changes of each task.
     Change it: to ``tasks`` when you want telemetry or a backtest."""
     assignment_events_partitions: Annotated[int, Field(ge=1, le=INT32_MAX)] = 1
-    """Partitions of the events topic, when the application creates it.
-    Change it: for groups of hundreds of instances that write ``tasks``."""
+    """Number of partitions of the events topic, if the application creates it.
+    Change it: up for groups of hundreds of instances with the level ``tasks``."""
     assignment_events_queue_bytes_max: Millis = 16 * 1024 * 1024
-    """Bytes of events that may wait to be sent; beyond it the least important are dropped and counted.
-    Change it: when the count of dropped events grows."""
+    """Maximum size of queued events, in bytes. When it is exceeded, the least important events are dropped and counted.
+    Change it: up when the count of dropped events grows."""
     assignment_events_queue_max: Annotated[int, Field(ge=0, le=INT32_MAX)] = 10_000
-    """Events that may wait to be sent.
-    Change it: when the count of dropped events grows."""
+    """Maximum number of queued events.
+    Change it: up when the count of dropped events grows."""
     assignment_events_replication_factor: Annotated[int, Field(ge=-1, le=32_767)] = -1
-    """Replicas of the events topic, when the application creates it; -1 is the broker's default.
-    Change it: when the broker's default is 1 and you want to keep the events."""
+    """Replication factor of the events topic, if the application creates it; -1 is the broker's default.
+    Change it: up when the broker's default is 1 and you want to keep the events."""
     assignment_events_retention_ms: Annotated[int, Field(ge=-1, le=_INT64_MAX)] = 2_592_000_000
-    """How long the events topic keeps events, when the application creates it; -1 is for ever.
-    Change it: to the time you want to look back, if no job keeps tables."""
+    """Retention of the events topic, if the application creates it; -1 is unlimited.
+    Change it: to the time span that you want to analyse, unless a job stores the events in tables."""
     assignment_events_sample_interval_ms: Annotated[int, Field(ge=1_000, le=_INT64_MAX)] = 30_000
-    """How often each thread writes how its tasks are doing.
+    """Interval at which each thread writes measurements of its tasks.
     Change it: up for large groups, to write less."""
     assignment_events_topic: str = ""
-    """The events topic; empty: ``<application.id>-assignment-events``.
-    Change it: when the application may only write to topics of certain names."""
+    """Name of the events topic; empty: ``<application.id>-assignment-events``.
+    Change it: when the application may only write to topics with certain names."""
     buffered_records_per_partition: Annotated[Int, Field(ge=1, le=INT32_MAX)] = 1000
-    """How many records of a partition may wait for their task before the partition is paused.
-    Change it: down when records are large and memory is short."""
+    """Maximum number of buffered records per partition. Above it, the partition is paused.
+    Change it: down when records are large and memory is limited."""
     client_id: str = ""
-    """Begins the names of threads and clients, and so of metrics and log lines; empty: the application and a UUID.
-    Change it: to a name that says which instance this is."""
+    """Prefix for the names of threads and clients in metrics and log lines; empty: ``application.id`` and a UUID.
+    Change it: to a name that identifies the instance."""
     commit_interval_ms: Millis = 30_000
-    """How often offsets and state are committed, and so how often cached updates are sent on. 200 on the embedded
-    cluster, 100 under exactly-once.
-    Change it: down when results have to come sooner or fewer records may be processed again, up for less work."""
+    """Interval at which offsets and state are committed and cached updates are forwarded. The default is 200 on the
+    embedded cluster, and 100 with exactly-once.
+    Change it: down for faster results or fewer reprocessed records after a failure, up for less overhead."""
     connections_max_idle_ms: Int32 = 540_000
-    """A connection without traffic is closed after so long.
+    """Time after which an idle connection is closed.
     Change it: below the limit of a firewall or load balancer that drops idle connections."""
     default_client_supplier: Component = "streams_py.clients.factory:KafkaClients"
-    """A class, or ``module:name``, that makes the Kafka clients.
-    Change it: to put clients of your own in, for tests above all."""
+    """A class, or ``module:name``, that creates the Kafka clients.
+    Change it: to use other clients, mainly in tests."""
     default_key_serde: Component = None
-    """Serde of keys wherever the topology names none: an object, a class, or ``module:name``.
-    Change it: when most topics have keys of one kind. ``StreamsBuilder(key=...)`` does the same in code."""
+    """Serde for keys where the topology specifies none: an object, a class, or ``module:name``.
+    Change it: when most topics have the same type of key. ``StreamsBuilder(key=...)`` does the same in code."""
     default_value_serde: Component = None
-    """Serde of values wherever the topology names none.
-    Change it: when most topics have values of one kind."""
+    """Serde for values where the topology specifies none.
+    Change it: when most topics have the same type of value."""
     default_timestamp_extractor: Component = None
-    """Which time a record has. Default: the record's timestamp; a negative one is an error.
-    Change it: when the time is in the value, or when old records have none."""
+    """Determines the timestamp of a record. Default: the record's timestamp; a negative timestamp is an error.
+    Change it: when the time is in the value, or when old records have no timestamp."""
     deserialization_exception_handler: Component = "log_and_fail"
-    """What happens to a record that cannot be read: ``log_and_fail``, ``log_and_continue``, a ``DeadLetterQueue``, or a
-    function of yours.
-    Change it: when one bad record must not stop the application."""
+    """Handles a record that cannot be decoded: ``log_and_fail``, ``log_and_continue``, a ``DeadLetterQueue``, or a
+    function.
+    Change it: when a bad record must not stop the application."""
     dsl_store_suppliers_class: Literal["rocksdb", "in_memory"] = "rocksdb"
-    """Where operators keep their state when nothing else is said; the changelog is kept either way.
-    Change it: to ``in_memory`` when all state fits into memory and a restart may restore everything."""
+    """Default storage of operators' state. Both kinds have a changelog.
+    Change it: to ``in_memory`` when all state fits in memory and a restart may restore everything."""
     errors_show_record_bytes: bool = False
-    """Errors about records that cannot be read show their first 64 bytes and the text of the library that read them.
-    Change it: to find out what is in such records, where logs may contain the contents of records.
+    """Whether errors about records that cannot be decoded show the first 64 bytes and the decoder's message.
+    Change it: to true to examine such records, if logs may contain record contents.
     Not a key of Kafka Streams."""
     ensure_explicit_internal_resource_naming: bool = False
-    """Refuse a topology that has internal topics or stores with generated names.
-    Change it: to true before the first deployment. A generated name shifts when the topology changes, and the state is
-    left behind."""
+    """Whether to refuse a topology that has internal topics or stores with generated names.
+    Change it: to true before the first deployment. A generated name may change with the topology, and then the
+    existing state is lost."""
     internal_task_assignor_class: Component = None
-    """Which of the oldest assignors decides: ``high_availability`` (the default), ``legacy_sticky``, ``fallback``, or
-    Java's class name. ``task.assignor.class`` comes first.
-    Change it: hardly ever; ``task.assignor.class`` is the public way."""
+    """The internal assignor: ``high_availability`` (default), ``legacy_sticky``, ``fallback``, or Java's class name.
+    ``task.assignor.class`` has precedence.
+    Change it: rarely; ``task.assignor.class`` is the public setting."""
     log_summary_interval_ms: Int = 120_000
-    """How often each thread logs how much it did; negative: never.
-    Change it: down while you look for something."""
+    """Interval at which each thread logs a summary of its work; negative: never.
+    Change it: down for troubleshooting."""
     max_task_idle_ms: Annotated[Int, Field(ge=-1, le=_INT64_MAX)] = 0
-    """How long a task with several inputs waits for an empty one, so that records are taken in order of time. 0: only
-    as long as the broker has records for it; -1: never.
-    Change it: up when a producer is late and joins have to be exact."""
+    """How long a task with several inputs waits for records of an empty input, to process records in time order. 0:
+    only while the broker has records for it; -1: never.
+    Change it: up when a producer is late and joins must be exact."""
     max_warmup_replicas: Annotated[Int, Field(ge=1, le=INT32_MAX)] = 2
-    """How many copies beyond the standbys may be warmed up at a time, in the whole group.
-    Change it: up to get to a balanced group sooner, at the price of more restoring at a time."""
+    """Maximum number of warm-up tasks in the whole group at a time, in addition to standbys.
+    Change it: up to balance the group sooner, at the cost of more concurrent restores."""
     metadata_max_age_ms: Millis = 300_000
-    """How often clients ask for topics and partitions without a reason.
-    Change it: down when the topics of a pattern have to be found sooner."""
+    """Interval at which clients refresh topic metadata even without a reason.
+    Change it: down when new topics that match a pattern must be found sooner."""
     metrics_recording_level: Literal["INFO", "DEBUG", "TRACE"] = "INFO"
-    """How much is measured.
-    Change it: to ``DEBUG`` for how many records each task and each node has processed; with ``TRACE`` stores also say
-    how old records are when they are put."""
+    """The detail of metrics.
+    Change it: to ``DEBUG`` for metrics of each task and each node; to ``TRACE`` also for the age of records when they
+    are put into stores."""
     num_standby_replicas: Annotated[Int, Field(ge=0, le=INT32_MAX)] = 0
-    """How many further instances keep a copy of each task's state.
-    Change it: to 1 or more when an instance's end must not mean minutes of restoring. Each costs disk and network."""
+    """Number of additional instances with a copy of each task's state.
+    Change it: to 1 or more when the failure of an instance must not cause minutes of restoring. Each copy costs disk
+    and network."""
     num_stream_threads: Annotated[Int, Field(ge=0, le=1000)] = 1
-    """Stream threads of this process. Python runs one at a time: they help when they wait, not when they compute.
-    Change it: for work that waits. For work that computes, start more processes."""
+    """Number of stream threads of this process. Python runs one thread at a time, so more threads help only while
+    others wait, not for computation.
+    Change it: up for work that waits. For computation, start more processes."""
     poll_ms: Millis = 100
-    """The longest wait for records.
-    Change it: hardly ever."""
+    """Maximum time to wait for records.
+    Change it: rarely."""
     probing_rebalance_interval_ms: Annotated[Int, Field(ge=60_000, le=_INT64_MAX)] = 600_000
-    """How often the group looks whether warm-ups have caught up.
-    Change it: down when tasks should move sooner after a scale-out; each look is a rebalance."""
+    """Interval at which the group checks whether warm-up tasks have caught up.
+    Change it: down when tasks should move sooner after a scale-out; each check is a rebalance."""
     probing_rebalance_on_catch_up: bool = True
-    """A member whose warm-ups have caught up asks for the rebalance that moves their tasks. A key of streams-py.
-    Change it: to false when tasks are to move no earlier than Kafka Streams moves them."""
+    """Whether a member whose warm-up tasks have caught up requests the rebalance that moves them. A key of streams-py.
+    Change it: to false when tasks must not move earlier than with Kafka Streams."""
     processing_exception_handler: Component = "log_and_fail"
-    """What happens to a record whose processing raises: ``log_and_fail``, ``log_and_continue``, a ``DeadLetterQueue``,
-    or a function of yours.
-    Change it: when one bad record must not stop the application."""
+    """Handles a record whose processing raises an error: ``log_and_fail``, ``log_and_continue``, a ``DeadLetterQueue``,
+    or a function.
+    Change it: when a bad record must not stop the application."""
     processing_guarantee: Literal["at_least_once", "exactly_once_v2"] = "at_least_once"
-    """``exactly_once_v2``: offsets, state and results of a batch are committed together, in a transaction.
-    Change it: when a result that is counted twice is worse than higher latency and less throughput."""
+    """``exactly_once_v2``: offsets, state and results are committed together in a transaction.
+    Change it: when duplicate results are worse than higher latency and less throughput."""
     production_exception_handler: Component = "default"
-    """What happens to a record that cannot be sent: ``default`` (retry what may be retried, else fail),
-    ``log_and_continue``, or a function of yours.
-    Change it: when records that a broker refuses, too large ones for instance, may be left out."""
+    """Handles a record that cannot be sent: ``default`` (retry if possible, otherwise fail), ``log_and_continue``, or a
+    function.
+    Change it: when records that a broker refuses, for example because of their size, may be dropped."""
     rack_aware_assignment_non_overlap_cost: Annotated[
         Int32 | None, Field(alias="rack.aware.assignment.non_overlap_cost")
     ] = None
-    """Cost of moving a task, beside the cost of traffic between racks. Default: the assignor's.
-    Change it: up when racks make tasks move too often."""
+    """Cost of moving a task, compared with the cost of traffic between racks. Default: the assignor's.
+    Change it: up when rack-aware assignment moves tasks too often."""
     rack_aware_assignment_strategy: Literal["none", "min_traffic", "balance_subtopology"] = "none"
-    """Place tasks where the replicas of their partitions are: ``min_traffic`` above all, ``balance_subtopology`` only
-    as far as each sub-topology stays even.
-    Change it: when traffic between racks costs money. Needs ``client.rack`` and ``broker.rack``."""
+    """Whether to place tasks in the racks of their partitions' replicas: ``min_traffic`` minimises traffic between
+    racks, ``balance_subtopology`` does so only while each sub-topology stays balanced.
+    Change it: when traffic between racks costs money. Requires ``client.rack`` and ``broker.rack``."""
     rack_aware_assignment_tags: Texts = ()
-    """Keys of client tags over which a task and its standbys are spread.
-    Change it: to ``zone`` when instances have ``client.tag.zone``, so that one zone's end leaves a copy."""
+    """Keys of client tags. A task and its standbys are placed on clients with different tag values.
+    Change it: to ``zone`` when instances have ``client.tag.zone``, so that a copy survives the failure of a zone."""
     rack_aware_assignment_traffic_cost: Annotated[Int32 | None, Field(alias="rack.aware.assignment.traffic_cost")] = (
         None
     )
     """Cost of reading a partition from another rack. Default: the assignor's.
     Change it: together with ``rack.aware.assignment.non_overlap_cost``."""
     receive_buffer_bytes: Int32 = 32_768
-    """Size of the socket's receive buffer; -1: the system's.
-    Change it: up on connections that are fast and far away."""
+    """Size of the socket's receive buffer; -1: the system's default.
+    Change it: up for fast connections with high latency."""
     reconnect_backoff_ms: Millis = 50
-    """Pause before the first new attempt to reach a broker; it doubles up to ``reconnect.backoff.max.ms``.
-    Change it: hardly ever."""
+    """Pause before the first attempt to reconnect to a broker; it doubles up to ``reconnect.backoff.max.ms``.
+    Change it: rarely."""
     reconnect_backoff_max_ms: Millis = 1_000
-    """The longest pause between two attempts to reach a broker.
-    Change it: up when hundreds of clients come back to a broker at the same moment."""
+    """Maximum pause between two attempts to reconnect to a broker.
+    Change it: up when hundreds of clients reconnect to a broker at the same time."""
     repartition_purge_interval_ms: Millis = 30_000
-    """How often processed records of repartition topics are deleted.
-    Change it: up when brokers are busy with it, down when their disks are small."""
+    """Interval at which processed records of repartition topics are deleted.
+    Change it: up to reduce the load of brokers, down when their disks are small."""
     recreated_internal_topics: Literal["stop", "continue", "strict"] = "stop"
     """What happens when a repartition or changelog topic was deleted and created again although the group has committed
-    offsets, so that records or state are lost. ``stop``: the application stops with an error; where the topic may also
-    be one that a new version of the application added, an error is logged instead. ``strict``: it stops then, too.
+    offsets, so that records or state are lost. ``stop``: the application stops with an error, unless a new version of
+    the application may have added the topic; then an error is logged. ``strict``: it stops in this case too.
     ``continue``: an error is logged.
-    Change it: to ``continue`` to go on with what is left, for one start. A key of streams-py."""
+    Change it: to ``continue`` for one start, to continue with the remaining data. A key of streams-py."""
     replication_factor: Annotated[Int, Field(ge=-1, le=32_767)] = -1
-    """Replicas of internal topics; -1 is the broker's default.
-    Change it: to 3 when the broker's default is less: changelogs are the truth about your state."""
+    """Replication factor of internal topics; -1 is the broker's default.
+    Change it: to 3 when the broker's default is less, because state can be restored only from changelogs."""
     request_timeout_ms: Annotated[Int, Field(ge=1, le=INT32_MAX)] = 40_000
-    """How long a client waits for a broker's answer.
+    """Timeout for a broker's response.
     Change it: up when brokers are far away or overloaded."""
     restore_processes: Annotated[Int, Field(ge=1, le=2)] = 2
-    """2: while large key-value stores are restored, a process of each stream thread's reads half of what there is, if
-    the machine has processors to spare.
-    Change it: to 1 when memory is short, or when no processes may be started. A key of streams-py."""
+    """2: while large key-value stores are restored, each stream thread starts a process that reads half of the records,
+    if the machine has spare processors.
+    Change it: to 1 when memory is limited, or when no processes may be started. A key of streams-py."""
     retry_backoff_ms: Millis = 100
-    """Pause before a failed request is made again.
-    Change it: hardly ever."""
+    """Pause before a failed request is retried.
+    Change it: rarely."""
     send_buffer_bytes: Int32 = 131_072
-    """Size of the socket's send buffer; -1: the system's.
-    Change it: up on connections that are fast and far away."""
+    """Size of the socket's send buffer; -1: the system's default.
+    Change it: up for fast connections with high latency."""
     state_cleanup_delay_ms: Millis = 600_000
-    """Folders of tasks that moved away are deleted after so long.
-    Change it: up when instances come back late and their state is large, down when disks are small."""
+    """Time after which the directories of tasks that have moved away are deleted.
+    Change it: up when instances come back late and have much state, down when disks are small."""
     state_cleanup_dir_max_age_ms: Annotated[Int, Field(ge=-1, le=_INT64_MAX)] = -1
-    """At the start, folders of tasks and global stores that have not changed for so long are deleted, and their state
-    is restored; -1: never. What was deleted while an instance was away is told by its changelogs for their
-    ``delete.retention.ms`` only, 24 hours by default.
-    Change it: to less than that when instances may be away for longer, and keys are deleted."""
+    """Maximum age of local state at startup: directories of tasks and global stores that have not changed for longer
+    are deleted, and the state is restored; -1: unlimited. Changelogs keep the tombstones of keys that were deleted
+    while an instance was away only for ``delete.retention.ms``, 24 hours by default. Change it: to less than that when
+    instances may be away for longer, and keys are deleted."""
     state_dir: PathText = Field(default_factory=lambda: os.path.join(tempfile.gettempdir(), "kafka-streams"))
-    """Where state is kept. Default: ``kafka-streams`` in the temporary folder.
-    Change it: always, in production: to a disk that outlives the process."""
+    """Directory for state. Default: ``kafka-streams`` in the temporary folder.
+    Change it: always in production, to a disk that outlives the process."""
     state_snapshot_interval_ms: Annotated[Int, Field(ge=1_000, le=_INT64_MAX)] = 600_000
-    """How often changed state is uploaded as a snapshot.
-    Change it: down when less may be left to replay, up to upload less."""
+    """Interval at which changed state is uploaded as a snapshot.
+    Change it: down to replay fewer records after a loss, up to upload less."""
     state_snapshot_store: str = ""
-    """Where snapshots of state are, as an address that fsspec knows (``file:///...``, ``s3://...``); empty: nowhere.
-    Change it: when disks get lost and replaying the changelogs takes too long. A key of streams-py."""
+    """Storage for snapshots of state, as a URL that fsspec supports (``file:///...``, ``s3://...``); empty: none.
+    Change it: when disks may be lost and replaying the changelogs takes too long. A key of streams-py."""
     statestore_uncommitted_max_bytes: Annotated[Int, Field(ge=1 << 20, le=_INT64_MAX)] = 64 * 1024 * 1024
-    """Bytes of writes to stores that a thread keeps in memory until it commits; beyond it the commit comes early.
-    Change it: up when commits come early and memory is there, down in small containers."""
+    """Maximum size of a thread's uncommitted store writes in memory. When it is exceeded, the thread commits early.
+    Change it: up when commits come early and memory is available, down in small containers."""
     statestore_cache_max_bytes: Millis = 10 * 1024 * 1024
-    """Record cache of the process: it merges updates of one key until the next commit.
-    Change it: to 0 to see every update, up for fewer of them."""
+    """Size of the process's record cache, which merges updates of a key until the next commit.
+    Change it: to 0 to forward every update, up to forward fewer updates."""
     static_tasks: Texts | None = None
-    """Tasks that this instance runs, as ``0_1``, ``0_0-5`` or ``2_*``, when the ``static`` assignor decides.
+    """Tasks that this instance runs with the ``static`` assignor, as ``0_1``, ``0_0-5`` or ``2_*``.
     Change it: to pin tasks to machines."""
     static_tasks_spill: bool = False
-    """With the ``static`` assignor: tasks that nobody lists go to instances with a list, too, when there are no others.
-    Change it: to true when every task has to run somewhere, listed or not."""
+    """With the ``static`` assignor: whether tasks on no instance's list may also run on instances with a list, if there
+    are only such instances.
+    Change it: to true when every task must run, listed or not."""
     static_tasks_warmup: bool = False
-    """With the ``static`` assignor: a task with state stays where it is until its new instance has caught up.
+    """With the ``static`` assignor: whether a stateful task stays on its instance until the new instance has caught up.
     Change it: to true when lists change while the group runs."""
     task_assignor_class: Component = None
-    """The task assignor (KIP-924): ``sticky``, ``static``, or your own as a class or ``module:name``. Default: high
-    availability.
-    Change it: when a backtest says that another one suits this group, or when you write your own."""
+    """The task assignor (KIP-924): ``sticky``, ``static``, or a custom assignor as a class or ``module:name``. Default:
+    high availability.
+    Change it: when a backtest shows that another assignor is better for the group, or to use a custom assignor."""
     task_timeout_ms: Millis = 300_000
-    """How long a task may fail to make progress, because a broker does not answer, before its thread gives up.
-    Change it: above your longest outage, if waiting is better than ending."""
+    """How long a task may make no progress because a broker does not respond, before its thread stops with an error.
+    Change it: above your longest outage, if waiting is better than stopping."""
     topology_optimization: Texts = ("none",)
     """``all``, ``none``, or some of ``reuse.ktable.source.topics``, ``merge.repartition.topics``,
-    ``single.store.self.join``. Must be given to ``StreamsBuilder.build``, too.
+    ``single.store.self.join``. Must also be passed to ``StreamsBuilder.build``.
     Change it: to ``all`` before the first deployment; later it changes names, see ``streams-py check-upgrade``."""
     upgrade_from: str | None = None
-    """The release that the other members of the group still have, during the first of two rolling restarts.
-    Change it: when you come from a Kafka Streams that is so old that its documentation asks for it."""
+    """The release of the other members of the group, during the first of two rolling restarts.
+    Change it: when you upgrade from an old release of Kafka Streams whose documentation requires it."""
     windowstore_changelog_additional_retention_ms: Millis = 86_400_000
-    """How much longer than the store a window store's changelog keeps records.
-    Change it: up when clocks of producers are wrong by more than a day."""
+    """Additional retention of a window store's changelog, beyond the retention of the store.
+    Change it: up when the clocks of producers are wrong by more than a day."""
 
     clients: Mapping[str, SkipValidation[str]] = Field(default_factory=dict, exclude=True)
     topics: Mapping[str, str] = Field(default_factory=dict, exclude=True)

@@ -1,4 +1,4 @@
-"""Configuration files: ``.toml`` and Java's ``.properties``, read into dotted keys. Nothing is checked here."""
+"""Read ``.toml`` and Java ``.properties`` files into dotted keys. Values are not validated here."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ __all__ = ["properties_in", "read_config_file"]
 
 
 def read_config_file(path: Path) -> dict[str, Any]:
-    """Dotted keys and values of a file; the ending of its name says which format it has. ConfigError when it cannot
-    be read."""
+    """Read dotted keys and values from a file. The suffix of its name determines the format.
+
+    Raises:
+        ConfigError: The file cannot be read or parsed.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -26,16 +29,16 @@ def read_config_file(path: Path) -> dict[str, Any]:
             try:
                 return dict(_flatten(tomllib.loads(text)))
             except tomllib.TOMLDecodeError as error:
-                raise ConfigError(f"{path} is no valid TOML: {error}") from None
+                raise ConfigError(f"{path} is not valid TOML: {error}") from None
             except RecursionError:
-                raise ConfigError(f"{path} is no configuration: its tables are nested too deeply") from None
+                raise ConfigError(f"{path} is not a valid configuration: its tables are nested too deeply") from None
         case ".properties":
             return dict(properties_in(text, path))
-    raise ConfigError(f"{path}: a configuration file ends in .toml or .properties")
+    raise ConfigError(f"{path}: the name of a configuration file must end in .toml or .properties")
 
 
 def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """TOML reads ``application.id = "x"`` as a table in a table; join the parts again."""
+    """Join nested tables to dotted keys. TOML parses ``application.id = "x"`` as a table."""
     for key, value in table.items():
         if isinstance(value, dict):
             yield from _flatten(value, f"{prefix}{key}.")
@@ -44,8 +47,11 @@ def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def properties_in(text: str, path: Path) -> Iterator[tuple[str, str]]:
-    """``key = value``, ``key: value`` or ``key value``; ``#`` and ``!`` begin comments; a backslash at the end of a
-    line joins the next one. Other escapes of Java's format are not read: a value is taken as it stands."""
+    """Yield the entries of a properties file: ``key = value``, ``key: value`` or ``key value``.
+
+    ``#`` and ``!`` start comments. A backslash at the end of a line continues it. Other escapes of Java's format are
+    not interpreted.
+    """
     pending: str | None = None
     begun = 0
     for number, line in enumerate([*text.splitlines(), ""], 1):
@@ -66,5 +72,5 @@ def properties_in(text: str, path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _key_only(entry: str) -> str:
-    """What of a wrong line may be shown: it might hold a secret."""
+    """Return the part of an invalid line that may be shown, because the line may contain a secret."""
     return entry if len(entry) <= 20 else f"{entry[:20]}..."

@@ -1,5 +1,4 @@
-"""``help(StreamsConfig)`` is documentation: every key with its default and meaning, and nothing of the library that
-checks them."""
+"""The text of ``help(StreamsConfig)``: every key with its default and meaning, without the members of pydantic."""
 
 from __future__ import annotations
 
@@ -14,11 +13,11 @@ from pydantic.fields import FieldInfo
 __all__ = ["ExplainedKeys", "default_of", "key_of", "meaning_of"]
 
 _HOLDERS = {"clients", "topics", "client_tags", "app", "original"}
-"""Fields that are no keys."""
+"""Fields that are not keys."""
 
 
 class ExplainedKeys(type(BaseModel)):  # type: ignore[misc]  # its metaclass has no public name
-    """Metaclass: the documentation of a configuration is made of that of its fields."""
+    """A metaclass that builds the documentation of a configuration from the documentation of its fields."""
 
     @property
     def __doc__(cls) -> str:  # type: ignore[override]
@@ -26,7 +25,7 @@ class ExplainedKeys(type(BaseModel)):  # type: ignore[misc]  # its metaclass has
         return f"{text}\n\nKeys of Kafka Streams, with their defaults:\n\n{_keys(cls)}"
 
     def __dir__(cls) -> list[str]:
-        """What somebody who uses it can use."""
+        """Return the names that users need."""
         mine = [name for name, value in vars(cls).items() if not name.startswith(("_", "model_")) and _is_own(value)]
         return sorted({*mine, "__doc__", "__module__"})
 
@@ -36,18 +35,18 @@ def _is_own(value: object) -> bool:
 
 
 def key_of(name: str, field: FieldInfo) -> str:
-    """The dotted key of a field; empty when the field is no key."""
+    """Return the dotted key of a field. Empty if the field is not a key."""
     return "" if name in _HOLDERS else field.alias or name.replace("_", ".")
 
 
 def meaning_of(field: FieldInfo) -> tuple[str, str]:
-    """What a key means, and when to change it."""
+    """Return the meaning of a key, and the advice when to change it."""
     meaning, _, change = " ".join((field.description or "").split()).partition(" Change it: ")
     return meaning, change
 
 
 def default_of(field: FieldInfo) -> str:
-    """The default as one would write it into a file; ``required`` when there is none, empty for an empty text."""
+    """Return the default as in a configuration file: ``required`` without a default, empty for an empty text."""
     if field.is_required():
         return "required"
     value: Any = field.get_default(call_default_factory=True, validated_data={})

@@ -1,4 +1,4 @@
-"""The names of configuration keys: which there are besides those of Kafka Streams itself, and which hold secrets."""
+"""The names of configuration keys other than those of Kafka Streams itself, and the detection of secret keys."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ CLIENT_PREFIXES: Final = (
 )
 PREFIXES: Final = (*CLIENT_PREFIXES, "topic.", "client.tag.", "app.")
 
-# Keys of Kafka's clients that may stand without a prefix. Prefixed keys are passed on unchecked; the adapters refuse
-# what neither client library can do.
+# Keys of Kafka's clients that are allowed without a prefix. Keys with a prefix are passed on unchecked; the adapters
+# refuse keys that neither client library supports.
 CLIENT_KEYS: Final = frozenset(
     """
     security.protocol sasl.mechanism sasl.mechanisms sasl.username sasl.password sasl.jaas.config
@@ -47,7 +47,7 @@ CLIENT_KEYS: Final = frozenset(
 # Keys of Kafka Streams for Java that do not exist here, each with what to do instead.
 INSTEAD: Final = {
     "allow.os.group.write.access": "state directories are private to the user of the process; remove the key",
-    "built.in.metrics.version": "there is one version of the metrics; remove the key",
+    "built.in.metrics.version": "the metrics have only one version; remove the key",
     "dsl.store.format": "timestamped stores keep no headers; remove the key",
     "enable.metrics.push": "the clients do not push metrics; use MetricsServer or OpenTelemetry",
     "errors.dead.letter.queue.topic.name": "give deserialization.exception.handler, processing.exception.handler or "
@@ -55,15 +55,15 @@ INSTEAD: Final = {
     "metric.reporters": "use MetricsServer or OpenTelemetry",
     "metrics.num.samples": "metrics have no windows of samples; see metrics.recording.level",
     "metrics.sample.window.ms": "metrics have no windows of samples; see metrics.recording.level",
-    "processing.exception.handler.global.enabled": "the processing handler is not asked about global processors; "
+    "processing.exception.handler.global.enabled": "the processing handler is not called for global processors; "
     "remove the key",
     "processor.wrapper.class": "wrap processors where the topology adds them",
     "rocksdb.config.setter": "RocksDB's options are fixed, and its memory is shared by the process; remove the key",
-    "window.size.ms": "give time_windowed() the window size",
-    "windowed.inner.class.serde": "give time_windowed() or session_windowed() the inner serde",
+    "window.size.ms": "pass the window size to time_windowed()",
+    "windowed.inner.class.serde": "pass the inner serde to time_windowed() or session_windowed()",
 }
 
-# Older names that mean the same; the newer name wins when both are given.
+# Old names of keys. If both names are set, the new one has precedence.
 RENAMED: Final = {
     "cache.max.bytes.buffering": "statestore.cache.max.bytes",
     "default.deserialization.exception.handler": "deserialization.exception.handler",
@@ -80,7 +80,7 @@ _SECRET: Final = re.compile(
 _SHOWN_CHARS_MAX: Final = 80
 
 
-# Settings of the user's own code have any meaning, so their values are shown only where the name promises no secret.
+# The meaning of application settings is unknown, so their values are shown only if the name indicates a harmless value.
 _HARMLESS: Final = re.compile(
     r"(^|[._-])(ms|s|seconds|minutes|hours|days|bytes|size|count|max|min|limit|level|enabled|enable|interval|timeout"
     r"|topics?|keys|name|mode|region|zone|rack|version|retries|threads|partitions|host|port|path|dir|format|window|threshold)$",
@@ -89,22 +89,24 @@ _HARMLESS: Final = re.compile(
 
 
 def is_secret(key: str) -> bool:
-    """True when the value of ``key`` must never be shown."""
+    """Whether the value of ``key`` must never be shown."""
     if _SECRET.search(key) is not None:
         return True
     return key.startswith("app.") and _HARMLESS.search(key) is None
 
 
 def shown(key: str, value: object) -> object:
-    """``value`` as it may be seen: hidden when the key holds a secret, without those inside a text (the password of a
-    URL, ``password=...``)."""
+    """Return ``value`` without secrets. The value of a secret key is hidden completely.
+
+    In other texts, secrets such as the password of a URL or the value after ``password=`` are replaced.
+    """
     if is_secret(key):
         return "[hidden]"
     return redact(value) if isinstance(value, str) else value
 
 
 def masked(key: str, value: object) -> str:
-    """The same for a message, cut when it is long."""
+    """As :func:`shown`, as text for a message, truncated if it is long."""
     if is_secret(key):
         return "[hidden]"
     text = redact(repr(value))

@@ -1,7 +1,7 @@
-"""Takes secrets out of texts before they leave the process: of errors, and of settings whose name promises no secret.
+"""Remove secrets from texts before they leave the process: error messages, and settings whose names look harmless.
 
-They come in through a client library that quotes a setting, a URL with credentials, a login module's line. Better one
-word too many hidden than one too few.
+Secrets get into such texts when a client library quotes a setting, in URLs with credentials, or in the line of a login
+module. It is better to hide one word too many than one too few.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _VALUE: Final = re.compile(
 
 
 def redact(text: str) -> str:
-    """``text`` without secrets, at most 512 characters.
+    """Return ``text`` without secrets, at most 512 characters.
 
     Hidden are values after ``password=``, ``secret=``, ``token=``, ``sig=`` and their like (also as part of a longer
     name, also with a colon), everything after ``jaas``, what follows ``Bearer`` and ``Basic``, PEM blocks, and

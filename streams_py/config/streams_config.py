@@ -1,20 +1,21 @@
-"""Configuration: Kafka's dotted keys, validated once, before anything starts.
+"""Configuration with Kafka's dotted keys, validated once before anything starts.
 
-A configuration comes from a mapping of dotted keys, from keyword arguments (every dot is an underscore:
-``producer_linger_ms``), or from a ``.toml`` or ``.properties`` file; keyword arguments win. A value None leaves the
-default. Defaults are those of Apache Kafka Streams, but for ``commit.interval.ms`` on the embedded cluster.
+A configuration comes from a mapping of dotted keys, from keyword arguments (with underscores instead of dots:
+``producer_linger_ms``), or from a ``.toml`` or ``.properties`` file. Keyword arguments have precedence. The value None
+selects the default. Defaults are those of Apache Kafka Streams, except for ``commit.interval.ms`` on the embedded
+cluster.
 
-Keys fall into four groups:
+There are four groups of keys:
 
-* keys of Kafka Streams itself: the fields of :class:`StreamsConfig`;
-* keys of the Kafka clients, such as ``security.protocol`` or ``session.timeout.ms``: they reach every client. With a
+* Keys of Kafka Streams itself: the fields of :class:`StreamsConfig`.
+* Keys of the Kafka clients, such as ``security.protocol`` or ``session.timeout.ms``. They apply to every client. With a
   prefix (``main.consumer.``, ``restore.consumer.``, ``global.consumer.``, ``consumer.``, ``producer.``, ``admin.``,
-  ``assignment.events.producer.``) they reach only that one and are not checked against the list of known keys;
-* ``topic.<key>`` (configuration of internal topics), ``client.tag.<key>`` (KIP-708);
-* ``app.<anything>``: yours, handed to processors and assignors as it is.
+  ``assignment.events.producer.``) they apply only to that client, and are not checked against the list of known keys.
+* ``topic.<key>`` (configuration of internal topics) and ``client.tag.<key>`` (KIP-708).
+* ``app.<anything>``: settings of the application, passed unchanged to processors and assignors.
 
-Anything else is a :class:`~streams_py.errors.ConfigError` that names the nearest known key. Secrets are masked in every
-message and in ``repr``.
+Any other key raises a :class:`~streams_py.errors.ConfigError` that names the most similar known key. Secrets are masked
+in every message and in ``repr``.
 """
 
 from __future__ import annotations
@@ -52,18 +53,21 @@ _UPGRADE_FROM: Final = (
 _TAGS_MAX, _TAG_KEY_CHARS_MAX, _TAG_VALUE_CHARS_MAX = 5, 20, 30
 
 EMBEDDED_COMMIT_INTERVAL_MS: Final = 200
-"""Default of ``commit.interval.ms`` on the embedded cluster: whoever tries things out wants to see a count at once."""
+"""Default of ``commit.interval.ms`` on the embedded cluster. Short, so that results of experiments appear quickly."""
 
 _EXACTLY_ONCE_COMMIT_INTERVAL_MS: Final = 100
-"""Results become visible with a commit."""
+"""Default of ``commit.interval.ms`` with exactly-once. Short, because results become visible only with a commit."""
 _TRANSACTION_TIMEOUT_MS: Final = 30_000
-"""Kafka Streams has 10 s. A broker that was killed, and comes back after a transaction has timed out, may end it
-without telling the partitions when its client speaks the older transaction protocol, as librdkafka does: they stand
-still. What a process that never comes back had begun holds its partitions up for as long as this."""
+"""Default of ``transaction.timeout.ms``. Kafka Streams has 10 s.
+
+librdkafka uses the older transaction protocol. With it, a broker that was killed and comes back after a transaction has
+timed out may end the transaction without informing the partitions, which are then blocked. On the other hand, the open
+transaction of a process that never comes back blocks its partitions for this time.
+"""
 
 
-class _MisfitError(ValueError):
-    """A complete sentence about several keys, or about a key that is no field."""
+class _CompleteMessageError(ValueError):
+    """An error with a complete message, about several keys or about a key without a field."""
 
     def __init__(self, message: str, *, key: str | None = None) -> None:
         super().__init__(message)
@@ -71,15 +75,18 @@ class _MisfitError(ValueError):
 
 
 class StreamsConfig(ConfigFields, metaclass=ExplainedKeys):
-    """A checked configuration. Attributes are the dotted keys with underscores, e.g. ``config.num_stream_threads``.
+    """A validated configuration.
 
-    ``StreamsConfig.of`` makes one, of a mapping with dotted keys, a ``.toml`` or ``.properties`` file, or keyword
-    arguments: ``StreamsConfig.of("app.toml", num_stream_threads=2)``. A ConfigError names the first thing that is
-    wrong.
+    ``StreamsConfig.of`` creates one from a mapping with dotted keys, a ``.toml`` or ``.properties`` file, or keyword
+    arguments: ``StreamsConfig.of("app.toml", num_stream_threads=2)``. A ConfigError names the first invalid setting.
 
-    Besides the keys below there are those of the Kafka clients (``clients``: dotted, prefixes such as ``producer.``
-    kept), ``topic.<key>`` for internal topics (``topics``), ``client.tag.<key>`` (``client_tags``), and your own,
-    ``app.<anything>`` (``app``).
+    Attributes are the dotted keys with underscores, for example ``config.num_stream_threads``. In addition to the keys
+    below there are:
+
+    * ``clients``: the keys of the Kafka clients (dotted, with prefixes such as ``producer.``)
+    * ``topics``: ``topic.<key>`` for internal topics
+    * ``client_tags``: ``client.tag.<key>``
+    * ``app``: ``app.<anything>``, the settings of the application
     """
 
     # -- construction ----------------------------------------
@@ -88,8 +95,15 @@ class StreamsConfig(ConfigFields, metaclass=ExplainedKeys):
     def of(
         cls, source: StreamsConfig | Mapping[str, Any] | str | os.PathLike[str] | None = None, /, **values: Any
     ) -> StreamsConfig:
-        """The configuration in ``source`` (a mapping, or the path of a ``.toml`` or ``.properties`` file), with
-        keyword arguments on top. Raises ConfigError for the first thing that is wrong."""
+        """Create a configuration.
+
+        Args:
+            source: A mapping with dotted keys, or the path of a ``.toml`` or ``.properties`` file.
+            **values: Further settings, with underscores instead of dots. They have precedence over ``source``.
+
+        Raises:
+            ConfigError: A setting is not valid.
+        """
         if isinstance(source, StreamsConfig):
             given = dict(source.original)
         elif source is None:
@@ -134,14 +148,15 @@ class StreamsConfig(ConfigFields, metaclass=ExplainedKeys):
         except ValidationError as error:
             raise _first_error(error, given) from None
 
-    # -- rules that concern one key ----------------------------------------
+    # -- validation of single keys -----------------------------------------
 
     @field_validator("application_id")
     @classmethod
     def _application_id(cls, value: str) -> str:
         if not value or len(value) > 249 or value in (".", "..") or not _NAME.fullmatch(value):
             raise ValueError(
-                "it names the group, the internal topics and a folder: use 1 to 249 of the characters A-Z a-z 0-9 . _ -"
+                "it is part of the names of the group, internal topics and a folder: use 1 to 249 of the characters "
+                "A-Z a-z 0-9 . _ -"
             )
         return value
 
@@ -149,7 +164,7 @@ class StreamsConfig(ConfigFields, metaclass=ExplainedKeys):
     @classmethod
     def _events_topic(cls, value: str) -> str:
         if value and (len(value) > 249 or value in (".", "..") or not _NAME.fullmatch(value)):
-            raise ValueError("a topic has 1 to 249 of the characters A-Z a-z 0-9 . _ -")
+            raise ValueError("a topic name must have 1 to 249 of the characters A-Z a-z 0-9 . _ -")
         return value
 
     @field_validator("bootstrap_servers")
@@ -161,18 +176,18 @@ class StreamsConfig(ConfigFields, metaclass=ExplainedKeys):
             address = _ADDRESS.fullmatch(server)
             if address is None or not 0 < int(address["port"]) < 65_536:
                 raise ValueError(
-                    f"{server!r} is no address: expected host:port with a port from 1 to 65535, or `embedded` (or "
-                    "`embedded://name`) alone for the built-in cluster"
+                    f"{server!r} is not a valid address: expected host:port with a port from 1 to 65535, or only "
+                    "`embedded` (or `embedded://name`) for the built-in cluster"
                 )
         if not value:
-            raise ValueError("give at least one host:port, or `embedded` for the built-in cluster")
+            raise ValueError("expected at least one host:port, or `embedded` for the built-in cluster")
         return value
 
     @field_validator("processing_guarantee", mode="before")
     @classmethod
     def _guarantee(cls, value: object) -> object:
         if value in ("exactly_once", "exactly_once_beta"):
-            raise ValueError("Kafka Streams 4 has no such guarantee any more; use exactly_once_v2")
+            raise ValueError("Kafka Streams 4 no longer supports this guarantee; use exactly_once_v2")
         return value
 
     @field_validator("state_dir")
@@ -227,67 +242,67 @@ class StreamsConfig(ConfigFields, metaclass=ExplainedKeys):
     @classmethod
     def _tags(cls, value: Mapping[str, str]) -> Mapping[str, str]:
         if len(value) > _TAGS_MAX:
-            raise _MisfitError(f"client.tag.*: at most {_TAGS_MAX} client tags are allowed, {len(value)} are given")
+            raise _CompleteMessageError(f"client.tag.*: at most {_TAGS_MAX} client tags are allowed, got {len(value)}")
         for key, text in value.items():
             if key == STATIC_TASKS:
                 try:
                     value = {**value, key: TaskList.to_tag(text)}
                 except ValueError as error:
-                    raise _MisfitError(str(error), key=key) from None
+                    raise _CompleteMessageError(str(error), key=key) from None
             elif len(key) > _TAG_KEY_CHARS_MAX or len(text) > _TAG_VALUE_CHARS_MAX:
-                raise _MisfitError(
-                    f"client.tag.{key} = {text!r} is not valid: a tag key has at most {_TAG_KEY_CHARS_MAX} characters, "
-                    f"a value at most {_TAG_VALUE_CHARS_MAX}",
+                raise _CompleteMessageError(
+                    f"client.tag.{key} = {text!r} is not valid: a tag key may have at most {_TAG_KEY_CHARS_MAX} "
+                    f"characters, a value at most {_TAG_VALUE_CHARS_MAX}",
                     key=f"client.tag.{key}",
                 )
         return value
 
-    # -- rules that concern several ----------------------------------------
+    # -- validation of several keys together -------------------------------
 
     @model_validator(mode="after")
     def _together(self) -> StreamsConfig:
         if len(self.rack_aware_assignment_tags) > _TAGS_MAX:
-            raise _MisfitError(
+            raise _CompleteMessageError(
                 f"rack.aware.assignment.tags names more than {_TAGS_MAX} tags: "
                 f"{', '.join(self.rack_aware_assignment_tags)}",
                 key="rack.aware.assignment.tags",
             )
         if STATIC_TASKS in self.rack_aware_assignment_tags:
-            raise _MisfitError(
-                f"rack.aware.assignment.tags names {STATIC_TASKS}, which says nothing about places",
+            raise _CompleteMessageError(
+                f"rack.aware.assignment.tags names {STATIC_TASKS}, which does not describe a location",
                 key="rack.aware.assignment.tags",
             )
         missing = [tag for tag in self.rack_aware_assignment_tags if tag not in self.client_tags]
         if missing:
-            raise _MisfitError(
+            raise _CompleteMessageError(
                 f"rack.aware.assignment.tags names {missing[0]!r}, but this instance has no "
                 f"client.tag.{missing[0]}; set it",
                 key="rack.aware.assignment.tags",
             )
         if self.exactly_once and self.commit_interval_ms >= self.transaction_timeout_ms:
-            raise _MisfitError(
-                f"commit.interval.ms = {self.commit_interval_ms} is not below producer.transaction.timeout.ms = "
-                f"{self.transaction_timeout_ms}: the broker would abort every transaction before its commit; lower "
-                "the one or raise the other",
+            raise _CompleteMessageError(
+                f"commit.interval.ms = {self.commit_interval_ms} must be below producer.transaction.timeout.ms = "
+                f"{self.transaction_timeout_ms}, because the broker would abort every transaction before its commit; "
+                "lower the former or raise the latter",
                 key="commit.interval.ms",
             )
         return self
 
-    # -- what others ask ----------------------------------------
+    # -- derived settings ----------------------------------------
 
     @property
     def exactly_once(self) -> bool:
-        """True when records are processed in transactions."""
+        """Whether records are processed in transactions."""
         return self.processing_guarantee == "exactly_once_v2"
 
     @property
     def transaction_timeout_ms(self) -> int:
-        """After so long without a commit the broker aborts a transaction."""
+        """Time in ms after which the broker aborts a transaction without a commit."""
         text = self.client_setting("transaction.timeout.ms", "producer.")
         if text is None:
             return _TRANSACTION_TIMEOUT_MS
         if not text.isdecimal() or not 1 <= int(text) <= INT32_MAX:
-            raise _MisfitError(
+            raise _CompleteMessageError(
                 f"transaction.timeout.ms = {text!r} is not valid: expected a whole number of milliseconds, 1 or more",
                 key="transaction.timeout.ms",
             )
@@ -295,13 +310,13 @@ class StreamsConfig(ConfigFields, metaclass=ExplainedKeys):
 
     @property
     def embedded(self) -> bool:
-        """True when the built-in cluster is to be used."""
+        """Whether the built-in cluster is used."""
         return self.bootstrap_servers[0].startswith("embedded")
 
     def client_settings(self, *prefixes: str) -> dict[str, str]:
-        """Settings for one client: unprefixed ones, then those of each prefix in turn (a later one wins).
+        """Return the settings for one client: those without prefix, then those with each prefix, which override them.
 
-        ``client_settings("consumer.", "main.consumer.")`` is what the main consumer gets.
+        For example, the main consumer gets ``client_settings("consumer.", "main.consumer.")``.
         """
         settings = {key: value for key, value in self.clients.items() if not key.startswith(CLIENT_PREFIXES)}
         for prefix in prefixes:
@@ -311,7 +326,7 @@ class StreamsConfig(ConfigFields, metaclass=ExplainedKeys):
         return settings
 
     def client_setting(self, key: str, *prefixes: str) -> str | None:
-        """One of :meth:`client_settings`, or None."""
+        """Return one of :meth:`client_settings`, or None."""
         return self.client_settings(*prefixes).get(key)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
@@ -319,17 +334,17 @@ class StreamsConfig(ConfigFields, metaclass=ExplainedKeys):
             yield key, shown(key, value)
 
 
-# What :meth:`StreamsConfig.of` takes; the library's own signature lists every field by a name that nobody types.
+# The signature for help(). Pydantic's signature would list every field under a name that is never used.
 StreamsConfig.__signature__ = Signature([Parameter("settings", Parameter.VAR_KEYWORD)])
 
 
 def known_keys() -> frozenset[str]:
-    """Every dotted key of Kafka Streams that is understood."""
+    """Return all supported dotted keys of Kafka Streams."""
     return frozenset(filter(None, (key_of(name, field) for name, field in StreamsConfig.model_fields.items())))
 
 
 def _canonical(given: Mapping[str, Any], *, spelt_with_underscores: bool = False) -> dict[str, Any]:
-    """``given`` under the newest, dotted names, without what is None."""
+    """Return ``given`` with the newest dotted names, without None values."""
     known = known_keys()
     loosely = {name.replace(".", "_"): name for name in known | CLIENT_KEYS}
     found: dict[str, Any] = {}
@@ -353,7 +368,7 @@ def _is_embedded(bootstrap: object) -> bool:
 
 
 class _Function(str):
-    """A function among settings that are text: the text shows it, and calling it calls the function."""
+    """A function as a setting of type text. Its text is the name of the function, and calling it calls the function."""
 
     __slots__ = ("function",)
 
@@ -383,12 +398,12 @@ def _unknown(key: str, known: frozenset[str]) -> ConfigError:
         )
     candidates = sorted(known | CLIENT_KEYS)
     near = difflib.get_close_matches(key.replace("_", "."), candidates, n=1, cutoff=0.5)
-    if key.replace("_", ".") == "group.id":  # what other clients call it
+    if key.replace("_", ".") == "group.id":  # the name of this setting in other clients
         near = ["application.id"]
     hint = f"did you mean {near[0]!r}? " if near else ""
     return ConfigError(
-        f"unknown configuration key {key!r}: {hint}Settings for one Kafka client need its prefix "
-        f"({', '.join(CLIENT_PREFIXES)}); settings of your own start with 'app.'",
+        f"unknown configuration key {key!r}: {hint}Settings for one Kafka client require its prefix "
+        f"({', '.join(CLIENT_PREFIXES)}); settings of the application start with 'app.'",
         key=key,
     )
 
@@ -396,12 +411,12 @@ def _unknown(key: str, known: frozenset[str]) -> ConfigError:
 def _first_error(error: ValidationError, given: Mapping[str, Any]) -> ConfigError:
     first = error.errors(include_url=False)[0]
     context = first.get("ctx", {})
-    misfit = context.get("error")
-    if isinstance(misfit, _MisfitError):
-        return ConfigError(str(misfit), key=misfit.key)
+    found = context.get("error")
+    if isinstance(found, _CompleteMessageError):
+        return ConfigError(str(found), key=found.key)
     key = next(_alias(part) for part in first["loc"] if isinstance(part, str))
     if first["type"] == "missing":
-        return ConfigError(f"{key} is required; set it, e.g. {key} = {_EXAMPLES.get(key, '...')}", key=key)
+        return ConfigError(f"{key} is required; set it, for example {key} = {_EXAMPLES.get(key, '...')}", key=key)
     return ConfigError(
         f"{key} = {masked(key, given.get(key))} is not valid: {_allowed(first['type'], context)}", key=key
     )
@@ -413,7 +428,7 @@ def _alias(part: str) -> str:
 
 
 def _allowed(kind: str, context: Mapping[str, Any]) -> str:
-    """What would have been right, in words."""
+    """Describe the valid values."""
     match kind:
         case "value_error":
             return str(context["error"])
@@ -428,7 +443,7 @@ def _allowed(kind: str, context: Mapping[str, Any]) -> str:
         case "string_type":
             return "expected text, in quotes"
         case "tuple_type":
-            return "expected a list, or text with commas"
+            return "expected a list, or text separated by commas"
         case _ if kind.startswith("int"):
             return "expected a whole number"
     return f"expected another kind of value ({kind})"
@@ -436,5 +451,5 @@ def _allowed(kind: str, context: Mapping[str, Any]) -> str:
 
 _EXAMPLES: Final = {
     "application.id": "'word-count'",
-    "bootstrap.servers": "'localhost:9092', or 'embedded' for a cluster of its own on this machine",
+    "bootstrap.servers": "'localhost:9092', or 'embedded' for a built-in cluster on this machine",
 }

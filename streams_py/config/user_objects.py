@@ -1,4 +1,4 @@
-"""What a setting names in a user's own modules."""
+"""Load objects of user modules that settings refer to."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ __all__ = ["user_object"]
 
 
 def user_object(path: str) -> object:
-    """What ``package.module:name`` names, or ``package.module:Class.name``. ImportError, with the kind of what was
-    raised and its text: importing runs the user's code, which may do anything, and exit."""
+    """Load an object that a setting refers to as ``package.module:name`` or ``package.module:Class.name``.
+
+    Raises:
+        ImportError: Loading failed, with the type and message of the original error. Importing runs user code, which
+            may raise anything, including SystemExit.
+    """
     module, _, names = path.partition(":")
     try:
         found: object = import_module(module)

@@ -1,7 +1,7 @@
-"""Assignment events of one application instance: the one thing that the runtime knows of this package.
+"""The assignment events of one application instance. This is the interface of the package to the runtime.
 
-``assignment.events.level`` says how much: ``none`` (no thread, no client, no topic), ``rebalances`` (what this
-instance decides when it leads the group), ``tasks`` (that, and what happens to its own tasks).
+``assignment.events.level`` is ``none`` (no thread, no client, no topic), ``rebalances`` (the assignments that this
+instance makes as group leader), or ``tasks`` (in addition, the changes of its own tasks).
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ _PROCESS_START_US: Final = time.monotonic_ns() // 1000
 
 @runtime_checkable
 class EventClients(Protocol):
-    """A client supplier that can also write events."""
+    """The interface of a client supplier that can also create a producer for events."""
 
     def event_producer(self, client_id: str) -> EventProducer: ...
 
 
 def monotonic_us() -> int:
-    """Microseconds since about the start of this process."""
+    """Return the time since about the start of this process, in us."""
     return time.monotonic_ns() // 1000 - _PROCESS_START_US
 
 
 def check_event_clients(config: StreamsConfig, clients: object) -> None:
-    """ConfigError when events are wanted but ``default.client.supplier`` is one that cannot write them."""
+    """Raise ConfigError if events are enabled, but ``default.client.supplier`` cannot write them."""
     level = config.assignment_events_level
     if level != "none" and not isinstance(clients, EventClients):
         raise ConfigError(
-            f"assignment.events.level = {level!r} needs a client supplier with a method event_producer(client_id); "
-            f"{type(clients).__name__} has none. Add it, or set assignment.events.level = none",
+            f"assignment.events.level = {level!r} requires a client supplier with a method event_producer(client_id), "
+            f"which {type(clients).__name__} does not have. Add it, or set assignment.events.level = none",
             key="assignment.events.level",
         )
 
@@ -56,8 +56,11 @@ def check_event_clients(config: StreamsConfig, clients: object) -> None:
 def open_assignment_events(
     config: StreamsConfig, clients: object, admin: Admin, clock: Clock, *, process: str, client_id: str
 ) -> InstanceObserver:
-    """The events that ``config`` asks for, started; an observer that does nothing when they are off. Check the clients
-    before."""
+    """Start writing the events that ``config`` enables. To be called after :func:`check_event_clients`.
+
+    Returns:
+        The observer for the runtime. It does nothing if events are disabled.
+    """
     if config.assignment_events_level == "none" or not isinstance(clients, EventClients):
         return InstanceObserver()
     emitter = Emitter(
@@ -82,7 +85,7 @@ def open_assignment_events(
 
 
 class AssignmentEvents(InstanceObserver):
-    """All writers of events of one instance."""
+    """All writers of one instance's events."""
 
     def __init__(self, emitter: Emitter, config: StreamsConfig) -> None:
         self._emitter = emitter
@@ -91,17 +94,17 @@ class AssignmentEvents(InstanceObserver):
 
     @property
     def has_tasks(self) -> bool:
-        """True when what happens to tasks is to be written, too."""
+        """Whether changes of tasks are written."""
         return self._config.assignment_events_level == "tasks"
 
     def watch(self, settings: LeaderSettings, forming: Forming) -> AssignWatch:
-        """Writes what the leader of a stream thread decides."""
+        """Return a recorder for the leader of a stream thread."""
         return AssignWatch(
             self._emitter.emit, settings, group=self._config.application_id, forming=forming, monotonic_us=monotonic_us
         )
 
     def tasks(self, who: Who) -> TaskObserver:
-        """Writes what happens to the tasks of a stream thread, if that is wanted."""
+        """Return a writer for changes of a stream thread's tasks. It does nothing if they are disabled."""
         if not self.has_tasks:
             return super().tasks(who)
         interval_ms = self._config.assignment_events_sample_interval_ms
@@ -114,17 +117,17 @@ class AssignmentEvents(InstanceObserver):
         )
 
     def restores(self, who: Who, subtopology_of: Mapping[str, int]) -> RestoreObserver:
-        """Writes how the tasks of a stream thread are restored, if that is wanted."""
+        """Return a writer for restores of a stream thread's tasks. It does nothing if they are disabled."""
         if not self.has_tasks:
             return super().restores(who, subtopology_of)
         return RestoreEvents(self._emitter.emit, who=who, monotonic_us=monotonic_us, subtopology_of=subtopology_of)
 
     def counters(self) -> Mapping[str, int]:
-        """Events offered, sent, dropped and failed, as in :meth:`Emitter.counters`."""
+        """Return the counters of events; see :meth:`Emitter.counters`."""
         return self._emitter.counters()
 
     def close(self) -> None:
-        """Write what waits, for two seconds at most."""
+        """Write queued events for at most two seconds, and stop."""
         self._client_event("stopped")
         self._emitter.close()
 

@@ -1,8 +1,8 @@
-"""Event records as bytes: compact JSON in UTF-8, a key that keeps what belongs together in one partition, two headers.
+"""The encoding of event records: a compact JSON value in UTF-8, a key, and two headers.
 
-``v`` is the first field of every value. A reader takes its own version and keeps unknown fields; another version is not
-an error but :class:`OtherVersion`, so that it can be put aside and read by a newer program. Damaged bytes are a
-DecodeError, whatever they are.
+The key puts related events into one partition. ``v`` is the first field of every value. A reader reads its own version
+and keeps unknown fields. A record of another version is not an error: it becomes :class:`OtherVersion`, so that it can
+be set aside for a newer program. Damaged bytes of any kind raise DecodeError.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ from streams_py.events.taskset import RECORD_TASKS_MAX, TaskRanges
 __all__ = ["VALUE_BYTES_READ_MAX", "EventRecord", "OtherVersion", "decode_event", "encode_event", "encode_value"]
 
 VALUE_BYTES_READ_MAX: Final = 1 << 20
-"""Larger values are refused unread. Writers stay below an eighth of it; it is Kafka's default ``max.message.bytes``."""
+"""Size limit in bytes: larger values are refused without parsing.
+
+It is Kafka's default of ``max.message.bytes``. Writers stay below an eighth of it.
+"""
 
 _DEPTH_MAX: Final = 24
 _BODIES: Final[Mapping[str, type[Body]]] = {
@@ -43,7 +46,7 @@ _KNOWN: Final = {kind: keys_of(Envelope) | keys_of(body) | {"v", "kind"} for kin
 
 
 class EventRecord(NamedTuple):
-    """What is sent to Kafka for one event record."""
+    """Key, value and headers of an event record in Kafka."""
 
     key: bytes
     value: bytes
@@ -52,14 +55,14 @@ class EventRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OtherVersion:
-    """A record of a version (or a kind) that this program does not read."""
+    """A record with a version or kind that this program cannot read."""
 
     version: int
     kind: str
 
 
 def encode_value(event: Event) -> bytes:
-    """The value. Fields in ``extra`` are written back; equal events give equal bytes."""
+    """Encode the value. Fields in ``extra`` are written again. Equal events have equal bytes."""
     fields: dict[str, Any] = {
         "v": VERSION,
         "kind": event.kind,
@@ -72,8 +75,11 @@ def encode_value(event: Event) -> bytes:
 
 
 def encode_event(event: Event) -> EventRecord:
-    """Key, value and headers. The key puts all parts of a rebalance, all events of a task and all samples of a process
-    into one partition each."""
+    """Encode key, value and headers.
+
+    The key puts all parts of a rebalance into the same partition, also all events of a task, and all samples of a
+    process.
+    """
     body = event.body
     match body:
         case RebalanceHeader() | TasksPart() | ClientPart():
@@ -87,11 +93,15 @@ def encode_event(event: Event) -> EventRecord:
 
 
 def decode_event(value: bytes | None) -> Event | OtherVersion:
-    """The event in a record's value. DecodeError when it is none; never any other error, whatever the bytes."""
+    """Decode the value of an event record.
+
+    Raises:
+        DecodeError: The value is not a valid event. No bytes raise any other error.
+    """
     if value is None:
         raise _damaged("is empty")
     if len(value) > VALUE_BYTES_READ_MAX:
-        raise _damaged(f"has {len(value)} bytes, at most {VALUE_BYTES_READ_MAX} are read")
+        raise _damaged(f"has {len(value)} bytes, more than the limit of {VALUE_BYTES_READ_MAX}")
     fields = _parsed(value)
     version, kind = fields.get("v"), fields.get("kind")
     if type(version) is not int:
@@ -112,7 +122,7 @@ def decode_event(value: bytes | None) -> Event | OtherVersion:
 
 
 def _tasks_in(part: object) -> int:
-    """How many tasks the sets within a body name, without making them."""
+    """Return the number of tasks in all sets of a body, without creating the tasks."""
     if isinstance(part, TaskRanges):
         return len(part)
     if isinstance(part, str | bytes | int | float) or part is None:
@@ -132,7 +142,7 @@ def _parsed(value: bytes) -> dict[str, Any]:
         if text.count("[") + text.count("{") > _DEPTH_MAX and _depth(text) > _DEPTH_MAX:
             raise _damaged("is nested too deeply")
         parsed = json.loads(text, parse_constant=_no_constant)
-        if "\\u" in text:  # half of a surrogate pair is no character, and nobody could write it again
+        if "\\u" in text:  # half of a surrogate pair is not a character, and could not be encoded again
             _json(parsed).encode("utf-8")
     except UnicodeError as error:
         raise _damaged("is not UTF-8", getattr(error, "start", 0)) from None
@@ -140,15 +150,15 @@ def _parsed(value: bytes) -> dict[str, Any]:
         raise _damaged(f"is not JSON: {error.msg}", error.pos) from None
     except DecodeError:
         raise
-    except ValueError as error:  # a number of thousands of digits
-        raise _damaged(f"cannot be read: {error}") from None
+    except ValueError as error:  # a number with thousands of digits
+        raise _damaged(f"cannot be parsed: {error}") from None
     if not isinstance(parsed, dict):
         raise _damaged("is not a JSON object")
     return parsed
 
 
 def _depth(text: str) -> int:
-    """An upper bound of the nesting: brackets inside texts count, too, as opening ones at worst."""
+    """Return an upper limit of the nesting depth. Brackets within strings count too."""
     depth = deepest = 0
     for char in text:
         if char in "[{":
@@ -168,4 +178,4 @@ def _json(value: object) -> str:
 
 
 def _damaged(what: str, at: int = 0) -> DecodeError:
-    return DecodeError(f"the value {what}", offset=at, remedy="it is no event record, or it is damaged")
+    return DecodeError(f"the value {what}", offset=at, remedy="it is not an event record, or it is damaged")

@@ -1,7 +1,8 @@
-"""What the fields of an event say of each other: lists that run along another one are as long, and counts are bounded.
+"""Check the fields of an event against each other: parallel lists must have equal lengths, and counts are limited.
 
-Each field is checked for itself when it is read. But whoever works with an event goes through several of its lists at
-once, and makes as many tasks as it says there are. Whether that fits is checked once, before anybody does.
+Each field is checked separately when it is read. But code that processes an event iterates over several lists in
+parallel, and creates as many tasks as the event declares. So the consistency is checked once, before any such code
+runs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _ALONG_TASKS: Final = ("input_lag", "records", "busy_us", "commit_age_ms")
 
 
 def check_body(body: Body) -> None:
-    """DecodeError when fields contradict each other."""
+    """Raise DecodeError if fields contradict each other."""
     match body:
         case Sample():
             for name in _ALONG_TASKS:
@@ -34,11 +35,11 @@ def check_body(body: Body) -> None:
 
 
 def check_slice(piece: SubtopologySlice) -> None:
-    """DecodeError when a slice is not of so many partitions, or of more than there can be."""
+    """Raise DecodeError if a slice has too many partitions, or lists of a different length than its partition count."""
     if _SUB.fullmatch(piece.sub) is None:
         raise refused("subs.sub", piece.sub, "the number of a sub-topology")
     if not (piece.first >= 0 and piece.count >= 0 and piece.first + piece.count <= TASKS_MAX):
-        raise refused("subs.count", piece.count, f"partitions 0 to {TASKS_MAX} at most")
+        raise refused("subs.count", piece.count, f"partitions within 0 to {TASKS_MAX}")
     for name, given in (("end", piece.end), ("weight", piece.weight)):
         if given is not None:
             _check_length(f"subs.{name}", given, piece.count)
@@ -46,9 +47,9 @@ def check_slice(piece: SubtopologySlice) -> None:
         for topic, racks in piece.racks.p.items():
             _check_length(f"subs.racks.{topic}", racks, piece.count)
             if any(not 0 <= place < len(piece.racks.names) for of in racks for place in of):
-                raise refused(f"subs.racks.{topic}", racks, "positions in the names of the racks")
+                raise refused(f"subs.racks.{topic}", racks, "indexes into the names of the racks")
 
 
 def _check_length(where: str, given: Sequence[Any], wanted: int) -> None:
     if len(given) != wanted:
-        raise refused(where, given, f"{wanted} values, as many as what they belong to")
+        raise refused(where, given, f"{wanted} values, one for each task or partition")

@@ -1,6 +1,6 @@
-"""What there was to assign, who was there, and what each client got: the contents of a rebalance's record.
+"""The contents of a rebalance's records: the tasks to assign, the clients, and the tasks that each client got.
 
-Made on the emitter's thread from the leader's own values, which nobody changes any more.
+They are created on the emitter's thread from the leader's values, which no longer change.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FUTURE_CLIENT: Final = "future"
 
 
 def slices_of(facts: Gathered, described: Described) -> list[SubtopologySlice]:
-    """One for each sub-topology, ascending."""
+    """Return one slice per sub-topology, in ascending order."""
     table = facts.table
     by_sub: dict[tuple[str, int], int] = {}
     for task in sorted(table.tasks):
@@ -66,15 +66,15 @@ def _racks(topics: Mapping[str, Sequence[PartitionInfo]], count: int) -> Racks |
     names = sorted({rack for infos in topics.values() for info in infos for rack in info.racks})
     if not names:
         return None
-    place = {rack: number for number, rack in enumerate(names)}
+    index = {rack: number for number, rack in enumerate(names)}
     by_topic = {}
     for topic, infos in topics.items():
-        racks = {info.partition: sorted(place[rack] for rack in info.racks) for info in infos}
+        racks = {info.partition: sorted(index[rack] for rack in info.racks) for info in infos}
         by_topic[topic] = [racks.get(p, []) for p in range(count)]
     return Racks(names, by_topic)
 
 
-# -- who was there and what each got -----------------------------------------------------------------------------------
+# -- clients and their tasks -------------------------------------------------------------------------------------------
 
 
 def clients_of(
@@ -86,7 +86,7 @@ def clients_of(
     *,
     future: ProcessId,
 ) -> list[ClientPart]:
-    """One part for each client, by process id. ``future`` is the client that stands for members newer than this."""
+    """Return one part per client, by process id. ``future``: the id for all members with a newer protocol."""
     clients = _Clients(rebalance_id, facts, decision, assignments, reasons, future)
     return [clients.part(process, client) for process, client in sorted(facts.group.clients.items())]
 
@@ -158,7 +158,7 @@ class _Clients:
         return Consumer(member, version, supported, sorted(owned))
 
     def _thread(self, process: ProcessId, member: str) -> ThreadTasks:
-        """A task is withheld as a whole or not at all, so its first partition tells."""
+        """Return the tasks of a member. A task is withheld as a whole, so its first partition shows whether it is."""
         threads, inputs = self._decision.threads[process], self._facts.table.inputs
         sent = frozenset(self._assignments[member].partitions)
         active: list[TaskId] = []
@@ -169,7 +169,7 @@ class _Clients:
 
 
 def _versions(user_data: bytes | None) -> tuple[int, int]:
-    """(version, latest supported version) at the beginning of a SubscriptionInfo; -1 where it does not say it."""
+    """Return version and latest supported version from a SubscriptionInfo. -1: it does not contain the value."""
     if user_data is None or len(user_data) < 4:
         return -1, -1
     (version,) = struct.unpack_from(">i", user_data)

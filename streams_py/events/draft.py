@@ -1,4 +1,4 @@
-"""An event before it is written: what happened, held by reference, and how to make records of it later."""
+"""An event before it is written: references to what happened, and the conversion to records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["BodyDraft", "Draft", "Emit", "Importance"]
 
 
 class Importance(IntEnum):
-    """What goes first when there is no room: the least important."""
+    """The importance of an event. When the queue is full, the least important events are dropped first."""
 
     SAMPLE = 0
     PROGRESS = 1
@@ -23,9 +23,12 @@ class Importance(IntEnum):
 
 
 class Draft(abc.ABC):
-    """Offered to the emitter once, turned into records on the emitter's thread. Everything it refers to must stay as it
-    is from then on. The emitter notes here what becomes of it: number and times when it is offered, and how many of its
-    records have no delivery report yet, or were written, while it is under way."""
+    """An event that is offered to the emitter once, and converted to records on the emitter's thread.
+
+    Objects that it refers to must not change after it was offered. The emitter sets the attributes: the sequence number
+    and times when the event is offered, and later the number of its records without a delivery report, and of its
+    written records.
+    """
 
     __slots__ = ("at_ms", "bytes", "mono_us", "reports_missing", "seq", "written")
 
@@ -39,29 +42,29 @@ class Draft(abc.ABC):
     @property
     @abc.abstractmethod
     def kind(self) -> str:
-        """For counters, e.g. ``rebalance``."""
+        """The kind for counters, for example ``rebalance``."""
 
     @property
     @abc.abstractmethod
     def importance(self) -> Importance:
-        """What it is dropped for, and what is dropped for it."""
+        """The importance, which determines which events are dropped first."""
 
     @property
     @abc.abstractmethod
     def bytes_estimate(self) -> int:
-        """About how much memory it holds; must not cost more than a few operations."""
+        """Estimated memory size in bytes. Must be cheap to compute."""
 
     @abc.abstractmethod
     def records(self, envelope: Envelope) -> Sequence[EventRecord]:
-        """The records to send. May take its time, may raise: both concern the emitter's thread only."""
+        """Return the records to send. May be slow and may raise, because only the emitter's thread calls it."""
 
 
 Emit: TypeAlias = Callable[[Draft], None]
-"""Takes a draft at once and never raises, as :meth:`~streams_py.events.emitter.Emitter.emit` does."""
+"""Queues a draft. Returns immediately and never raises, as :meth:`~streams_py.events.emitter.Emitter.emit`."""
 
 
 class BodyDraft(Draft):
-    """An event of one record whose body is ready."""
+    """An event of one record with a complete body."""
 
     __slots__ = ("_body", "_importance")
 
@@ -82,19 +85,19 @@ class BodyDraft(Draft):
 
     @property
     def kind(self) -> str:
-        """Kind of the record."""
+        """The kind of the record."""
         return self._body.KIND
 
     @property
     def importance(self) -> Importance:
-        """Samples go first, then the progress of restorations."""
+        """The importance: lowest for samples, then restore progress, then other events."""
         return self._importance
 
     @property
     def bytes_estimate(self) -> int:
-        """A record of a few fields, or of a few numbers for each task."""
+        """Estimated size in bytes: a constant, and for samples an addition per task."""
         return 1_000 + 100 * len(self._body.tasks) if isinstance(self._body, Sample) else 1_000
 
     def records(self, envelope: Envelope) -> Sequence[EventRecord]:
-        """The event and its envelope as one record's bytes."""
+        """Return the event with its envelope as one record."""
         return (encode_event(Event(envelope, self._body)),)

@@ -1,15 +1,16 @@
-"""Sends event records in the background: it can never block, slow or fail what it reports on.
+"""Send event records in the background, without ever blocking, slowing down or failing the caller.
 
-:meth:`Emitter.emit` takes a reference under a lock that nobody holds while doing anything slow, and returns. All the
-rest happens on one daemon thread: making JSON, creating the topic, sending, waiting. What cannot be kept is dropped and
-counted, in an order that keeps the most valuable: samples go first, then restore progress, other task events, and
-rebalances last, each as a whole. Every event has a number even if it is dropped, so a reader sees the gap.
+:meth:`Emitter.emit` stores a reference under a lock that is never held during slow work, and returns. Everything else
+happens on one daemon thread: creating JSON, creating the topic, sending, and waiting. Events that do not fit are
+dropped and counted. The least important ones are dropped first: samples, then restore progress, then other task events,
+and rebalances last, each as a whole. A dropped event has a sequence number too, so readers see the gap.
 
-The producer is the emitter's own. An application's producer would share its queue, its errors and its transactions with
-this; a topic that refuses events must not be able to fence or fail a commit.
+The emitter has its own producer. With the application's producer, events would share its queue, errors and
+transactions, and a topic that refuses events could fence the producer or fail a commit.
 
-*Bounds.* Waiting events and those under way together hold at most ``queue_bytes_max`` by estimate (under way: by size).
-The thread sends no more while ``_IN_FLIGHT_BYTES_MAX`` are unacknowledged, so the producer's own queue stays small.
+*Limits.* Queued events and events in flight together use at most ``queue_bytes_max`` (queued: estimated size; in
+flight: real size). The thread stops sending while ``_IN_FLIGHT_BYTES_MAX`` bytes are unacknowledged, so the producer's
+queue stays small.
 """
 
 from __future__ import annotations
@@ -43,25 +44,27 @@ _CLOSE_S: Final = 2.0
 
 
 class EventProducer(Protocol):
-    """A producer of its own for events: ``acks=1``, no transactions, gives a record up after 10 s. One thread only."""
+    """The producer for events: ``acks=1``, no transactions, a delivery timeout of 10 s. Not thread-safe."""
 
     def send(self, topic: str, record: EventRecord, on_delivery: Callable[[str | None], None]) -> None:
-        """Queue a record. ``on_delivery`` is called from :meth:`poll` or :meth:`flush` with None, or with why it was
-        not written. May raise; the record is then not queued."""
+        """Queue a record. May raise; the record is not queued then.
+
+        ``on_delivery`` is called from :meth:`poll` or :meth:`flush`, with None or with the reason for a failure.
+        """
 
     def poll(self, timeout_ms: int) -> None:
-        """Serve delivery reports, waiting up to ``timeout_ms`` for the first."""
+        """Serve delivery reports. Waits up to ``timeout_ms`` for the first one."""
 
     def flush(self, timeout_ms: int) -> int:
-        """Wait until everything is delivered or given up; how many records still wait after ``timeout_ms``."""
+        """Wait up to ``timeout_ms`` until all records are delivered or have failed. Returns the number of others."""
 
     def close(self) -> None:
-        """Drop what is queued and close, without waiting."""
+        """Drop queued records and close without waiting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """``assignment.events.queue.max`` (events) and ``assignment.events.queue.bytes.max``."""
+    """The limits ``assignment.events.queue.max`` (events) and ``assignment.events.queue.bytes.max``."""
 
     events: int = 10_000
     bytes: int = 16 << 20
@@ -76,10 +79,19 @@ class _Counters:
 
 
 class Emitter:
-    """Takes events from any thread. Start it once; a process that was forked has none.
+    """The background sender of events. Thread-safe.
 
-    ``make_producer`` is called on the emitter's thread, at the first event. ``clock_ms`` is the wall clock,
-    ``monotonic_us`` counts from any moment of this process.
+    :meth:`start` is called once. In a forked child, all events are dropped.
+
+    Args:
+        group: The consumer group (``application.id``).
+        process: The process id.
+        topic: The events topic.
+        make_producer: Creates the producer. Called on the emitter's thread, at the first event.
+        limits: The limits of the queue.
+        clock_ms: The wall clock.
+        monotonic_us: A monotonic clock of this process, with any start.
+        run: Id of this run. Default: a random one.
     """
 
     def __init__(
@@ -119,25 +131,28 @@ class Emitter:
         self._producer: EventProducer | None = None
         self._thread = threading.Thread(target=self._work, name=f"{group}-events", daemon=True)
 
-    # -- for everybody -------------------------------------------------------------------------------------------------
+    # -- for any thread ------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
 
     def emit(self, draft: Draft) -> None:
-        """Take an event, or drop it and count. Returns at once and never raises."""
+        """Queue an event, or drop and count it. Returns immediately and never raises."""
         try:
             size = draft.bytes_estimate
             with self._lock:
                 self._take(draft, size)
                 self._ready.notify()
-        except Exception:  # a draft that cannot even say its size
+        except Exception:  # not even the size of the draft could be estimated
             self._counters.failed["emit"] += 1
 
     def counters(self) -> Mapping[str, int]:
-        """``events-offered-total``, ``events-sent-total``, ``events-dropped-total``, ``events-failed-total``, and the
-        last three by kind of event, as in ``events-dropped-total{kind=sample}``."""
+        """Return the counters of events.
+
+        They are ``events-offered-total``, ``events-sent-total``, ``events-dropped-total`` and ``events-failed-total``,
+        and the last three also by kind of event, as in ``events-dropped-total{kind=sample}``.
+        """
         with self._lock:
             counters = self._counters
             figures = {"events-offered-total": counters.offered}
@@ -147,7 +162,7 @@ class Emitter:
             return figures
 
     def close(self, timeout_s: float = _CLOSE_S) -> None:
-        """Send what waits, for ``timeout_s`` at most; the rest is dropped and counted. Does nothing the second time."""
+        """Send queued events for at most ``timeout_s``, and drop and count the rest. A second call does nothing."""
         with self._lock:
             if self._stopping:
                 return
@@ -178,7 +193,11 @@ class Emitter:
         self._queued_bytes += size
 
     def _make_room(self, importance: Importance, size: int) -> bool:
-        """Drop the oldest of the least important until an event fits; False when that is this event itself."""
+        """Drop the oldest of the least important events until a new event fits.
+
+        Returns:
+            False if the new event itself is to be dropped, because no queued event is less important.
+        """
         limits = self._limits
         if limits.events < 1 or size > limits.bytes:
             return False
@@ -205,14 +224,14 @@ class Emitter:
                 self._drop(self._remove_from(queue).kind)
 
     def _wait_for_event(self) -> bool:
-        """True when an event is there; waits for one, but not long: delivery reports want to be served."""
+        """Wait for an event, but not long, because delivery reports must be served. Returns whether there is one."""
         with self._lock:
             if not self._events and not self._stopping:
                 self._ready.wait(_IDLE_S)
             return self._events > 0
 
     def _next(self) -> tuple[Draft, int] | None:
-        """The oldest event and the number of lost ones; None when it was dropped meanwhile."""
+        """Return the oldest event and the number of lost events. None if all events were dropped meanwhile."""
         with self._lock:
             queue = min((queue for queue in self._queues if queue), key=lambda queue: queue[0].seq, default=None)
             return None if queue is None else (self._remove_from(queue), self._lost)
@@ -234,7 +253,7 @@ class Emitter:
                     if taken is not None:
                         self._send(*taken)
         except BaseException:
-            _log.exception("assignment events are off from here on; the application is not affected")
+            _log.exception("no more assignment events are written; the application is not affected")
         finally:
             with self._lock:
                 self._dead = True
@@ -265,9 +284,9 @@ class Emitter:
                 )
             )
         except Exception as error:
-            self._failed(kind, f"an event of kind {kind} cannot be written: {named(error)}")
+            self._failed(kind, f"cannot create an event of kind {kind}: {named(error)}")
             return
-        draft.reports_missing, draft.written = len(records) + 1, 0  # the last report is ours, that all are sent
+        draft.reports_missing, draft.written = len(records) + 1, 0  # the extra report is made after sending all
         self._under_way[kind] += 1
         for record in records:
             self._send_record(self._producer, record, draft)
@@ -285,7 +304,7 @@ class Emitter:
                 self._topic.confirm()
             else:
                 self._topic.doubt()
-                self._warn(f"an assignment event was not written: {error}")
+                self._warn(f"writing an assignment event failed: {error}")
             self._reported(draft)
 
         self._in_flight_bytes += size
@@ -295,8 +314,10 @@ class Emitter:
             delivered(named(error))
 
     def _reported(self, draft: Draft) -> None:
-        """Count an event when all of its records have been heard of. One that arrived in part leaves no gap in the
-        numbers, so it is a failure but not lost."""
+        """Count an event when all of its records have a delivery report.
+
+        An event of which some records were written counts as sent, because it leaves no gap in the sequence numbers.
+        """
         draft.reports_missing -= 1
         if draft.reports_missing:
             return

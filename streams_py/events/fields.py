@@ -1,8 +1,8 @@
-"""From the fields of a dataclass to JSON and back, checked.
+"""Checked conversion between dataclasses and JSON.
 
-Each field of an event record names its :class:`Form`: how the value looks in JSON, and what is refused when reading.
-One place therefore says what a field is, and writer and reader cannot disagree. Only what :mod:`json` gives is ever
-looked at, so a reader needs no defence beyond the types: no code runs, no class is looked up by name.
+Each field of an event record has a :class:`Form`, which defines its JSON representation and which values a reader
+refuses. So each field is defined in one place, and writer and reader cannot differ. Only values from :mod:`json` are
+read, so checking types is enough: no code runs, and no class is looked up by name.
 """
 
 from __future__ import annotations
@@ -43,18 +43,20 @@ T = TypeVar("T")
 _INT64: Final = 1 << 63
 _INT32: Final = 1 << 31
 _TIME: Final = 1 << 53
-"""No clock shows more, in milliseconds or microseconds; sums and differences of a few times stay within 64 bits."""
+"""Limit of times in ms or us. No clock exceeds it, and sums and differences of a few times stay within 64 bits."""
 
 
 class Form(NamedTuple):
-    """How a kind of value is written to and read from JSON. ``read`` raises DecodeError; ``where`` is for messages."""
+    """The JSON representation of a kind of value."""
 
     write: Callable[[Any], Any]
+    """Converts a value to JSON."""
     read: Callable[[Any, str], Any]
+    """Converts a value from JSON. Raises DecodeError. The second argument names the field in messages."""
 
 
 def refused(where: str, value: object, expected: str) -> DecodeError:
-    """The error for a value that does not fit."""
+    """Return the error for a value that is not valid."""
     return DecodeError(
         f"event field {where} is {_shown(value)}, expected {expected}",
         offset=0,
@@ -73,13 +75,13 @@ def _same(value: Any) -> Any:
 
 def _int(value: Any, where: str) -> int:
     if type(value) is not int or not -_INT64 <= value < _INT64:
-        raise refused(where, value, "a whole number of 64 bits")
+        raise refused(where, value, "a 64-bit integer")
     return value
 
 
 def _int32(value: Any, where: str) -> int:
     if not -_INT32 <= _int(value, where) < _INT32:
-        raise refused(where, value, "a whole number of 32 bits")
+        raise refused(where, value, "a 32-bit integer")
     return int(value)
 
 
@@ -131,18 +133,18 @@ def _setting(value: Any, where: str) -> int | str | list[str] | None:
 INT: Final = Form(_same, _int)
 INT32: Final = Form(_same, _int32)
 TIME: Final = Form(_same, _time)
-"""Of a clock: milliseconds since the epoch, or microseconds of the monotonic one."""
+"""A time: milliseconds since the epoch, or microseconds of a monotonic clock."""
 FLOAT: Final = Form(float, _float)
 BOOL: Final = Form(_same, _bool)
 TEXT: Final = Form(_same, _text)
 TASKS: Final = Form(format_task_set, _tasks)
 TASK: Final = Form(str, _task)
 SETTING: Final = Form(_same, _setting)
-"""A setting's value: whole number, text, list of texts, or null for "not set"."""
+"""The value of a setting: an integer, text, a list of texts, or null for "not set"."""
 
 
 def optional(inner: Form) -> Form:
-    """``inner``, or null for None."""
+    """Return a form for ``inner`` or None, which is null in JSON."""
     return Form(
         lambda value: None if value is None else inner.write(value),
         lambda value, where: None if value is None else inner.read(value, where),
@@ -150,7 +152,7 @@ def optional(inner: Form) -> Form:
 
 
 def list_of(inner: Form) -> Form:
-    """A tuple as a JSON list."""
+    """Return a form for a tuple, which is a list in JSON."""
 
     def read(value: Any, where: str) -> tuple[Any, ...]:
         if not isinstance(value, list):
@@ -163,7 +165,7 @@ def list_of(inner: Form) -> Form:
 
 
 def map_of(inner: Form) -> Form:
-    """A mapping from text as a JSON object; keys are sorted when written."""
+    """Return a form for a mapping with text keys, which is an object in JSON. Keys are sorted when written."""
 
     def read(value: Any, where: str) -> dict[str, Any]:
         if not isinstance(value, dict):
@@ -174,15 +176,18 @@ def map_of(inner: Form) -> Form:
 
 
 def record(kind: type[Any]) -> Form:
-    """A nested dataclass whose fields are made with :func:`form`. Fields of a newer writer are passed over."""
+    """Return a form for a nested dataclass with fields made by :func:`form`. Unknown fields are ignored when read."""
     return Form(write_record, lambda value, where: read_record(kind, _object(value, where), where))
 
 
 def form(of: Form, *, key: str | None = None, absent_when_none: bool = False, **options: Any) -> Any:
-    """A dataclass field with its form; ``options`` as for :func:`dataclasses.field`.
+    """Return a dataclass field with a form. A field with a default may be missing in JSON; other fields must exist.
 
-    A field with a default may be missing in JSON, one without must be there. ``key`` is its name in JSON when that is
-    no name in Python; with ``absent_when_none`` None is not written at all, rather than as null.
+    Args:
+        of: The form of the value.
+        key: Name of the field in JSON, if it is not a valid Python name.
+        absent_when_none: Whether None is not written at all, instead of as null.
+        **options: Options of :func:`dataclasses.field`.
     """
     return dataclasses.field(metadata={"form": of, "key": key, "absent_when_none": absent_when_none}, **options)
 
@@ -222,12 +227,12 @@ def _fields(kind: type[Any]) -> tuple[_Field, ...]:
 
 
 def keys_of(kind: type[Any]) -> frozenset[str]:
-    """Names of a dataclass's fields in JSON."""
+    """Return the JSON names of a dataclass's fields."""
     return frozenset(field.key for field in _fields(kind))
 
 
 def write_record(value: Any) -> dict[str, Any]:
-    """The JSON object of a dataclass, its fields in the order of the class."""
+    """Convert a dataclass to a JSON object, with fields in the order of the class."""
     written = {}
     for field in _fields(type(value)):
         item = getattr(value, field.name)
@@ -237,7 +242,7 @@ def write_record(value: Any) -> dict[str, Any]:
 
 
 def read_record(kind: type[T], value: Mapping[str, Any], where: str) -> T:
-    """The dataclass in a JSON object. DecodeError for a missing field or a value of another type."""
+    """Convert a JSON object to a dataclass. DecodeError if a field is missing or has the wrong type."""
     given = {}
     for field in _fields(kind):
         if field.key in value:

@@ -1,18 +1,19 @@
-"""What an event record says, version 1: the values. How they become bytes stands in :mod:`streams_py.events.codec`.
+"""The content of assignment event records, version 1. :mod:`streams_py.events.codec` encodes them.
 
-Every event has an :class:`Envelope` (who wrote it, when, which number) and a body. There are six kinds of bodies:
+Every event has an :class:`Envelope` (writer, time, sequence number) and a body. There are six kinds of bodies:
 
-* one assign step of a group leader is *several* records with one ``rebalance_id``: a :class:`RebalanceHeader`, then
-  :class:`TasksPart` records (what there was to assign), then :class:`ClientPart` records (who was there, with what,
-  and what each got). Together they are everything an assignor saw, so that its work can be done again elsewhere;
-* :class:`TaskEvent`: a task changed on a member;
-* :class:`Sample`: how the tasks of a member are doing, every so often;
+* One assign step of a group leader is *several* records with the same ``rebalance_id``: a :class:`RebalanceHeader`,
+  then :class:`TasksPart` records (the tasks to assign), then :class:`ClientPart` records (each client with its previous
+  state and its new tasks). Together they contain the whole input of the assignor, so that the assignment can be
+  repeated elsewhere.
+* :class:`TaskEvent`: a task changed on a member.
+* :class:`Sample`: regular measurements of the tasks of a member.
 * :class:`ClientEvent`: an instance started or stopped.
 
-Rules of change: an optional field may be added without a new version; a field never changes its meaning or unit and
-its name is never used again. What a reader does not know it keeps (``Event.extra``). Field names are those of the JSON.
-Times are ``_ms`` since the epoch or ``_us`` of the writer's monotonic clock. ``-2`` in place of an offset sum means
-"running here", ``-3`` "not known", as in the assignment protocol.
+Compatibility: an optional field may be added without a new version. A field never changes its meaning or unit, and its
+name is never reused. A reader keeps unknown fields (``Event.extra``). Field names are those in the JSON. Times are in
+``_ms`` since the epoch, or in ``_us`` of the writer's monotonic clock. As in the assignment protocol, an offset sum of
+``-2`` means "running here", and ``-3`` means "unknown".
 """
 
 # ruff: noqa: RUF009  # `form` is `dataclasses.field` with one more argument, not a shared default value
@@ -66,15 +67,16 @@ __all__ = [
 VERSION: Final = 1
 
 Tasks: TypeAlias = Sequence[TaskId]
-"""Tasks without order or repetition; ascending when read."""
+"""A set of tasks. In ascending order when read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
-    """What all events have. ``seq`` counts the events that the process *offered* since ``run`` began, so one that was
-    dropped leaves a gap; all records of one rebalance have one number.
+    """The fields of all events.
 
-    ``run`` changes with every start: process ids survive a restart together with the state directory, numbers do not.
+    ``seq`` counts the events that the process *offered* since ``run`` started, so a dropped event leaves a gap. All
+    records of one rebalance have the same number. ``run`` changes with every start, because the process id survives a
+    restart together with the state directory, but the count does not.
     """
 
     group: str = form(TEXT)
@@ -88,7 +90,7 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class ErrorInfo:
-    """Why there is no assignment. ``code`` is the protocol's error code, 0 when members were not told one."""
+    """The reason for a failed assignment. ``code`` is the protocol's error code; 0 if none was sent to the members."""
 
     code: int = form(INT)
     type: str = form(TEXT)
@@ -97,7 +99,7 @@ class ErrorInfo:
 
 @dataclass(frozen=True, slots=True)
 class Assignor:
-    """Who decided: ``package.module:Class``."""
+    """The assignor that made the assignment, as ``package.module:Class``."""
 
     name: str = form(TEXT, key="class")
     module_version: str | None = form(optional(TEXT))
@@ -106,7 +108,7 @@ class Assignor:
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """Protocol versions in the group."""
+    """The protocol versions in the group."""
 
     min_received: int = form(INT)
     min_supported: int = form(INT)
@@ -115,7 +117,7 @@ class Versions:
 
 @dataclass(frozen=True, slots=True)
 class FollowUp:
-    """A client that will ask for the next rebalance."""
+    """A client that will trigger a follow-up rebalance."""
 
     process: str = form(TEXT)
     deadline_ms: int = form(INT)
@@ -123,16 +125,15 @@ class FollowUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceHeader:
-    """Part 0 of an assign step; ``parts`` is how many records there are in all.
+    """Part 0 of an assign step. ``parts`` is the total number of records.
 
-    ``trigger`` is found by comparison with the leader's previous round: ``first member_joined member_left
-    metadata_changed followup revocation_done subscription_changed``, or ``unknown`` after a round of another leader.
-    A new leader sees from the subscriptions whether the group is new and who joined. It knows that the former leader
-    left.
-
-    ``counts`` has ``clients consumers tasks stateful active standby warmup withheld moved``, ``duration_us`` has
-    ``decode topics end_offsets assign threads encode total``. ``outcome`` is ``ok``, ``error_assignment``,
-    ``retriable`` or ``raised``.
+    * ``trigger`` results from a comparison with the leader's previous round: ``first member_joined member_left
+      metadata_changed followup revocation_done subscription_changed``, or ``unknown`` after a round of another leader.
+      A new leader sees from the subscriptions whether the group is new and which members joined. It also knows that the
+      former leader left.
+    * ``counts`` has ``clients consumers tasks stateful active standby warmup withheld moved``.
+    * ``duration_us`` has ``decode topics end_offsets assign threads encode total``.
+    * ``outcome`` is ``ok``, ``error_assignment``, ``retriable`` or ``raised``.
     """
 
     KIND: ClassVar[str] = "rebalance"
@@ -158,7 +159,7 @@ class RebalanceHeader:
 
 @dataclass(frozen=True, slots=True)
 class Racks:
-    """Racks of partitions: for each topic and partition of a slice, positions in ``names``, ascending."""
+    """The racks of partitions. For each topic and partition of a slice, it has ascending indexes into ``names``."""
 
     names: Sequence[str] = form(list_of(TEXT))
     p: Mapping[str, Sequence[Sequence[int]]] = form(map_of(list_of(list_of(INT))))
@@ -166,11 +167,11 @@ class Racks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubtopologySlice:
-    """Partitions ``first`` .. ``first + count - 1`` of one sub-topology, named as in a task id: ``[name__]n``.
+    """The partitions ``first`` to ``first + count - 1`` of one sub-topology. ``sub`` is as in a task id: ``[name__]n``.
 
-    ``end`` (end-offset sums, -3 = not known) and ``weight`` run along the slice; null when there is nothing or nothing
-    is known. ``weight``, a task's share in all work, is for replayed inputs: telemetry adds it from samples, no leader
-    knows it.
+    ``end`` (end-offset sums, -3: unknown) and ``weight`` have one value per partition of the slice. They are null when
+    not applicable or unknown. ``weight`` is a task's share of all work. It is only for replayed inputs: telemetry adds
+    it from samples; leaders never write it.
     """
 
     sub: str = form(TEXT)
@@ -188,7 +189,7 @@ class SubtopologySlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TasksPart:
-    """What there was to assign."""
+    """The tasks to assign."""
 
     KIND: ClassVar[str] = "rebalance.tasks"
 
@@ -200,7 +201,7 @@ class TasksPart:
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """A member of the group. ``supported`` is -1 when its version of the protocol does not say it."""
+    """A member of the group. ``supported`` is -1 if its protocol version does not contain it."""
 
     member: str = form(TEXT)
     version: int = form(INT)
@@ -210,7 +211,7 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class OffsetSums:
-    """Offset sums as received, along ``tasks``."""
+    """Offset sums as received. ``v`` has one value per task in ``tasks``."""
 
     tasks: Tasks = form(TASKS)
     v: Sequence[int] = form(list_of(INT))
@@ -218,7 +219,7 @@ class OffsetSums:
 
 @dataclass(frozen=True, slots=True)
 class ThreadTasks:
-    """What a member was given; ``withheld`` actives are still with their old owner in this generation."""
+    """The tasks assigned to a member. ``withheld`` active tasks still belong to their old owner in this generation."""
 
     active: Tasks = form(TASKS)
     standby: Tasks = form(TASKS)
@@ -227,11 +228,12 @@ class ThreadTasks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientPart:
-    """One client, or one slice of a large one: tasks are cut in ascending order; ``consumers`` and ``tags`` are in
-    slice 0 only, ``threads`` (along ``consumers``) in every slice.
+    """One client, or one slice of a large client.
 
-    ``active``, ``standby`` and ``warmup`` are what the assignor decided. ``client`` is the process id, or ``future``
-    for all members that speak a newer protocol than the leader.
+    The tasks of a large client are split in ascending order. ``consumers`` and ``tags`` are in slice 0 only.
+    ``threads`` is in every slice, with one entry per consumer. ``active``, ``standby`` and ``warmup`` are the
+    assignor's decision. ``client`` is the process id, or ``future`` for all members with a newer protocol than the
+    leader.
     """
 
     KIND: ClassVar[str] = "rebalance.client"
@@ -258,17 +260,17 @@ class ClientPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskEvent:
-    """A task changed on a member. ``event`` is one of
+    """A change of a task on a member. ``event`` is one of:
 
     * ``assigned created running suspended revoked closed lost corrupted promoted demoted``, with ``took_us``;
-    * ``restore_started`` (once for a task with several stores; ``records_total``, ``stores`` of the changelog that is
-      first), ``restore_progress`` (``records_done``, ``records_total``), ``restored`` (``records``, ``took_us``);
-    * ``last_record`` (``last_mono_us``: when the last record was processed);
-    * ``first_record`` (``since_assigned_us``; or, when a rebalance has left the task where it was, ``last_mono_us`` of
-      the record before; ``waited_ms``: how old the record was by its timestamp, so for how long there was input);
-    * ``warm`` (``since_created_us``, ``lag``): a standby came within ``acceptable.recovery.lag``.
+    * ``restore_started`` (once even for several stores; ``records_total`` and ``stores`` are of the first changelog),
+      ``restore_progress`` (``records_done``, ``records_total``), ``restored`` (``records``, ``took_us``);
+    * ``last_record`` (``last_mono_us``: the time when the last record was processed);
+    * ``first_record``: with ``since_assigned_us``, or, if a rebalance did not move the task, with ``last_mono_us`` of
+      the previous record. ``waited_ms`` is the age of the record by its timestamp, that is, how long input has waited;
+    * ``warm`` (``since_created_us``, ``lag``): a standby's lag is within ``acceptable.recovery.lag``.
 
-    A field that does not belong to the event, or is not known, is absent.
+    A field that does not apply to the event, or is unknown, is absent.
     """
 
     KIND: ClassVar[str] = "task"
@@ -292,8 +294,10 @@ class TaskEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """How tasks are doing; every list runs along ``tasks``, null = not known. ``records`` and ``busy_us`` count since
-    the last sample, ``input_lag`` is in records."""
+    """Measurements of tasks. Every list has one value per task in ``tasks``; null: unknown.
+
+    ``records`` and ``busy_us`` count since the last sample. ``input_lag`` is in records.
+    """
 
     KIND: ClassVar[str] = "sample"
 
@@ -324,7 +328,7 @@ Body: TypeAlias = RebalanceHeader | TasksPart | ClientPart | TaskEvent | Sample 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One record. ``extra`` is the JSON text of fields that this version does not know, ``""`` when there are none."""
+    """One record. ``extra`` is the JSON text of fields that are unknown to this version, ``""`` without such fields."""
 
     envelope: Envelope
     body: Body
@@ -332,5 +336,5 @@ class Event:
 
     @property
     def kind(self) -> str:
-        """As in the record, e.g. ``rebalance.client``."""
+        """The kind as in the record, for example ``rebalance.client``."""
         return self.body.KIND

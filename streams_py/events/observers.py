@@ -1,7 +1,7 @@
-"""What the runtime tells of itself, and nobody listens: the base of everything that writes assignment events.
+"""Observers that the runtime notifies, in versions that do nothing. Writers of assignment events derive from them.
 
-The runtime calls these at every turn and never asks whether events are on. With ``assignment.events.level = none``
-these very objects are called, and do nothing.
+The runtime always calls its observers, without checking whether events are enabled. With
+``assignment.events.level = none`` it calls the objects of this module, which do nothing.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ __all__ = [
 ]
 
 Who = Callable[[], tuple[int, str]]
-"""Generation and member id of the moment; (-1, "") when this is no member."""
+"""Returns the current generation and member id; (-1, "") if this process is not a member."""
 Forming = Callable[[], tuple[int, str] | None]
-"""Generation that is being formed, and the leader's member id in it, if that is known."""
+"""Returns the generation that is being formed and the leader's member id in it; None if unknown."""
 
 
 class WorkingTask(Protocol):
-    """What is asked of an active task."""
+    """The part of an active task's interface that observers use."""
 
     @property
     def id(self) -> TaskId: ...
@@ -44,87 +44,99 @@ class WorkingTask(Protocol):
 
 
 class TaskObserver:
-    """Hears what happens to the tasks of one stream thread, which makes all calls."""
+    """An observer of the tasks of one stream thread, which makes all calls."""
 
     def assigned(self, task: TaskId, *, is_active: bool) -> None:
-        """The task is to run here."""
+        """Called when a task was assigned to this thread."""
 
     def changed(self, event: str, task: TaskId, *, is_active: bool, began_us: int | None = None) -> None:
-        """A transition, one of those in ``TaskEvent``; ``began_us`` (of :meth:`now_us`) when it took time."""
+        """Called after a transition.
+
+        Args:
+            event: The transition, one of those in ``TaskEvent``.
+            task: The task.
+            is_active: Whether the task is active.
+            began_us: The start time (by :meth:`now_us`), if the transition took time.
+        """
 
     def recycled(self, task: TaskId, *, is_active: bool) -> None:
-        """The task changes its role and keeps its stores."""
+        """Called when a task has changed its role (``is_active``: the new one) and keeps its stores."""
 
     def ended(self, event: str, task: TaskId, *, is_active: bool, began_us: int | None = None) -> None:
-        """A transition that ends processing: ``suspended``, ``lost`` and so on."""
+        """Called after a transition that ends processing, such as ``suspended`` or ``lost``; see :meth:`changed`."""
 
     def now_us(self) -> int:
-        """The clock that durations are measured with."""
+        """Return the time of the clock for durations, in us."""
         return 0
 
     def process(self, task: WorkingTask, max_records: int) -> int:
-        """``task.process(max_records)``, measured."""
+        """Call and measure ``task.process(max_records)``."""
         return task.process(max_records)
 
     def sample_if_due(
         self, tasks: Collection[WorkingTask], lag_of: Callable[[TopicPartition], int | None], commit_age_ms: int
     ) -> None:
-        """A turn of the loop is over. ``lag_of``: cached lag of an input partition, None when not known."""
+        """Called after each iteration of the loop. ``lag_of`` returns the cached lag of an input partition, or None."""
 
     def rebalanced(self, tasks: Collection[TaskId]) -> None:
-        """A rebalance is over; these are all tasks of the thread now."""
+        """Called after a rebalance with all tasks of the thread."""
 
 
 UNOBSERVED: Final = TaskObserver()
+"""A task observer that does nothing."""
 
 
 class RestoreObserver:
-    """Hears about restoration changelog by changelog, from the state updater, which makes all calls."""
+    """An observer of restores by changelog partition. The state updater makes all calls."""
 
     def started(self, changelog: TopicPartition, store: str, start: int, end: int) -> None:
-        """One changelog of a task begins."""
+        """Called when the restore of a changelog partition starts."""
 
     def advanced(self, changelog: TopicPartition, count: int) -> None:
-        """Records were restored."""
+        """Called when ``count`` records were restored."""
 
     def ended(self, changelog: TopicPartition) -> None:
-        """One changelog is complete."""
+        """Called when a changelog partition is restored completely."""
 
     def suspended(self, changelog: TopicPartition) -> None:
-        """The task was taken away before the end."""
+        """Called when the task was taken away before the end of the restore."""
 
     def warm(self, task: TaskId, lag: int, since_ms: int) -> None:
-        """A standby came within ``acceptable.recovery.lag``, ``since_ms`` after it was created."""
+        """Called when the lag of a standby is within ``acceptable.recovery.lag``, ``since_ms`` after its creation."""
 
 
 class RoundObserver:
-    """Hears how far an assign step of one leader is."""
+    """An observer of the assign steps of one leader."""
 
     def began(self, members: Mapping[str, MemberSubscription]) -> None:
-        """The leader is asked to assign."""
+        """Called when an assign step starts."""
 
     def observe(self, fact: Fact) -> None:
-        """What the leader says of it."""
+        """Called for each fact that the leader reports."""
 
     def ended(self, outcome: PublishAssignments | FailAssign | BaseException, assignor: object = None) -> None:
-        """The step is over. ``outcome``: the leader's last effect, or what was raised in between. ``assignor`` is the
-        custom assignor's instance, if one was asked."""
+        """Called when an assign step has ended.
+
+        Args:
+            outcome: The leader's last effect, or the exception that ended the step.
+            assignor: The instance of the custom assignor, if one was used.
+        """
 
 
 class InstanceObserver:
-    """Makes the observers of one application instance. Thread-safe; close it before the admin client."""
+    """The factory for the observers of one application instance. Thread-safe. Close it before the admin client."""
 
     def watch(self, settings: LeaderSettings, forming: Forming) -> RoundObserver:
-        """For the leader of a stream thread."""
+        """Return the observer for the leader of a stream thread."""
         return RoundObserver()
 
     def tasks(self, who: Who) -> TaskObserver:
-        """For the tasks of a stream thread."""
+        """Return the observer for the tasks of a stream thread."""
         return UNOBSERVED
 
     def restores(self, who: Who, subtopology_of: Mapping[str, int]) -> RestoreObserver:
-        """For the restorations of a stream thread's tasks; ``subtopology_of`` maps changelog topics."""
+        """Return the observer for restores of a stream thread. ``subtopology_of``: changelog topic -> number."""
         return RestoreObserver()
 
     def close(self) -> None:
-        """The instance ends."""
+        """Called when the instance closes."""

@@ -1,10 +1,12 @@
-"""One assign step as several records, none of them too large; and back.
+"""Split one assign step into several records of limited size, and join them again.
 
-A broker refuses records of more than a megabyte, and a consumer of many small topics does not expect large ones. A
-group of 10,000 tasks and 1,000 clients is a megabyte and a half, a client with 10,000 offset sums a third of one. So a
-rebalance is a header, then parts with what there was to assign, then a part for each client; whatever is still too
-large is cut further, sub-topologies by partition, clients by task. A reader has the rebalance when it has parts 0 to
-``parts - 1``; a writer that cannot keep the bounds says so in a header without parts rather than sending half of it.
+A broker refuses records of more than a megabyte, and consumers of many small topics do not expect large records. A
+group of 10,000 tasks and 1,000 clients needs 1.5 MB, and a client with 10,000 offset sums a third of a megabyte. So a
+rebalance is a header, then parts with the tasks to assign, then one part per client. Parts that are still too large are
+split further: sub-topologies by partition, clients by task.
+
+A reader has the whole rebalance when it has the parts 0 to ``parts - 1``. If a rebalance exceeds the limits, the writer
+sends only a header with an error instead of an incomplete rebalance.
 """
 
 from __future__ import annotations
@@ -45,8 +47,11 @@ __all__ = [
 ]
 
 VALUE_BYTES_TARGET: Final = 64 << 10
+"""Size in bytes above which a part is split, if possible."""
 VALUE_BYTES_MAX: Final = 128 << 10
+"""Maximum size of a part in bytes."""
 REBALANCE_BYTES_MAX: Final = 64 << 20
+"""Maximum size of all parts of a rebalance in bytes."""
 _PARTS_MAX: Final = 1 << 20
 _TOO_LARGE: Final = "TooLarge"
 
@@ -55,18 +60,18 @@ _Part: TypeAlias = RebalanceHeader | TasksPart | ClientPart
 
 
 class _TooLargeError(Exception):
-    """Something cannot be cut small enough."""
+    """A part cannot be split into small enough pieces, or a rebalance is too large."""
 
 
-# -- cutting -----------------------------------------------------------------------------------------------------------
+# -- splitting ---------------------------------------------------------------------------------------------------------
 
 
 def cut_rebalance(
     envelope: Envelope, header: RebalanceHeader, slices: Sequence[SubtopologySlice], clients: Sequence[ClientPart]
 ) -> list[Event]:
-    """All records of a rebalance, the header first; ``part`` and ``parts`` of what is given do not count.
+    """Return all records of a rebalance, the header first. ``part`` and ``parts`` of the arguments are ignored.
 
-    When a value cannot be kept below 128 KiB, or all of them below 64 MiB, the header alone, with the error
+    If a value would exceed 128 KiB, or all values together 64 MiB, only the header is returned, with the error
     ``TooLarge``.
     """
     try:
@@ -81,23 +86,23 @@ def cut_rebalance(
 
 
 def _size(envelope: Envelope, body: _Part) -> int:
-    """Bytes of a part whose number is not known yet, at least those it will have."""
+    """Return an upper limit for the size in bytes of a part whose number is not known yet."""
     return len(encode_value(Event(envelope, replace(body, part=_PARTS_MAX, parts=_PARTS_MAX))))
 
 
 def _check(sized: Sequence[tuple[_Part, int]]) -> None:
     largest = max(size for _, size in sized)
     if largest > VALUE_BYTES_MAX:
-        raise _TooLargeError(f"a part has {largest} bytes and cannot be cut; at most {VALUE_BYTES_MAX} are allowed")
+        raise _TooLargeError(f"a part has {largest} bytes and cannot be split; the maximum is {VALUE_BYTES_MAX}")
     total = sum(size for _, size in sized)
     if total > REBALANCE_BYTES_MAX:
-        raise _TooLargeError(f"the rebalance has {total} bytes; at most {REBALANCE_BYTES_MAX} are allowed")
+        raise _TooLargeError(f"the rebalance has {total} bytes; the maximum is {REBALANCE_BYTES_MAX}")
 
 
 def _tasks_parts(
     envelope: Envelope, header: RebalanceHeader, slices: Sequence[SubtopologySlice]
 ) -> Iterator[tuple[_Part, int]]:
-    """Slices packed into parts up to the target."""
+    """Pack slices into parts up to the target size."""
 
     def part(subs: Sequence[SubtopologySlice]) -> TasksPart:
         return TasksPart(rebalance_id=header.rebalance_id, part=_PARTS_MAX, parts=_PARTS_MAX, subs=subs)
@@ -146,7 +151,7 @@ def _client_parts(envelope: Envelope, client: ClientPart) -> list[tuple[_Part, i
 
 
 def _pieces(whole: T, length: int, cut: Callable[[T, int, int], T], size_of: Callable[[T], int]) -> list[tuple[T, int]]:
-    """``whole`` in so many pieces that each is below the target, if that is possible; with their sizes."""
+    """Split ``whole`` into pieces below the target size, if that is possible. Returns the pieces with their sizes."""
     largest = size_of(whole)
     if largest <= VALUE_BYTES_TARGET or length <= 1:
         return [(whole, largest)]
@@ -155,14 +160,14 @@ def _pieces(whole: T, length: int, cut: Callable[[T, int, int], T], size_of: Cal
         pieces = [cut(whole, low, high) for low, high in pairwise(length * n // count for n in range(count + 1))]
         sized = [(piece, size_of(piece)) for piece in pieces]
         before, largest = largest, max(size for _, size in sized)
-        # What does not shrink is filled by something that is not cut, such as a thousand members of one client.
+        # Pieces that do not shrink consist mainly of content that is not split, such as a thousand members of a client.
         if largest <= VALUE_BYTES_TARGET or count == length or largest > before * 3 // 4:
             return sized
         count = min(length, count * 2)
 
 
 def _ascending(client: ClientPart) -> ClientPart:
-    """The same with every task set in ascending order, offset sums included."""
+    """Return a copy in which every task set is in ascending order, including offset sums."""
     sums = sorted(zip(client.sums.tasks, client.sums.v, strict=True))
     return replace(
         client,
@@ -213,7 +218,7 @@ def _task_slice(whole: ClientPart, tasks: Sequence[TaskId], low: int, high: int)
 
 @dataclass(frozen=True, slots=True)
 class WholeRebalance:
-    """A rebalance whose parts are all there: one slice for each sub-topology, one part for each client."""
+    """A complete rebalance: one slice per sub-topology, one part per client."""
 
     header: RebalanceHeader
     slices: Sequence[SubtopologySlice]
@@ -221,17 +226,20 @@ class WholeRebalance:
 
 
 def join_rebalance(parts: Mapping[int, _Part]) -> WholeRebalance | None:
-    """The rebalance in its parts by number; None while some are missing. DecodeError when they contradict each other.
+    """Join the parts, given by number, to a rebalance. None while parts are missing.
 
-    A header that says ``TooLarge`` is a whole rebalance without contents.
+    A header with the error ``TooLarge`` is a complete rebalance without content.
+
+    Raises:
+        DecodeError: The parts contradict each other.
     """
     header = parts.get(0)
     if header is None:
         return None
     if not isinstance(header, RebalanceHeader):
-        raise _contradiction(f"part 0 is of kind {header.KIND}")
+        raise _contradiction(f"part 0 has the kind {header.KIND}, expected {RebalanceHeader.KIND}")
     if any(part.rebalance_id != header.rebalance_id or part.parts != header.parts for part in parts.values()):
-        raise _contradiction(f"parts of {header.rebalance_id} disagree on its id or on how many there are")
+        raise _contradiction(f"the parts of {header.rebalance_id} have different rebalance ids or different counts")
     if len(parts) < header.parts:
         return None
     if sorted(parts) != list(range(header.parts)):
@@ -259,7 +267,7 @@ def join_rebalance(parts: Mapping[int, _Part]) -> WholeRebalance | None:
 
 
 def join_slices(pieces: Sequence[SubtopologySlice]) -> SubtopologySlice:
-    """One slice out of adjacent ones. DecodeError when partitions are missing or there twice."""
+    """Join adjacent slices to one. DecodeError if partitions are missing or repeated."""
     pieces = sorted(pieces, key=lambda piece: piece.first)
     first = pieces[0]
     if len(pieces) == 1:
@@ -267,12 +275,12 @@ def join_slices(pieces: Sequence[SubtopologySlice]) -> SubtopologySlice:
     at = first.first
     for piece in pieces:
         if piece.first != at:
-            raise _contradiction(f"partitions of sub-topology {first.sub} do not join at {at}")
+            raise _contradiction(f"slices of sub-topology {first.sub} have a gap or an overlap at partition {at}")
         at += piece.count
     racks = [piece.racks for piece in pieces]
     joined: Racks | None = None
     if any(rack is not None and first.racks is not None and rack.p.keys() != first.racks.p.keys() for rack in racks):
-        raise _contradiction(f"slices of sub-topology {first.sub} disagree on its topics")
+        raise _contradiction(f"slices of sub-topology {first.sub} have different topics")
     if first.racks is not None and None not in racks:
         names = first.racks.names
         joined = Racks(
@@ -293,13 +301,13 @@ def _concatenated(lists: Sequence[Sequence[T] | None]) -> tuple[T, ...] | None:
 
 
 def join_clients(pieces: Sequence[ClientPart]) -> ClientPart:
-    """One client out of its slices. DecodeError when some are missing."""
+    """Join the slices of a client to one. DecodeError if slices are missing."""
     pieces = sorted(pieces, key=lambda piece: piece.slice)
     first = pieces[0]
     if [piece.slice for piece in pieces] != list(range(first.slices)):
-        raise _contradiction(f"slices of client {first.client} are missing or there twice")
+        raise _contradiction(f"slices of client {first.client} are missing or repeated")
     if any(len(piece.threads) != len(first.threads) for piece in pieces):
-        raise _contradiction(f"slices of client {first.client} disagree on how many threads it has")
+        raise _contradiction(f"slices of client {first.client} have different numbers of threads")
     if len(pieces) == 1:
         return first
     reasons: dict[str, list[TaskId]] = {}
@@ -334,4 +342,4 @@ def _joined_thread(pieces: Sequence[ThreadTasks]) -> ThreadTasks:
 
 
 def _contradiction(what: str) -> DecodeError:
-    return DecodeError(what, offset=0, remedy="two writers used one rebalance id, or the records are damaged")
+    return DecodeError(what, offset=0, remedy="two writers used the same rebalance id, or the records are damaged")

@@ -1,19 +1,19 @@
-"""Why a task is where it is, as one of a few codes.
+"""The reason why a task is on a client, as one of a few codes.
 
-Derived from the outcome, because an assignor that tells its explanation takes longer, inside the assign step. A custom
-assignor may answer for itself, with a method ``explain(task) -> str`` of at most 64 characters; it is called on the
-emitter's thread.
+Reasons are derived from the result, because recording them in the assignor would slow down the assign step. A custom
+assignor may supply its own reasons with a method ``explain(task) -> str`` of at most 64 characters, which is called on
+the emitter's thread.
 
 ==================  =======================================================================================
 ``kept``            the client ran the task as active before
-``caught_up``       it was behind by ``acceptable.recovery.lag`` at most
-``moved``           another client ran it, this one was not caught up
-``balanced``        nobody ran it
+``caught_up``       the client's lag was within ``acceptable.recovery.lag``
+``moved``           another client ran the task, and this client had not caught up
+``balanced``        no client ran the task
 ``standby_tags``    a standby placed by ``rack.aware.assignment.tags``
 ``standby_default`` a standby placed without tags
-``warm_target``     a warm-up: the task is meant for this client
-``fallback``        lags were not known, or the application's assignor failed: everybody keeps what they have
-``custom``          the application's assignor, which did not explain
+``warm_target``     a warm-up: the task will move to this client
+``fallback``        lags were unknown, or the application's assignor failed: every client keeps its tasks
+``custom``          assigned by the application's assignor, which gave no reason
 ==================  =======================================================================================
 """
 
@@ -31,8 +31,7 @@ _REASON_CHARS_MAX: Final = 64
 
 
 class Reasons:
-    """The reasons of one rebalance. ``assignor`` is the custom assignor's instance, ``is_custom`` whether one was
-    asked."""
+    """The reasons of one rebalance. ``is_custom``: whether a custom assignor was used; ``assignor``: its instance."""
 
     def __init__(self, facts: Gathered, decision: Decided, *, is_custom: bool, assignor: object) -> None:
         self._facts = facts
@@ -45,7 +44,7 @@ class Reasons:
     def of_client(
         self, process: ProcessId, active: Collection[TaskId], standby: Collection[TaskId], warmup: Collection[TaskId]
     ) -> dict[str, list[TaskId]]:
-        """Tasks of a client by reason."""
+        """Return the tasks of a client by reason."""
         reasons: dict[str, list[TaskId]] = {}
         standby_code = "standby_tags" if self._configs.rack_aware_assignment_tags else "standby_default"
         for task in active:
@@ -69,7 +68,7 @@ class Reasons:
         return "moved" if task in self._had_owner else "balanced"
 
     def _overall(self, task: TaskId) -> str | None:
-        """What holds for every role; None when a built-in assignor decided with all it needs."""
+        """Return a reason that applies to tasks of every role. None if a built-in assignor had all lags."""
         if self._decision.placements is None or (self._facts.ends.failed is not None and not self._is_custom):
             return "fallback"
         if not self._is_custom:
@@ -78,7 +77,7 @@ class Reasons:
         if callable(explain):
             try:
                 reason = explain(task)
-            except Exception:  # the application's code; its error changes nothing here
+            except Exception:  # the application's code may raise anything; that must not affect events
                 return "custom"
             if isinstance(reason, str) and 0 < len(reason) <= _REASON_CHARS_MAX:
                 return reason

@@ -1,7 +1,7 @@
-"""One assign step of a group leader, from references to records: the header, and everything it puts together.
+"""The conversion of one assign step of a group leader to records: the header, and the assembly of all parts.
 
-See :mod:`streams_py.events.watch` for what is kept, :mod:`streams_py.events.contents` for the parts that follow the
-header.
+:mod:`streams_py.events.watch` records the references, :mod:`streams_py.events.contents` creates the parts that follow
+the header.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ _CONFIG_KEYS: Final = {
     "rack.aware.assignment.tags": "rack_aware_assignment_tags",
     "rack.aware.assignment.traffic_cost": "rack_aware_traffic_cost",
 }
-"""All that is ever said about a configuration: the settings an assignor sees."""
+"""The settings in a record: those that an assignor gets. No other setting is ever recorded."""
 
 
 def rebalance_id(group: str, leader_member: str, generation: int, attempt: int) -> str:
-    """Names one assign step: the leader (hashed with the group), the generation, and which attempt at it."""
+    """Return the id of an assign step: leader (hashed with the group), generation, and number of the attempt."""
     leader = hashlib.sha256(f"{group}\0{leader_member}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return f"{leader}-{max(generation, 0):012d}-{attempt}"
 
 
 def library_name() -> str:
-    """``kafka-streams-py`` and its version."""
+    """Return ``kafka-streams-py`` and its version."""
     try:
         return f"kafka-streams-py {metadata.version('kafka-streams-py')}"
     except metadata.PackageNotFoundError:
@@ -71,7 +71,7 @@ def library_name() -> str:
 
 @dataclass(slots=True)
 class PreviousRound:
-    """What the next round of the same leader is compared with. Only the emitter's thread touches it."""
+    """The data of a round that the leader's next round is compared with. Only the emitter's thread uses it."""
 
     generation: int = -1
     topics_of: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -82,8 +82,7 @@ class PreviousRound:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class RebalanceDraft(Draft):
-    """An assign step by reference: begun with the request, filled in while the step goes on, complete with its outcome
-    and name."""
+    """An assign step, recorded as references. It is complete when outcome, generation and attempt are set."""
 
     group: str
     settings: LeaderSettings
@@ -101,22 +100,22 @@ class RebalanceDraft(Draft):
 
     @property
     def kind(self) -> str:
-        """Kind of the header."""
+        """The kind of the header."""
         return RebalanceHeader.KIND
 
     @property
     def importance(self) -> Importance:
-        """Nothing is dropped later than this."""
+        """The highest importance: rebalances are dropped last."""
         return Importance.REBALANCE
 
     @property
     def bytes_estimate(self) -> int:
-        """By the number of tasks and members."""
+        """Estimated size in bytes, by the number of tasks and members."""
         tasks = len(self.facts.table.tasks) if self.facts is not None else 0
         return 2_000 + 100 * tasks + 2_000 * len(self.members)
 
     def records(self, envelope: Envelope) -> Sequence[EventRecord]:
-        """Header, tasks, clients."""
+        """Return the records: header, tasks, clients."""
         facts, decision = self.facts, self.decision
         slices: list[SubtopologySlice] = [] if facts is None else slices_of(facts, self.described)
         clients: list[ClientPart] = []
@@ -175,11 +174,11 @@ class RebalanceDraft(Draft):
         lags_known = self.facts is None or self.facts.ends.failed is None
         try:
             chosen = type(internal_assignor(settings, lags_known=lags_known))
-        except Exception:  # a name that means nothing; the outcome says so
+        except Exception:  # an unknown name; the outcome has the error
             return Assignor(str(settings.internal_assignor), None, custom=False)
         return Assignor(f"{chosen.__module__}:{chosen.__qualname__}", library_name().rpartition(" ")[2], custom=False)
 
-    # -- why there was a rebalance -------------------------------------------------------------------------------------
+    # -- the trigger of the rebalance ----------------------------------------------------------------------------------
 
     def _trigger(self, now_ms: int) -> list[str]:
         previous = self.previous
@@ -231,7 +230,7 @@ class RebalanceDraft(Draft):
 
 
 def recorded_configs(configs: AssignmentConfigs) -> dict[str, object]:
-    """The settings that an assignor sees, by Kafka's keys, as a record has them."""
+    """Return the settings that an assignor gets, by Kafka's keys, as stored in a record."""
     found = {key: getattr(configs, name) for key, name in _CONFIG_KEYS.items()}
     return {key: list(value) if isinstance(value, tuple) else value for key, value in found.items()}
 

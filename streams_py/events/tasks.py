@@ -1,9 +1,9 @@
-"""What happens to the tasks of one stream thread, and how they are doing.
+"""Events about the tasks of one stream thread.
 
-The stream thread calls this only when ``assignment.events.level`` is ``tasks``. Per batch of records it costs two looks
-at a clock; what is written are changes, the first and the last record of a stay, and a sample every
-``assignment.events.sample.interval.ms``. From the first and last records of two members follows how long nobody
-processed a task while it moved.
+The stream thread uses this only with ``assignment.events.level = tasks``. It costs two clock reads per batch of
+records. The events are changes of tasks, the first and the last record that a task processes on a member, and a sample
+every ``assignment.events.sample.interval.ms``. The last record on one member and the first record on the next one show
+how long the task was not processed while it moved.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _PROGRESS_INTERVAL_US = 10_000_000
 
 @dataclass(slots=True)
 class _Stay:
-    """A task on this thread, from its assignment on."""
+    """A task on this thread since its assignment."""
 
     assigned_us: int
     has_processed: bool = False
     last_record_us: int = 0
-    stayed_from_us: int | None = None  # last record before a rebalance that left the task here
+    stayed_from_us: int | None = None  # time of the last record before a rebalance that did not move the task
     records: int = 0
     busy_us: int = 0
 
 
 class _Writer:
-    """Writes events of tasks on behalf of the member of the moment."""
+    """A writer of task events for the current member."""
 
     def __init__(self, emit: Emit, who: Who) -> None:
         self._emit = emit
@@ -79,7 +79,7 @@ class _Writer:
 
 
 class TaskEvents(TaskObserver):
-    """Writes what happens to the tasks of one stream thread."""
+    """A writer of events about the tasks of one stream thread."""
 
     def __init__(
         self,
@@ -99,17 +99,17 @@ class TaskEvents(TaskObserver):
         self._stays: dict[TaskId, _Stay] = {}
 
     def assigned(self, task: TaskId, *, is_active: bool) -> None:
-        """The task is to run here."""
+        """Write that a task was assigned to this thread."""
         self._stays[task] = _Stay(self._monotonic_us())
         self.changed("assigned", task, is_active=is_active)
 
     def changed(self, event: str, task: TaskId, *, is_active: bool, began_us: int | None = None) -> None:
-        """A transition, one of those in ``TaskEvent``; ``began_us`` (of :meth:`now_us`) when it took time."""
+        """Write a transition; see :meth:`TaskObserver.changed`."""
         took_us = None if began_us is None else self._monotonic_us() - began_us
         self._write(event, task, is_active=is_active, took_us=took_us)
 
     def recycled(self, task: TaskId, *, is_active: bool) -> None:
-        """The task changes its role and keeps its stores."""
+        """Write that a task has changed its role and keeps its stores."""
         if is_active:
             self._stays[task] = _Stay(self._monotonic_us())
             self.changed("promoted", task, is_active=True)
@@ -117,7 +117,7 @@ class TaskEvents(TaskObserver):
             self.ended("demoted", task, is_active=False)
 
     def ended(self, event: str, task: TaskId, *, is_active: bool, began_us: int | None = None) -> None:
-        """A transition that ends processing (``suspended``, ``lost`` and so on), with the last record before it."""
+        """Write a transition that ends processing (such as ``suspended``), and the last record before it."""
         self.changed(event, task, is_active=is_active, began_us=began_us)
         stay = self._stays.get(task)
         if stay is not None and stay.has_processed:
@@ -125,17 +125,17 @@ class TaskEvents(TaskObserver):
             self._write("last_record", task, is_active=True, last_mono_us=stay.last_record_us)
 
     def now_us(self) -> int:
-        """The clock that durations are measured with."""
+        """Return the time of the clock for durations, in us."""
         return self._monotonic_us()
 
     def process(self, task: WorkingTask, max_records: int) -> int:
-        """``task.process(max_records)``, measured."""
+        """Call and measure ``task.process(max_records)``. Writes the first record."""
         began_us = self._monotonic_us()
         stay = self._stays.get(task.id)
         waited_ms = None
         if (
             stay is None or not stay.has_processed or stay.stayed_from_us is not None
-        ):  # the first record, if there is one
+        ):  # if a record is processed, it is the first one
             oldest_ms = task.oldest_waiting_ms()
             waited_ms = None if oldest_ms is None or oldest_ms < 0 else max(0, self._wall_ms() - oldest_ms)
         taken = task.process(max_records)
@@ -159,7 +159,7 @@ class TaskEvents(TaskObserver):
     def sample_if_due(
         self, tasks: Collection[WorkingTask], lag_of: Callable[[TopicPartition], int | None], commit_age_ms: int
     ) -> None:
-        """Write a sample when it is time. ``lag_of``: cached lag of an input partition, None when not known."""
+        """Write a sample if the interval has elapsed. ``lag_of`` returns the cached lag of a partition, or None."""
         if self._monotonic_us() < self._next_sample_us:
             return
         self._next_sample_us = self._monotonic_us() + self._sample_interval_us
@@ -183,7 +183,7 @@ class TaskEvents(TaskObserver):
                 stay.records = stay.busy_us = 0
 
     def rebalanced(self, tasks: Collection[TaskId]) -> None:
-        """A rebalance is over; these are all tasks of the thread now."""
+        """Note all tasks of the thread after a rebalance."""
         for task in self._stays.keys() - set(tasks):
             del self._stays[task]
         for stay in self._stays.values():
@@ -202,8 +202,7 @@ def _sum_known(lags: Iterable[int | None]) -> int | None:
 
 @dataclass(slots=True)
 class _Restoring:
-    """A task between the start and the end of its restoration, over all of its changelogs: ``begun``, and of these
-    ``open``."""
+    """A task that is being restored from several changelogs: ``begun`` have started, ``open`` have not finished yet."""
 
     began_us: int
     progress_us: int
@@ -214,8 +213,10 @@ class _Restoring:
 
 
 class RestoreEvents(RestoreObserver):
-    """Hears about restoration changelog by changelog, writes it task by task. ``subtopology_of`` maps changelog
-    topics to sub-topologies."""
+    """A writer of restore events. It is notified per changelog, and writes one event per task.
+
+    ``subtopology_of`` maps changelog topics to numbers of sub-topologies.
+    """
 
     def __init__(
         self, emit: Emit, *, who: Who, monotonic_us: Callable[[], int], subtopology_of: Mapping[str, int]
@@ -226,8 +227,11 @@ class RestoreEvents(RestoreObserver):
         self._restoring: dict[TaskId, _Restoring] = {}
 
     def started(self, changelog: TopicPartition, store: str, start: int, end: int) -> None:
-        """One changelog of a task begins. Only the task's first one is written: it is restored once. One that begins
-        again says that the task was taken away meanwhile; before the first record nobody else does."""
+        """Note that the restore of a changelog starts. The event is written only for the task's first changelog.
+
+        If a changelog starts a second time, the task was taken away meanwhile. If that happens before the first record,
+        nothing else shows it.
+        """
         task = self._task(changelog)
         if task is None:
             return
@@ -241,7 +245,7 @@ class RestoreEvents(RestoreObserver):
         restoring.records_total += max(0, end - start)
 
     def advanced(self, changelog: TopicPartition, count: int) -> None:
-        """Records were restored; written every 10 s at most."""
+        """Note that ``count`` records were restored. Writes an event at most every 10 s."""
         task = self._task(changelog)
         restoring = None if task is None else self._restoring.get(task)
         if task is None or restoring is None:
@@ -258,7 +262,7 @@ class RestoreEvents(RestoreObserver):
             )
 
     def ended(self, changelog: TopicPartition) -> None:
-        """One changelog is complete; with the task's last one the task is restored."""
+        """Note that a changelog is restored. After the task's last changelog, writes that the task is restored."""
         task = self._task(changelog)
         restoring = None if task is None else self._restoring.get(task)
         if task is None or restoring is None:
@@ -269,13 +273,13 @@ class RestoreEvents(RestoreObserver):
             self._write("restored", task, records=restoring.records, took_us=self._monotonic_us() - restoring.began_us)
 
     def suspended(self, changelog: TopicPartition) -> None:
-        """The task was taken away before the end."""
+        """Note that the task was taken away before the end of the restore."""
         task = self._task(changelog)
         if task is not None:
             self._restoring.pop(task, None)
 
     def warm(self, task: TaskId, lag: int, since_ms: int) -> None:
-        """A standby came within ``acceptable.recovery.lag``."""
+        """Write that the lag of a standby is within ``acceptable.recovery.lag``."""
         self._write("warm", task, is_active=False, since_created_us=1000 * since_ms, lag=lag)
 
     def _task(self, changelog: TopicPartition) -> TaskId | None:

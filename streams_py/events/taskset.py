@@ -1,9 +1,9 @@
 """Sets of tasks as short text: ``"0:0-9,12;1:3"`` is ``0_0 .. 0_9 0_12 1_3``.
 
-The text is canonical: equal sets have equal texts, so texts can be compared, hashed and diffed. Groups (one for each
-sub-topology) ascend, ranges inside a group ascend, neither overlap nor touch, and a single number is never written as
-a range. Everything else is refused when reading, also where its meaning would be clear: two spellings of one set would
-break the comparison.
+The text is canonical: equal sets have equal texts, so texts can be compared, hashed and diffed. Groups (one per
+sub-topology) are in ascending order. So are the ranges within a group, which must not overlap or touch. A single number
+is never written as a range. Any other text is refused, even if its meaning is clear, because two spellings of one set
+would break comparisons.
 
     set   = "" | group *( ";" group )
     group = [ name "__" ] number ":" range *( "," range )
@@ -23,12 +23,14 @@ from streams_protocol.types import TaskId
 
 __all__ = ["RECORD_TASKS_MAX", "TASKS_MAX", "TEXT_BYTES_MAX", "TaskRanges", "format_task_set", "parse_task_set"]
 
-# Far above any application (Kafka's own limit is about 200,000 partitions in a cluster); what they bound is the memory
-# that a damaged or hostile text of a few bytes ("0:0-2147483647") could claim.
+# The limits are far above any application (Kafka supports about 200,000 partitions per cluster). They limit the memory
+# that a damaged or hostile text of a few bytes ("0:0-2147483647") can use.
 TASKS_MAX: Final = 1_000_000
+"""Maximum number of tasks in one set."""
 RECORD_TASKS_MAX: Final = 500_000
-"""The sum over all task sets of one record: readers of records turn sets into objects."""
+"""Maximum number of tasks in all sets of one record, because readers of records convert sets to objects."""
 TEXT_BYTES_MAX: Final = 1 << 20
+"""Maximum length of the text of a set, in characters."""
 
 _NUMBER_MAX: Final = 2**31 - 1
 _GROUP: Final = re.compile(r"(?:([^;:,]+)__)?(0|[1-9][0-9]{0,9})", re.ASCII)
@@ -37,9 +39,10 @@ _SEPARATORS: Final = frozenset(";:,")
 
 
 def format_task_set(tasks: Collection[TaskId]) -> str:
-    """The canonical text; order and repetitions in ``tasks`` do not matter.
+    """Return the canonical text of a set. Order and repetitions in ``tasks`` do not matter.
 
-    ValueError for a topology name with one of the separators ``; : ,`` in it; Kafka Streams does not allow those.
+    Raises:
+        ValueError: The name of a topology contains one of the separators ``; : ,``, which Kafka Streams does not allow.
     """
     groups = []
     for (name, sub), members in groupby(sorted(set(tasks)), key=lambda task: (task.name, task.subtopology)):
@@ -64,7 +67,7 @@ def _ranges(numbers: Iterable[int]) -> Iterator[str]:
 
 
 class TaskRanges(Sequence[TaskId]):
-    """Tasks in ascending order, kept as ranges: a text of a few bytes may name hundreds of thousands."""
+    """Tasks in ascending order, stored as ranges, because a text of a few bytes may contain hundreds of thousands."""
 
     __slots__ = ("_ends", "_ranges")
 
@@ -88,12 +91,12 @@ class TaskRanges(Sequence[TaskId]):
     def __getitem__(self, at: int | slice) -> TaskId | tuple[TaskId, ...]:
         if isinstance(at, slice):
             return tuple(self[number] for number in range(*at.indices(len(self))))
-        place = at + len(self) if at < 0 else at
-        if not 0 <= place < len(self):
-            raise IndexError(f"task {at} of {len(self)}")
-        row = bisect_right(self._ends, place)
+        index = at + len(self) if at < 0 else at
+        if not 0 <= index < len(self):
+            raise IndexError(f"index {at} is out of range for {len(self)} tasks")
+        row = bisect_right(self._ends, index)
         name, sub, _, high = self._ranges[row]
-        return TaskId(sub, high - (self._ends[row] - 1 - place), name)
+        return TaskId(sub, high - (self._ends[row] - 1 - index), name)
 
     def __contains__(self, task: object) -> bool:
         return isinstance(task, TaskId) and any(
@@ -116,7 +119,7 @@ class TaskRanges(Sequence[TaskId]):
 
 
 def _format_ranges(ranges: Iterable[tuple[str | None, int, int, int]]) -> str:
-    """The text of ranges that ascend."""
+    """Return the text of ascending ranges."""
     groups = []
     for (name, sub), of in groupby(ranges, key=lambda each: each[:2]):
         texts = (str(low) if low == high else f"{low}-{high}" for _, _, low, high in of)
@@ -125,9 +128,13 @@ def _format_ranges(ranges: Iterable[tuple[str | None, int, int, int]]) -> str:
 
 
 def parse_task_set(text: str) -> TaskRanges:
-    """The tasks, ascending. DecodeError for anything but the canonical text, and beyond the limits above."""
+    """Parse the canonical text of a set.
+
+    Raises:
+        DecodeError: The text is not canonical, or exceeds a limit.
+    """
     if len(text) > TEXT_BYTES_MAX:
-        raise _refused(f"a task set of {len(text)} characters; at most {TEXT_BYTES_MAX} are allowed", 0)
+        raise _refused(f"a task set of {len(text)} characters; the maximum is {TEXT_BYTES_MAX}", 0)
     if not text:
         return TaskRanges(())
     found: list[tuple[str | None, int, int, int]] = []
@@ -141,7 +148,7 @@ def parse_task_set(text: str) -> TaskRanges:
             raise _refused(f"a task set with the group {part[:40]!r}, expected [name__]number:ranges", at)
         name, sub = match[1] or "", int(match[2])
         if previous is not None and (name, sub) <= previous:
-            raise _refused(f"a task set whose groups do not ascend at {part[:40]!r}", at)
+            raise _refused(f"a task set whose groups are not in ascending order at {part[:40]!r}", at)
         previous = name, sub
         for low, high in _parse_ranges(ranges, at + len(head) + 1):
             count += high - low + 1
@@ -161,9 +168,9 @@ def _parse_ranges(text: str, at: int) -> Iterator[tuple[int, int]]:
         low = int(match[1])
         high = low if match[2] is None else int(match[2])
         if high > _NUMBER_MAX or (match[2] is not None and high <= low):
-            raise _refused(f"a task set with the range {part[:40]!r}, which does not ascend", at)
+            raise _refused(f"a task set with the range {part[:40]!r}, which is not ascending", at)
         if low <= last + 1:
-            raise _refused(f"a task set whose ranges overlap, touch or do not ascend at {part[:40]!r}", at)
+            raise _refused(f"a task set whose ranges overlap, touch or are not ascending at {part[:40]!r}", at)
         yield low, high
         last = high
         at += len(part) + 1

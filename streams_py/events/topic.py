@@ -1,8 +1,8 @@
-"""The topic that events go to: made on first use, never inside an assign step.
+"""The events topic. It is created on first use, never during an assign step.
 
-``cleanup.policy=delete``: compaction would keep the last event of a task and destroy the history that everything else
-is computed from. ``LogAppendTime``: one clock, the broker's, for the events of all members; compared with the writer's
-own time in the record it tells how far that one's clock is off.
+``cleanup.policy=delete``: compaction would keep only the last event of each task, and would destroy the history that
+all analyses need. ``LogAppendTime``: the events of all members have timestamps of one clock, the broker's. The
+difference to the writer's own time in the record is the error of the writer's clock.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CONFIG: Final = {"cleanup.policy": "delete", "message.timestamp.type": "LogAppe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventTopicSettings:
-    """What the topic is made with. ``replication_factor`` -1 = the broker's default."""
+    """The settings that the topic is created with. ``replication_factor`` -1: the broker's default."""
 
     name: str
     partitions: int = 1
@@ -32,7 +32,7 @@ class EventTopicSettings:
 
 
 class EventTopic:
-    """Knows whether the topic is there. Used by the emitter's thread only."""
+    """The state of the events topic. Used by the emitter's thread only."""
 
     def __init__(
         self, settings: EventTopicSettings, admin: Admin, *, monotonic_s: Callable[[], float] = time.monotonic
@@ -41,40 +41,44 @@ class EventTopic:
         self._settings = settings
         self._admin = admin
         self._monotonic_s = monotonic_s
-        self._is_there = False
+        self._exists = False
         self._backoff_s = _BACKOFF_S
         self._not_before_s = 0.0
 
     def is_ready(self, warn: Callable[[str], None], *, until_s: float | None = None) -> bool:
-        """True when events may be sent. Looks, and creates the topic if it is missing; after a failure not again
-        before some time has passed, 1 s at first and 10 min in the end. ``until_s``: when no more can come of it.
+        """Check whether events may be sent, and create the topic if it does not exist.
 
-        A topic that may not even be looked at may still be writable: then sending decides.
+        After a failure, the next check waits for a backoff, which grows from 1 s to 10 min. If this client may not
+        describe the topic, it may still be allowed to write. Then the result is True, and sending decides.
+
+        Args:
+            warn: Called with a message when the topic does not exist and cannot be created.
+            until_s: Time from which on no check is made.
         """
         now_s = self._monotonic_s()
-        if self._is_there:
+        if self._exists:
             return True
         if now_s < self._not_before_s or (until_s is not None and now_s >= until_s):
             return False
         try:
             problem = self._look_or_create()
-        except Exception as error:  # at shutdown the admin client may be closed under our hands
+        except Exception as error:  # at shutdown the admin client may be closed meanwhile
             problem = named(error)
         if problem is None:
-            self._is_there = True
+            self._exists = True
             return True
         self._back_off()
-        warn(f"topic {self.name} for assignment events is not there: {problem}")
+        warn(f"topic {self.name} for assignment events is not available: {problem}")
         return False
 
     def doubt(self) -> None:
-        """Something was not written: look again before the next event, but not at once."""
-        if self._is_there:
-            self._is_there = False
+        """Note a failed write. The topic is checked again before the next event, after a backoff."""
+        if self._exists:
+            self._exists = False
             self._back_off()
 
     def confirm(self) -> None:
-        """An event was written."""
+        """Note a successful write, which resets the backoff."""
         self._backoff_s = _BACKOFF_S
 
     def _back_off(self) -> None:
@@ -97,4 +101,4 @@ class EventTopic:
         problem = self._admin.create_topics([spec]).get(self.name)
         if problem is None or problem.kind is AdminErrorKind.ALREADY_EXISTS:
             return None
-        return f"{problem.message}; create it with cleanup.policy=delete, or allow the application to"
+        return f"{problem.message}; create it with cleanup.policy=delete, or allow the application to create it"

@@ -1,7 +1,7 @@
-"""Watches a group leader's assign step: keeps references, reads a clock, and hands both to the emitter.
+"""Record a group leader's assign step: keep references, read a clock, and pass both to the emitter.
 
-Nothing else may happen here, because it happens inside the step: sorting tasks, comparing rounds and making JSON are
-done by :class:`~streams_py.events.rebalance.RebalanceDraft` on the emitter's thread.
+This code runs within the step, so it does nothing else. :class:`~streams_py.events.rebalance.RebalanceDraft` sorts
+tasks, compares rounds and creates JSON, on the emitter's thread.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _log = logging.getLogger("streams_py.events")
 
 
 class AssignWatch(RoundObserver):
-    """Records what one stream thread's leader decides. ``monotonic_us`` is a clock that never goes back."""
+    """The recorder of one stream thread's leader. ``monotonic_us``: a monotonic clock."""
 
     def __init__(
         self, emit: Emit, settings: LeaderSettings, *, group: str, forming: Forming, monotonic_us: Callable[[], int]
@@ -42,7 +42,7 @@ class AssignWatch(RoundObserver):
         self._attempt = 0
 
     def began(self, members: Mapping[str, MemberSubscription]) -> None:
-        """The leader is asked to assign."""
+        """Start to record an assign step."""
         self._draft = RebalanceDraft(
             group=self._group, settings=self._settings, members=members, previous=self._previous
         )
@@ -50,7 +50,7 @@ class AssignWatch(RoundObserver):
         self._began_us = self._entered_us = self._monotonic_us()
 
     def observe(self, fact: Fact) -> None:
-        """As in the base class."""
+        """Record a fact that the leader reports."""
         draft = self._draft
         if draft is None:
             return
@@ -74,8 +74,12 @@ class AssignWatch(RoundObserver):
         self._step, self._entered_us = step, now_us
 
     def ended(self, outcome: PublishAssignments | FailAssign | BaseException, assignor: object = None) -> None:
-        """The step is over; the record is on its way. ``outcome``: the leader's last effect, or what was raised in
-        between. ``assignor`` is the custom assignor's instance, if one was asked."""
+        """Finish recording, and emit the event. Never raises.
+
+        Args:
+            outcome: The leader's last effect, or the exception that ended the step.
+            assignor: The instance of the custom assignor, if one was used.
+        """
         draft, self._draft = self._draft, None
         if draft is None:
             return
@@ -86,7 +90,7 @@ class AssignWatch(RoundObserver):
             self._name(draft)
             self._emit(draft)
         except Exception:
-            _log.exception("an assign step could not be recorded; the rebalance is not affected")
+            _log.exception("recording an assign step failed; the rebalance is not affected")
 
     def _name(self, draft: RebalanceDraft) -> None:
         named = self._forming() or (1 + max((m.generation for m in draft.members.values()), default=-1), "")

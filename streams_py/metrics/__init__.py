@@ -1,8 +1,8 @@
-"""What a client measures, for others to collect: Prometheus and OpenTelemetry. Needs the extra ``metrics``.
+"""Export a client's metrics to Prometheus and OpenTelemetry. Requires the extra ``metrics``.
 
-Names come from Kafka Streams: the figure ``process-rate`` of the group ``stream-thread-metrics`` is
-``kafka_streams_stream_thread_metrics_process_rate`` with the tags as labels, as the JMX exporter writes those of a Java
-application. ``dashboard.json`` beside this file is a Grafana dashboard of them.
+The names are Kafka Streams': the metric ``process-rate`` of the group ``stream-thread-metrics`` is exported as
+``kafka_streams_stream_thread_metrics_process_rate``, with its tags as labels, as by the JMX exporter for a Java
+application. ``dashboard.json`` in this folder is a Grafana dashboard for them.
 """
 
 from streams_py.metrics.dashboard import dashboard

@@ -1,4 +1,4 @@
-"""The Grafana dashboard that comes with the library."""
+"""The Grafana dashboard of this library."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ __all__ = ["dashboard"]
 
 
 def dashboard() -> str:
-    """Its JSON, to be imported into Grafana (Dashboards, Import). It asks for a Prometheus data source."""
+    """Return the JSON to import into Grafana (Dashboards, Import). It requires a Prometheus data source."""
     return (resources.files(__package__) / "dashboard.json").read_text(encoding="utf-8")

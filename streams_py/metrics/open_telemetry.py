@@ -1,4 +1,4 @@
-"""Figures and spans for OpenTelemetry. Only its API is used: the SDK that the program sets up says where they go."""
+"""Metrics and spans for OpenTelemetry. Only its API is used; the SDK that the program configures exports them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,18 @@ __all__ = ["observe_metrics", "trace_rebalances"]
 
 _SCOPE: Final = "streams_py"
 _FRESH_S: Final = 0.5
-"""The figures of one collection are asked for one by one, but measured once."""
+"""Time in s for which measured values are reused, because a collection requests each metric separately."""
 
 
 def observe_metrics(streams: KafkaStreams, meter_provider: Any = None) -> None:
-    """Let a meter provider (the global one unless given) observe all figures of a client, as long as that lives. Those
-    of processors' own follow with the collection after the one that first finds them."""
+    """Let a meter provider observe all metrics of a client, as long as the client exists.
+
+    Metrics that processors define are observed from the collection after their first appearance on.
+
+    Args:
+        streams: The client.
+        meter_provider: The meter provider. Default: the global one.
+    """
     meter = metrics.get_meter(_SCOPE, meter_provider=meter_provider)
 
     def observe(families: Iterable[Family]) -> None:
@@ -39,8 +45,15 @@ def observe_metrics(streams: KafkaStreams, meter_provider: Any = None) -> None:
 
 
 def trace_rebalances(streams: KafkaStreams, tracer_provider: Any = None) -> None:
-    """Make a span of each rebalance of each stream thread, with a child for each phase: ``revoke``, ``hand-over``, and
-    on the leader ``decode``, ``topics``, ``lags``, ``assign``, ``threads``, ``encode``."""
+    """Create a span for each rebalance of each stream thread, with a child span for each phase.
+
+    The phases are ``revoke``, ``hand-over``, and on the leader ``decode``, ``topics``, ``lags``, ``assign``,
+    ``threads`` and ``encode``.
+
+    Args:
+        streams: The client.
+        tracer_provider: The tracer provider. Default: the global one.
+    """
     tracer = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider)
 
     def tell(timeline: RebalanceTimeline) -> None:
@@ -64,7 +77,7 @@ def trace_rebalances(streams: KafkaStreams, tracer_provider: Any = None) -> None
 
 
 class _Measured:
-    """``observe`` makes instruments for figures that were not known before."""
+    """The measured values of a client. ``observe`` creates instruments for new metrics."""
 
     def __init__(self, streams: KafkaStreams, observe: Callable[[Iterable[Family]], None]) -> None:
         self._streams = streams
@@ -83,7 +96,7 @@ class _Measured:
             if new:
                 self._known |= new
                 families = [family_of(*one) for one in sorted(new)]
-                # On another thread: the SDK asks for figures under the lock that a new instrument needs.
+                # On another thread, because the SDK requests metrics while it holds the lock for new instruments.
                 threading.Thread(target=self._observe, args=(families,), daemon=True).start()
         return self._figures
 

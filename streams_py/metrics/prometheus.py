@@ -1,4 +1,4 @@
-"""Figures for Prometheus, of any number of clients in one process."""
+"""Metrics for Prometheus, of any number of clients in one process."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ LOOPBACK: Final = "127.0.0.1"
 class StreamsCollector:
     """A collector for a registry of prometheus-client: ``REGISTRY.register(StreamsCollector(streams))``.
 
-    What is text, such as the state, is a label of a figure that is 1.
+    A text value, such as the state, is exported as a label of a metric with the value 1.
     """
 
     def __init__(self, *streams: KafkaStreams) -> None:
         self._streams = streams
 
     def collect(self) -> Iterator[Any]:
-        """The figures of now."""
+        """Return the current metrics."""
         return _families(({"application_id": one.config.application_id}, one.measure()) for one in self._streams)
 
 
@@ -71,17 +71,17 @@ def _families(sources: Iterable[tuple[dict[str, str], Iterable[Measured]]]) -> I
             if family is None:
                 kind = CounterMetricFamily if known.is_total else GaugeMetricFamily
                 family = found[called] = kind(called, known.help, labels=())
-            # Not add_metric: that knows one set of labels, and a store's label says which kind of store it is.
+            # Not add_metric, which supports only one set of labels: the label for a store depends on the kind of store.
             sample = family.name + "_total" * known.is_total
             once = (sample, frozenset(labels.items()))
-            if once not in samples:  # names of the application's own may become equal; twice, and nothing is read
+            if once not in samples:  # converted names may be equal, and Prometheus rejects duplicate samples
                 samples.add(once)
                 family.add_sample(sample, labels, 1.0 if isinstance(value, str) else value)
     yield from found.values()
 
 
 class _Server:
-    """Serves what a collector collects at ``http://host:port/metrics``."""
+    """An HTTP server for a collector's metrics at ``http://host:port/metrics``."""
 
     def __init__(self, collector: Any, host: str, port: int, names: Iterable[str], advice: str) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
@@ -90,7 +90,7 @@ class _Server:
             self._server = ProbeServer(host, port, self._answer, thread_name="metrics", names=names)
         except OSError as error:
             raise ConfigError(
-                f"metrics cannot be served at {host}:{port} ({error.strerror or error}); {advice}", key="port"
+                f"cannot serve metrics at {host}:{port} ({error.strerror or error}); {advice}", key="port"
             ) from None
         self.host = host
         self.port = self._server.port
@@ -102,7 +102,7 @@ class _Server:
         return Answer(200, content_type, encode(self._registry))
 
     def stop(self) -> None:
-        """Close the port."""
+        """Stop the server, and close the port."""
         self._server.stop()
 
     def __enter__(self) -> Self:
@@ -115,9 +115,17 @@ class _Server:
 
 
 class MetricsServer(_Server):
-    """Answers Prometheus at ``http://host:port/metrics``. Only this machine can reach it unless ``host`` says
-    otherwise; there is no authentication. Port 0 is any free one. ``names``: further names by which it may be called,
-    beside its address and the machine's name. ConfigError when the port is in use."""
+    """An HTTP server for Prometheus at ``http://host:port/metrics``, without authentication.
+
+    Args:
+        *streams: The clients.
+        host: Address to listen on. By default, only this machine can reach the server.
+        port: Port to listen on; 0: any free port.
+        names: Host names under which the server may be reached, in addition to its address and the machine's name.
+
+    Raises:
+        ConfigError: The port is in use.
+    """
 
     def __init__(
         self, *streams: KafkaStreams, host: str = LOOPBACK, port: int = 9464, names: Iterable[str] = ()
@@ -126,14 +134,14 @@ class MetricsServer(_Server):
         advice = (
             "choose another port"
             if child is None or port == 0
-            else f"this is process {child.number} of several, which all run this line: remove it, and use "
-            f"run(processes=..., metrics={port}), which serves all processes"
+            else f"this is process {child.number} of several that all run this line: remove the line, and use "
+            f"run(processes=..., metrics={port}), which serves the metrics of all processes"
         )
         super().__init__(StreamsCollector(*streams), host, port, names, advice)
 
 
 class ProcessMetricsServer(_Server):
-    """Serves the metrics of an application's processes. Each scrape calls ``read``."""
+    """An HTTP server for the metrics of an application's processes. Each scrape calls ``read``."""
 
     def __init__(
         self, read: Callable[[], Iterable[ProcessMetrics]], *, host: str, port: int, names: Iterable[str] = ()

@@ -1,6 +1,6 @@
-"""What the core and the runtime need from outside, as typing.Protocol classes.
+"""The interfaces of the core and the runtime to the outside, as typing.Protocol classes.
 
-Adapters implement these and nothing else; no other module imports a Kafka client. Errors cross the border only as
+Adapters implement only these interfaces, and no other module imports a Kafka client. Adapters raise only errors from
 :mod:`streams_py.errors`.
 """
 

@@ -12,22 +12,22 @@ from streams_protocol.types import TopicPartition
 __all__ = ["EMBEDDED_CLUSTER_ID", "Admin", "AdminError", "AdminErrorKind", "PartitionInfo", "TopicCleanup", "TopicSpec"]
 
 EMBEDDED_CLUSTER_ID = "embedded-"
-"""How the ids of embedded clusters begin: such a cluster never comes back once it has ended."""
+"""Prefix of the ids of embedded clusters. Such a cluster never comes back after it has stopped."""
 
 
 class PartitionInfo(NamedTuple):
-    """One partition in the cluster's metadata. ``racks`` has the racks of the replicas that have one."""
+    """One partition in the cluster's metadata. ``racks`` are the racks of those replicas that have one."""
 
     topic: str
     partition: int
     leader: int | None
     replicas: tuple[int, ...]
     racks: frozenset[str]
-    topic_id: str | None = None  # another one when a topic was deleted and created anew; None from old brokers
+    topic_id: str | None = None  # changes when a topic is deleted and created again; None from old brokers
 
 
 class AdminErrorKind(Enum):
-    """Why an administrative request failed, as far as somebody reacts differently."""
+    """The reason why an administrative request failed, as far as callers distinguish it."""
 
     UNKNOWN_TOPIC = "unknown topic"
     LEADER_NOT_AVAILABLE = "leader not available"
@@ -40,7 +40,7 @@ class AdminErrorKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AdminError:
-    """A failure of one item of an administrative request."""
+    """The failure of one item of an administrative request."""
 
     kind: AdminErrorKind
     message: str
@@ -48,7 +48,7 @@ class AdminError:
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """A topic to create. ``replication_factor`` -1 = the broker's default."""
+    """A topic to create. ``replication_factor`` -1: the broker's default."""
 
     name: str
     partitions: int
@@ -57,52 +57,58 @@ class TopicSpec:
 
 
 class TopicCleanup(NamedTuple):
-    """What brokers remove from a topic."""
+    """The cleanup settings of a topic."""
 
     policy: frozenset[str]
     """``cleanup.policy``: "compact", "delete", both or neither."""
     retention_ms: int
-    """``retention.ms``; -1 = no limit."""
+    """``retention.ms``; -1: no limit."""
     retention_bytes: int
-    """``retention.bytes`` of each partition; -1 = no limit."""
+    """``retention.bytes`` of each partition; -1: no limit."""
 
 
 class Admin(Protocol):
     """Administrative requests. Thread-safe. A request that fails as a whole raises BrokerUnavailableError.
 
-    Everything asked for is in the answer: with what a broker said, or with an AdminError. What a client library makes
-    up when a broker dies (negative offsets, topics without partitions, nothing at all) is never passed on.
+    The result contains every requested item, either with the broker's response or with an AdminError. Values that a
+    client library invents when a broker fails (negative offsets, topics without partitions, missing items) are never
+    returned.
     """
 
     def cluster_id(self) -> str | None:
-        """What the cluster calls itself; None when it has no name. Waits a few seconds at most."""
+        """Return the id of the cluster; None if it has none. Waits for at most a few seconds."""
 
     def describe_topics(
         self, names: Collection[str] | None = None
     ) -> Mapping[str, tuple[PartitionInfo, ...] | AdminError]:
-        """Partitions of the named topics (None: all that exist), ascending by number."""
+        """Return the partitions of topics (None: all existing topics), in ascending order."""
 
     def create_topics(self, specs: Collection[TopicSpec]) -> Mapping[str, AdminError | None]: ...
 
     def list_offsets(
         self, partitions: Collection[TopicPartition], *, earliest: bool = False
     ) -> Mapping[TopicPartition, int | AdminError]:
-        """End (or first) offsets, read uncommitted; never negative."""
+        """Return end offsets, or first offsets if ``earliest``. Read uncommitted, never negative."""
 
     def committed_offsets(
         self, group: str, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, int | None]: ...
 
     def delete_records(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Delete everything below these offsets; failures are only logged."""
+        """Delete all records before these offsets. Failures are only logged."""
 
     def delete_retention_ms(self, topics: Collection[str]) -> Mapping[str, int | AdminError | None]:
-        """How long topics keep a deletion at least after compaction has seen it (``delete.retention.ms``): who has read
-        up to before it must read on by then. None for a topic that is not compacted."""
+        """Return ``delete.retention.ms`` of topics. None for a topic that is not compacted.
+
+        It is the minimum time that a topic keeps a tombstone after compaction has processed it. A reader whose position
+        is before the tombstone must read it within this time.
+        """
 
     def cleanup(self, topics: Collection[str]) -> Mapping[str, TopicCleanup | AdminError]:
-        """What brokers remove from topics, in one request. An AdminError of the kind NOT_ALLOWED without the right
-        DESCRIBE_CONFIGS."""
+        """Return the cleanup settings of topics, in one request.
 
-    def remove_member(self, group: str, instance_id: str, member_id: str) -> None: ...  # only this one, unless it is ""
+        Without the right DESCRIBE_CONFIGS, the result is an AdminError of the kind NOT_ALLOWED.
+        """
+
+    def remove_member(self, group: str, instance_id: str, member_id: str) -> None: ...  # member_id "": any member id
     def close(self) -> None: ...

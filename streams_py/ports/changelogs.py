@@ -10,8 +10,11 @@ __all__ = ["ChangelogPart", "ChangelogSorter", "SortedPart"]
 
 
 class ChangelogPart(NamedTuple):
-    """Offsets of a changelog from ``start`` up to, not including, ``end``, wanted as sorted files in ``folder`` whose
-    names begin with ``name``. ``stamped``: with the timestamp of each record in front of its value."""
+    """A request to write a part of a changelog to sorted files.
+
+    The part has the offsets from ``start`` (included) to ``end`` (excluded). The files are written to ``folder``, and
+    their names start with ``name``. ``stamped``: whether each value is preceded by the timestamp of its record.
+    """
 
     changelog: TopicPartition
     start: int
@@ -22,24 +25,31 @@ class ChangelogPart(NamedTuple):
 
 
 class SortedPart(NamedTuple):
-    """Files to be taken in in this order, the offset of the last record in them (None: there was none), and how many
-    records and bytes were read."""
+    """The sorted files of a part of a changelog."""
 
     files: tuple[str, ...]
+    """The files, in the order in which they must be ingested."""
     last: int | None
+    """Offset of the last record in the files; None: the part had no records."""
     records: int
+    """Number of records that were read."""
     bytes: int
+    """Number of bytes that were read."""
 
 
 class ChangelogSorter(Protocol):
-    """Reads parts of changelogs beside this process, one at a time. One thread only."""
+    """A process that reads parts of changelogs, one at a time. Not thread-safe."""
 
     def begin(self, part: ChangelogPart) -> None: ...
     @property
     def position(self) -> int | None:
-        """How far the part is that was begun last."""
+        """The current offset in the part that was started last."""
 
     def outcome(self) -> SortedPart | None:
-        """What came of it; None while it is being read. StreamsError when it failed: it is to be read otherwise."""
+        """Return the result; None while the part is being read.
+
+        Raises:
+            StreamsError: Reading failed. The part must be read in another way.
+        """
 
     def close(self) -> None: ...

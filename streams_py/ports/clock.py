@@ -8,7 +8,10 @@ __all__ = ["Clock"]
 
 
 class Clock(Protocol):
-    """Time in ms: ``now_ms`` since the epoch, ``monotonic_ms`` never goes back. The runtime reads no other clock."""
+    """The only clock that the runtime reads. Times are in ms.
+
+    ``now_ms`` is the time since the epoch. ``monotonic_ms`` never decreases.
+    """
 
     def now_ms(self) -> int: ...
     def monotonic_ms(self) -> int: ...

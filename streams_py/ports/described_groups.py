@@ -1,4 +1,4 @@
-"""Groups as their coordinators describe them: what the port ``GroupAdmin`` answers with."""
+"""Consumer groups as described by their coordinators: the results of the port ``GroupAdmin``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = [
 
 
 class DescribedMember(NamedTuple):
-    """One member as its group's coordinator keeps it. The bytes are what the member and its leader sent."""
+    """One member as stored by the group's coordinator. The bytes were sent by the member and by its leader."""
 
     member_id: str
     instance_id: str | None
@@ -38,17 +38,17 @@ class DescribedGroup(NamedTuple):
 
 
 class DescribedSubtopology(NamedTuple):
-    """A sub-topology of a group that speaks the streams protocol. Topic names are full."""
+    """A sub-topology of a group that uses the streams protocol, with full topic names."""
 
     id: int
     source_topics: tuple[str, ...]
     repartition_topics: tuple[str, ...]
-    """Those that it reads."""
+    """The repartition topics that it reads."""
     changelog_topics: tuple[str, ...]
 
 
 class DescribedStreamsMember(NamedTuple):
-    """A member of such a group. Offsets are sums over a task's changelogs, as far as the member tells them."""
+    """A member of a group that uses the streams protocol. Offsets are sums over a task's changelogs, if reported."""
 
     member_id: str
     instance_id: str | None
@@ -65,12 +65,15 @@ class DescribedStreamsMember(NamedTuple):
     standby: frozenset[TaskId]
     warm_up: frozenset[TaskId]
     target: frozenset[TaskId]
-    """Active tasks that the coordinator wants it to have."""
+    """The active tasks that the coordinator has assigned to it as its target."""
 
 
 class DescribedStreamsGroup(NamedTuple):
-    """A group of the streams protocol (KIP-1071). ``state``: Empty, NotReady, Assigning, Reconciling, Stable or Dead.
-    ``unknown``: ids of sub-topologies that are no numbers."""
+    """A group of the streams protocol (KIP-1071).
+
+    ``state`` is Empty, NotReady, Assigning, Reconciling, Stable or Dead. ``unknown`` has the ids of sub-topologies that
+    are not numbers.
+    """
 
     group: str
     state: str

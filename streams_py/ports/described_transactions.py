@@ -1,4 +1,4 @@
-"""Transactions as brokers describe them: what the port ``TransactionAdmin`` answers with."""
+"""Transactions as described by brokers: the results of the port ``TransactionAdmin``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["OpenTransaction", "TransactionInfo"]
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction that a partition's leader takes for open, from the offset ``start`` on."""
+    """A transaction that is open according to the leader of a partition, from the offset ``start`` on."""
 
     partition: TopicPartition
     producer_id: int
@@ -19,8 +19,11 @@ class OpenTransaction(NamedTuple):
 
 
 class TransactionInfo(NamedTuple):
-    """What a coordinator knows of a transactional id. ``state``: Empty, Ongoing, PrepareCommit, PrepareAbort,
-    PrepareEpochFence, CompleteCommit, CompleteAbort or Dead; ``partitions``: those of the ongoing transaction."""
+    """A transactional id as described by its coordinator.
+
+    ``state`` is Empty, Ongoing, PrepareCommit, PrepareAbort, PrepareEpochFence, CompleteCommit, CompleteAbort or Dead.
+    ``partitions`` are the partitions of the ongoing transaction.
+    """
 
     transactional_id: str
     state: str

@@ -13,25 +13,27 @@ __all__ = ["GroupAdmin"]
 
 
 class GroupAdmin(Protocol):
-    """What operators' tools ask for, without joining a group. BrokerUnavailableError, or StreamsError with what was
-    refused."""
+    """Requests of operators' tools about groups, without joining a group.
+
+    Methods raise BrokerUnavailableError, or StreamsError with the reason for a refusal.
+    """
 
     def list_groups(self) -> Mapping[str, str]:
-        """Group -> its type (classic, consumer, streams, share), or its protocol type on brokers that know no types."""
+        """Return group -> type (classic, consumer, streams, share), or its protocol type from old brokers."""
 
     def describe_group(self, group: str) -> DescribedGroup: ...
     def find_group(self, group: str) -> DescribedGroup | None: ...
 
     def describe_streams_group(self, group: str) -> DescribedStreamsGroup | None:
-        """A group of the streams protocol; None when there is none of that name, or brokers know no such groups."""
+        """Return a group of the streams protocol. None if it does not exist, or brokers do not support the protocol."""
 
     def offsets_at(
         self, partitions: Collection[TopicPartition], timestamp_ms: int
     ) -> Mapping[TopicPartition, int | None]:
-        """Offset of the first record with this timestamp or a later one; None where there is none."""
+        """Return the offset of the first record with this timestamp or a later one; None without such a record."""
 
     def set_offsets(self, group: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]) -> None:
-        """Commit positions for a group without members, in one request."""
+        """Commit offsets for a group without members, in one request."""
 
     def remove_members(self, group: str, members: Collection[DescribedMember]) -> None: ...
     def delete_topics(self, topics: Collection[str]) -> None: ...

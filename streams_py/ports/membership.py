@@ -13,7 +13,7 @@ __all__ = ["MemberAssignment", "MemberSubscription", "Membership", "MembershipLi
 
 
 class MemberSubscription(NamedTuple):
-    """What one member sent in JoinGroup, decoded as far as the consumer protocol goes."""
+    """The subscription that one member sent in JoinGroup. The user data is not decoded."""
 
     topics: tuple[str, ...]
     user_data: bytes | None
@@ -23,73 +23,89 @@ class MemberSubscription(NamedTuple):
 
 
 class MemberAssignment(NamedTuple):
-    """What the leader sends to one member."""
+    """The assignment that the leader sends to one member."""
 
     partitions: tuple[TopicPartition, ...]
     user_data: bytes
 
 
 class MembershipListener(Protocol):
-    """Called by a Membership, on its own polling thread unless it says otherwise."""
+    """The callbacks of a Membership. It calls them on its polling thread, unless stated otherwise."""
 
     def subscription_user_data(self, topics: frozenset[str]) -> bytes:
-        """User data for the JoinGroup that is being built; called once for each one built."""
+        """Return the user data for a JoinGroup request. Called once per request."""
 
     def assign(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberAssignment]:
-        """The leader's step. May block (creates topics, lists offsets). BrokerUnavailableError: back off and rejoin."""
+        """Run the leader's assign step. May block (creates topics, lists offsets).
+
+        Raises:
+            BrokerUnavailableError: The membership backs off and rejoins.
+        """
 
     def on_assignment(self, partitions: tuple[TopicPartition, ...], user_data: bytes, generation: int) -> None:
-        """A new assignment arrived."""
+        """Called when a new assignment has arrived."""
 
     def on_revoked(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Blocks until processing of these partitions has stopped and is flushed; the offsets to commit."""
+        """Block until these partitions are no longer processed and their results are flushed.
+
+        Returns:
+            The offsets to commit.
+        """
 
     def on_revoked_committed(self, error: Exception | None) -> None:
-        """The offsets of ``on_revoked`` are committed, or could not be."""
+        """Called after the offsets of ``on_revoked`` were committed, or after the commit failed with ``error``."""
 
     def on_stuck(self) -> None:
-        """The member, which owns partitions, is about to leave: its thread was busy for ``max.poll.interval.ms``. What
-        that thread still sends would follow the next owner's records. On any thread; must not wait. ``on_lost`` comes
-        when the thread shows up again."""
+        """Called before the member leaves the group, because its thread was busy for ``max.poll.interval.ms``.
+
+        The member owns partitions. Records that the thread still sends would follow records of the next owner. Called
+        on any thread; must not block. ``on_lost`` is called when the thread is responsive again.
+        """
 
     def on_doubt(self, in_doubt: bool) -> None:
-        """The member, which owns partitions, may be none any more: :meth:`Membership.is_member` has become False. Or,
-        after that, it is one again for certain (False). On any thread; must not wait."""
+        """Called when :meth:`Membership.is_member` changes while the member owns partitions.
+
+        ``in_doubt``: True when the coordinator may have removed the member, False when the membership is confirmed
+            again.
+        Called on any thread; must not block.
+        """
 
     def on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Membership is gone: these belong to somebody else already."""
+        """Called when the membership is lost: other members may own these partitions already."""
 
     def on_assigned(self, added: tuple[TopicPartition, ...]) -> None:
-        """End of a rebalance; called also when nothing was added."""
+        """Called at the end of a rebalance, even if no partitions were added."""
 
 
 class Membership(Protocol):
-    """Membership of one stream thread in the group. Thread-safe."""
+    """The membership of one stream thread in the group. Thread-safe."""
 
     def start(self) -> None: ...
     def subscribe(self, topics: frozenset[str], pattern: str | None = None) -> None: ...
     def request_rejoin(self, reason: str) -> None: ...
-    def rejoin_as_new_member(self) -> None: ...  # unsubscribe and subscribe again, after tasks were found migrated
+    def rejoin_as_new_member(self) -> None: ...  # unsubscribe and subscribe again, after tasks have migrated
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, timeout_ms: int) -> None:
-        """Commit; raises TaskMigratedError when not a member any more, BrokerUnavailableError on time-out."""
+        """Commit offsets. TaskMigratedError if this is no longer a member, BrokerUnavailableError on timeout."""
 
     def committed(self, partitions: Collection[TopicPartition], *, timeout_ms: int) -> Future[CommittedOffsets]:
-        """Ask for committed positions; returns at once. The answer, or BrokerUnavailableError, comes with the
-        future."""
+        """Request committed offsets, and return immediately. The future has them, or BrokerUnavailableError."""
 
     def group_metadata(self) -> GroupMetadata | None:
-        """None while this is no member: no generation, no member id, or heartbeats silent."""
+        """Return the current identity. None without a generation or member id, or when heartbeats get no response."""
 
     def forming(self) -> GroupMetadata | None:
-        """Of the generation that the broker named last: in a rebalance, of the one being formed. None without one."""
+        """Return the identity in the latest generation; during a rebalance, in the one being formed."""
 
     def is_member(self) -> bool:
-        """True while nobody else can own what this member owns. False as soon as the clock says that the group may have
-        dropped it: no heartbeat that was sent within the last ``session.timeout.ms`` has been answered, or no
-        :meth:`check` within ``max.poll.interval.ms``. May become True again without a loss, when an answer comes."""
+        """Whether it is certain that no other member can own the partitions of this member.
+
+        It becomes False when the coordinator may have removed the member: when no heartbeat that was sent within the
+        last ``session.timeout.ms`` got a response, or when :meth:`check` was not called within
+        ``max.poll.interval.ms``. It may become True again without a loss of partitions, when a response arrives.
+        """
 
     @property
-    def member_id(self) -> str: ...  # the last that it was given; "" before that, and when the group has dropped it
-    def check(self) -> None: ...  # raises what the polling thread failed with
+    def member_id(self) -> str: ...  # the current member id; "" before joining, and after removal from the group
+    def check(self) -> None: ...  # raises the error of the polling thread
     def leave_and_close(self, *, leave_group: bool, timeout_ms: int) -> None:
-        """Stop. By default members do not leave: the broker notices after the session time-out."""
+        """Stop. By default members do not leave the group; the broker removes them after the session timeout."""

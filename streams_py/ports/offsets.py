@@ -11,7 +11,7 @@ __all__ = ["CommittedOffsets", "GroupMetadata", "OffsetAndMetadata"]
 
 
 class GroupMetadata(NamedTuple):
-    """Who this member is in its group right now (KIP-447)."""
+    """The identity of this member in the current generation of its group (KIP-447)."""
 
     group_id: str
     generation: int
@@ -20,11 +20,11 @@ class GroupMetadata(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed position and its metadata text."""
+    """A committed offset and its metadata text."""
 
     offset: int
     metadata: str = ""
 
 
 CommittedOffsets: TypeAlias = "Mapping[TopicPartition, OffsetAndMetadata | None]"
-"""Committed positions by partition, None where there is none."""
+"""Committed offsets by partition; None: no offset is committed."""

@@ -15,15 +15,15 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 BEGINNING = -2
-"""Position: the first record there is."""
+"""Position: the first existing record."""
 
 
 END = -1
-"""Position: after the last record there is."""
+"""Position: after the last existing record."""
 
 
 class RawRecord(Protocol):
-    """A record as the consumer delivers it: accessors of confluent-kafka's Message; timestamp: (who gave it, ms)."""
+    """A consumed record, with the methods of confluent-kafka's Message. The timestamp is (timestamp type, ms)."""
 
     def topic(self) -> str: ...
     def partition(self) -> int: ...
@@ -35,34 +35,40 @@ class RawRecord(Protocol):
 
 
 class RecordConsumer(Protocol):
-    """Reads records of explicitly assigned partitions (main, restore and global consumers). One thread only."""
+    """A consumer for explicitly assigned partitions (main, restore and global consumers). Not thread-safe."""
 
     def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
-        """Make this the whole assignment. A position is an offset, BEGINNING or END; None keeps the current position
-        of an already assigned partition. Partitions that stay are not disturbed."""
+        """Replace the whole assignment. Partitions that stay assigned with the position None are not interrupted.
+
+        A position is an offset, BEGINNING or END. None keeps the current position of an assigned partition.
+        """
 
     def pause(self, partitions: Collection[TopicPartition]) -> None: ...
     def resume(self, partitions: Collection[TopicPartition]) -> None: ...
     def seek(self, partition: TopicPartition, offset: int) -> None: ...
     def poll(self, max_records: int, timeout_ms: int) -> list[RawRecord]:
-        """Up to ``max_records`` records; empty after ``timeout_ms`` without any. Raises OffsetOutOfRangeError."""
+        """Return up to ``max_records`` records. Empty after ``timeout_ms`` without records.
+
+        Raises:
+            OffsetOutOfRangeError: A position does not exist on the broker.
+        """
 
     def position(self, partition: TopicPartition) -> int | None:
-        """Offset of the next record to be delivered; None when not known yet."""
+        """Return the offset of the next record to be delivered; None if it is not known yet."""
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Cached end offset minus position, no network call; None when unknown."""
+        """Return the cached end offset minus the position; None if unknown. Makes no network call."""
 
     def close(self) -> None: ...
 
 
 class DirectSend(NamedTuple):
-    """The client's own function for records of one topic, for callers that send one record after the other.
+    """The client library's own function for records of one topic, for callers that send many records.
 
     ``send(topic, value, key, partition, report, None, timestamp_ms, headers)`` may be called with a timestamp above 0
-    and while ``failures`` is empty; the report of a record with headers is ``partial(report, known=(timestamp_ms,
-    headers))``, since the client does not keep them. Whatever it raises, the record was not queued: ``produce`` it,
-    which then waits for room or says what is wrong.
+    and while ``failures`` is empty. For a record with headers, the report must be ``partial(report,
+    known=(timestamp_ms, headers))``, because the client does not keep them. If ``send`` raises anything, the record was
+    not queued. The caller then calls ``produce``, which waits for space in the queue, or raises an error.
     """
 
     send: Callable[..., None]
@@ -71,51 +77,65 @@ class DirectSend(NamedTuple):
 
 
 class RecordProducer(Protocol):
-    """Writes records. ``produce`` takes its arguments by position: it is on the hot path of every record."""
+    """A producer. ``produce`` has positional arguments only, because it is called for every record."""
 
     produce: Callable[..., None]
-    """produce(topic, value, key, partition, on_delivery, timestamp_ms, headers); partition -1 = murmur2 of the key,
-    timestamp -1 = now. Raises ProductionError for an earlier failed send."""
+    """``produce(topic, value, key, partition, on_delivery, timestamp_ms, headers)`` queues a record.
+
+    Partition -1: by murmur2 of the key. Timestamp -1: now. Raises ProductionError for an earlier failed record.
+    """
     blocked: AbstractContextManager[None]
-    """Entered while ``produce`` or ``partitions_for`` waits for a broker. Set by whoever wants to know."""
+    """A context manager that is entered while ``produce`` or ``partitions_for`` waits for a broker."""
 
     def direct(self, topic: str, partition: int = -1) -> DirectSend | None:
-        """A way past ``produce`` to a topic (to one partition of it when it is tracked); None when there is none."""
+        """Return a faster alternative to ``produce`` for a topic (for one partition, if it is tracked), or None."""
 
     def poll(self, timeout_ms: int = 0) -> int: ...
 
     def flush(self, timeout_ms: int) -> int:
-        """Wait until everything is acknowledged; number of records still waiting after ``timeout_ms``."""
+        """Wait until all records are acknowledged. Returns the number of records still waiting after ``timeout_ms``."""
 
     def overdue(self, timeout_ms: int) -> int:
-        """Records not written after ``timeout_ms`` that must not be, now that others may have their tasks. 0 where that
-        is no matter: in a transaction, or when the user says how long they wait."""
+        """Return the number of records that were not written within ``timeout_ms`` and must not be written late.
+
+        Other members may own their tasks now. 0 if late writes do no harm: in a transaction, or if the user has set a
+        delivery timeout.
+        """
 
     def check(self) -> None:
-        """Raise the first send error that was not raised before (by ``produce`` or here): each failed record is told
-        once, in the order of its partition. BatchRefusedError stands for all records of a batch."""
+        """Raise the first error that neither ``produce`` nor this method has raised before.
+
+        Each failed record is reported once, in the order of its partition. BatchRefusedError stands for all records of
+        a batch.
+        """
 
     def leave_out(self, error: ProductionError, instead: Iterable[tuple[object, ...]]) -> None:
-        """Send ``instead`` (arguments of ``produce``) when the record that ended the transaction is made again."""
+        """Send ``instead`` (arguments of ``produce``) when the record that ended the transaction is produced again."""
 
     def acked_offsets(self) -> Mapping[TopicPartition, int]:
-        """Highest acknowledged offset of every tracked (changelog) partition; valid after ``flush``."""
+        """Return the highest acknowledged offset of each tracked (changelog) partition. Valid after ``flush``."""
 
     def track(self, topics: Collection[str]) -> None:
-        """Topics whose acknowledged offsets are wanted."""
+        """Track the acknowledged offsets of these topics."""
 
     def reset(self) -> None:
-        """Nobody owns any more what was written from: drop what waits to be sent, forget what failed, and start over,
-        also after an error that no client recovers from. What ``produce`` and ``direct`` gave before is void."""
+        """Start over, because this member no longer owns the tasks that wrote. Works after fatal errors too.
+
+        Queued records are dropped and failures are forgotten. Results of earlier ``produce`` and ``direct`` calls are
+        no longer valid.
+        """
 
     def halt(self, reason: str) -> None:
-        """From now on every send raises TaskMigratedError with this reason, until :meth:`reset`. Thread-safe, and
-        returns at once: the thread that sends may be in the middle of a record that it owned when it took it up."""
+        """Make every send raise TaskMigratedError with this reason, until :meth:`reset`. Thread-safe.
+
+        Returns immediately, although the sending thread may be in the middle of a record that it owned when it started
+        processing it.
+        """
 
     def hold(self, reason: str | None) -> None:
-        """As :meth:`halt`, but with BrokerUnavailableError, and until there is no reason (None) any more."""
+        """As :meth:`halt`, but with BrokerUnavailableError, and until it is called with None."""
 
     def partitions_for(self, topic: str) -> int:
-        """Partition count of a topic; BrokerUnavailableError when it cannot be learnt in time."""
+        """Return the partition count of a topic. BrokerUnavailableError if no broker responds in time."""
 
     def close(self) -> None: ...

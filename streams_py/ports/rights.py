@@ -1,7 +1,7 @@
-"""The sentence about a right that is missing: which one, on what, and the command that gives it.
+"""The error message for a missing right: the operation, the resource, and the command that grants it.
 
-Brokers answer "authorization failed" and leave the rest to the reader. What was asked for is known where the answer
-arrives, so each adapter says it here, in the words of Kafka's access control lists.
+Brokers respond only with "authorization failed". The adapter that gets the response knows the request, so it creates
+the message here, in the terms of Kafka's access control lists.
 """
 
 from __future__ import annotations
@@ -16,10 +16,14 @@ _NAMES_MAX = 5
 
 
 def missing_right(operation: str, resource: str, names: Collection[str] = (), *, prefix: str = "") -> str:
-    """``the user has no right READ on group orders: give it with kafka-acls ...``
+    """Return a message such as ``the user has no right READ on group orders: give it, kafka-acls ...``.
 
-    ``resource`` is one of the constants above; ``cluster`` has no name. ``prefix`` says that the right is wanted for
-    everything that begins so: one line for all internal topics of an application.
+    Args:
+        operation: The operation, such as READ.
+        resource: One of the constants of this module.
+        names: Names of the resources. ``cluster`` has none.
+        prefix: If given, the command grants the right for all names that start with it, such as all internal topics of
+            an application.
     """
     shown = sorted(names)[:_NAMES_MAX]
     if prefix and not shown:

@@ -14,50 +14,68 @@ __all__ = ["TransactionAdmin", "TransactionalProducer"]
 
 
 class TransactionalProducer(RecordProducer, Protocol):
-    """Writes records that become visible with :meth:`commit_transaction`, or never. The first record begins the
-    transaction. ``reset`` leaves it to the broker, and starts over.
-    Every call may raise TaskMigratedError (another producer has taken its place), or TaskCorruptedError that names no
-    task: all tasks that write with it go back to the last commit, and it is to be reset."""
+    """A producer whose records become visible with :meth:`commit_transaction`, or never.
+
+    The first record starts a transaction. ``reset`` abandons the transaction, which the broker aborts, and starts over.
+
+    Every call may raise TaskMigratedError, because another producer has fenced this one. Or it may raise
+    TaskCorruptedError without tasks: then all tasks that write with this producer return to their last commit, and the
+    producer must be reset.
+    """
 
     @property
     def is_ready(self) -> bool:
-        """True when :meth:`initialize` is done."""
+        """Whether :meth:`initialize` has succeeded."""
 
     @property
     def in_transaction(self) -> bool:
-        """True when something was sent since the last commit."""
+        """Whether records were sent since the last commit."""
 
     def initialize(self, timeout_ms: int) -> None:
-        """Take the place of whoever had the transactional id, and end its transaction: before anything that it may
-        have written is read. BrokerUnavailableError when that has to be asked for again."""
+        """Fence the previous producer with this transactional id, and end its transaction.
+
+        Must be called before any record that the previous producer may have written is read.
+
+        Raises:
+            BrokerUnavailableError: No response in time. Call it again.
+        """
 
     def commit_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupMetadata, timeout_ms: int
     ) -> None:
-        """Commit what was sent and the input offsets it was made from, all or nothing, provided that ``member`` is
-        still in the group's generation (KIP-447). Without an answer in time the outcome is unknown, and that is a
-        TaskCorruptedError, too."""
+        """Commit the sent records together with the input offsets that they result from.
+
+        The commit succeeds only if ``member`` is still in the group's current generation (KIP-447). Without a response
+        in time the outcome is unknown, which raises TaskCorruptedError too.
+        """
 
 
 class TransactionAdmin(Protocol):
-    """Transactions seen from outside. One thread at a time. BrokerUnavailableError, or StreamsError with what was
-    refused."""
+    """Requests about transactions. For one thread at a time.
+
+    Methods raise BrokerUnavailableError, or StreamsError with the reason for a refusal.
+    """
 
     def check_brokers(self) -> None:
-        """UnsupportedOperationError when the brokers do not know transactions that are fenced by a group's generation
-        (KIP-447): such a transaction would be taken from a member that is none any more."""
+        """Check that the brokers support fencing of transactions by a group's generation (KIP-447).
+
+        Without it, brokers would accept transactions of a process that is no longer a member.
+
+        Raises:
+            UnsupportedOperationError: They do not support it.
+        """
 
     def open_transactions(self, partitions: Collection[TopicPartition]) -> Sequence[OpenTransaction]:
-        """Those of partitions that cannot be asked are left out."""
+        """Return the open transactions of partitions. Partitions whose leader cannot be queried are left out."""
 
     def transactional_ids(self, producer_ids: Collection[int]) -> Mapping[int, str]:
-        """By producer id, as far as they are known."""
+        """Return the transactional ids by producer id, as far as they are known."""
 
     def describe(self, transactional_id: str) -> TransactionInfo | None:
-        """None for an id that nobody has used."""
+        """Return the state of a transactional id. None if the id was never used."""
 
     def take_over(self, transactional_id: str, transaction_timeout_ms: int) -> tuple[int, int]:
-        """Fence whoever uses the id, which ends its ongoing transaction; producer id and new epoch."""
+        """Fence the producer that uses the id, which ends its transaction. Returns producer id and new epoch."""
 
     def end(
         self,
@@ -68,6 +86,6 @@ class TransactionAdmin(Protocol):
         group: str | None,
         commit: bool,
     ) -> None:
-        """End what is open in these partitions and in the offsets of ``group``, as the producer that took over."""
+        """End the open transaction in these partitions and in the offsets of ``group``, after :meth:`take_over`."""
 
     def close(self) -> None: ...

@@ -1,9 +1,12 @@
-"""Bounds on Avro data from others, checked before the decoder runs.
+"""Limits for untrusted Avro data, checked before the decoder runs.
 
-The decoder trusts two things that a few bytes can claim. An array whose items take no bytes (null, an empty record, a
-fixed of size 0) may announce 10^12 of them, and the decoder loops without releasing the interpreter. A record that
-contains itself may be nested a million times, and the decoder's C stack overflows. Only schemas in which one of the two
-can happen are checked, by walking over the data once.
+The decoder is vulnerable to two kinds of data of a few bytes:
+
+* An array whose items take no bytes (null, an empty record, a fixed of size 0) may declare 10^12 items. The decoder
+  loops without releasing the interpreter's lock.
+* A record that contains itself may be nested a million times. The decoder's C stack overflows.
+
+Only data of schemas that allow one of these is checked, in one pass.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import Any, Final
 __all__ = ["DEPTH_MAX", "bounds_of"]
 
 DEPTH_MAX: Final = 200
-"""Levels of records, arrays, maps and unions within each other that are read."""
+"""Maximum nesting depth of records, arrays, maps and unions."""
 _FIXED_SIZES: Final = {"float": 4, "double": 8, "boolean": 1, "null": 0}
 _NUMBER_BYTES_MAX: Final = 10
 
@@ -22,13 +25,14 @@ _Skip = Callable[["_Data"], None]
 
 
 class _Data:
-    """Bytes and a position in them. ``items_left``: items without bytes that may still come, in the whole record."""
+    """The data of a record, and a position in it."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.at = 0
         self.depth = 0
         self.items_left = len(data)
+        """Number of items without bytes that the rest of the record may still have."""
 
     def skip(self, count: int) -> None:
         """Advance over ``count`` bytes."""
@@ -37,23 +41,23 @@ class _Data:
         self.at += count
 
     def number(self) -> int:
-        """A zigzag varint."""
+        """Read a zigzag varint."""
         value = 0
-        for place in range(_NUMBER_BYTES_MAX):
+        for group in range(_NUMBER_BYTES_MAX):
             if self.at >= len(self.data):
                 raise ValueError("the data ends too early")
             byte = self.data[self.at]
             self.at += 1
-            value |= (byte & 0x7F) << (7 * place)
+            value |= (byte & 0x7F) << (7 * group)
             if byte < 0x80:
                 return (value >> 1) ^ -(value & 1)
         raise ValueError("a number of more than 64 bits")
 
 
 def bounds_of(schema: Any) -> Callable[[bytes], None] | None:
-    """The check for data of a parsed writer's schema; None when none is needed.
+    """Return a check for data of a parsed writer's schema. None if no check is needed.
 
-    The check raises ValueError for data that announces more than it contains, or that is nested too deeply.
+    The check raises ValueError for data that declares more items than it contains, or is nested too deeply.
     """
     walk = _Walk()
     skip = walk.of(schema)
@@ -71,10 +75,10 @@ class _Walk:
         self.has_free_items = False
         self.is_recursive = False
         self._named: dict[str, _Skip] = {}
-        self._sizes: dict[str, bool] = {}  # name -> whether it takes no bytes
+        self._sizes: dict[str, bool] = {}  # name -> whether a value takes no bytes
 
     def of(self, schema: Any) -> _Skip:
-        """The function that skips one datum."""
+        """Return a function that skips one value."""
         if isinstance(schema, list):
             return self._union([self.of(each) for each in schema])
         kind = schema["type"] if isinstance(schema, Mapping) else schema
@@ -106,7 +110,7 @@ class _Walk:
 
     def _record(self, schema: Mapping[str, Any]) -> _Skip:
         name = schema["name"]
-        self._sizes[name] = False  # within itself; a record that contains itself directly has no end
+        self._sizes[name] = False  # for references within the record: a direct one would never end
         fields: list[_Skip] = []
 
         def skip(data: _Data) -> None:
@@ -123,14 +127,14 @@ class _Walk:
     def _reference(self, name: str) -> _Skip:
         if name not in self._named:
             raise ValueError(f"the schema has the unknown type {name[:80]!r}")
-        self.is_recursive = True  # or used twice, which costs a walk and no more
+        self.is_recursive = True  # or only used twice: then the check is unnecessary, but harmless
         return self._named[name]
 
     def _union(self, branches: list[_Skip]) -> _Skip:
         def skip(data: _Data) -> None:
             index = data.number()
             if not 0 <= index < len(branches):
-                raise ValueError("the data has a branch of a union that is not there")
+                raise ValueError("the data has a branch of a union that does not exist")
             _enter(data)
             branches[index](data)
             data.depth -= 1
@@ -145,11 +149,11 @@ class _Walk:
             while (count := data.number()) != 0:
                 if count < 0:
                     count = -count
-                    data.number()  # the size of the block, which the decoder does not use either
+                    data.number()  # the size of the block, which the decoder ignores too
                 if is_free:
                     data.items_left -= count
                     if data.items_left < 0:
-                        raise ValueError("an array announces more items than the record has bytes")
+                        raise ValueError("an array declares more items than the record has bytes")
                     continue
                 if count > len(data.data) - data.at:
                     raise ValueError("the data ends too early")

@@ -1,7 +1,7 @@
-"""What of a value an Avro schema would change silently, checked when it is written.
+"""Check a value before it is written, for everything that the Avro encoder would change silently.
 
-The encoder leaves out members that the schema does not have, writes an int of any size, and turns values of other types
-into booleans. The check is compiled once per schema. It names the field and never shows a value.
+The encoder drops members that the schema does not have, writes an int of any size, and converts values of other types
+to booleans. The check is compiled once per schema. Its errors name the field and never show a value.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from streams_py.serdes.round_trips import UnfitError
 __all__ = ["fit_of", "top_fields"]
 
 _Fit = Callable[[Any], None]
-_HINT: Final = "-type"  # by which a dict names its branch of a union
+_HINT: Final = "-type"  # the key with which a dict names its branch of a union
 _EXACT: Final[Mapping[str, tuple[type[Any], ...]]] = {
     "boolean": (bool,),
     "string": (str,),
@@ -23,12 +23,12 @@ _EXACT: Final[Mapping[str, tuple[type[Any], ...]]] = {
 
 
 def fit_of(schema: Any) -> _Fit | None:
-    """The check for values of a parsed schema: UnfitError for one that would not be written as it is."""
+    """Return a check for values of a parsed schema. It raises UnfitError for a value that encoding would change."""
     return _Compiler().of(schema, "the whole")
 
 
 def top_fields(schema: Any) -> frozenset[str] | None:
-    """The names of a record's fields, when the schema is a record, or a union of null and one."""
+    """Return the field names of a schema that is a record, or a union of null and a record. None for others."""
     if isinstance(schema, list):
         others = [each for each in schema if each != "null"]
         return top_fields(others[0]) if len(others) == 1 else None
@@ -43,7 +43,7 @@ class _Compiler:
         self._fields: dict[str, frozenset[str]] = {}
 
     def of(self, schema: Any, where: str) -> _Fit | None:
-        """The check of one type. ``where``: what messages call it."""
+        """Return the check of one type. ``where``: the name of the value in messages."""
         if isinstance(schema, list):
             return self._union(schema, where)
         kind = schema["type"] if isinstance(schema, Mapping) else schema
@@ -70,7 +70,7 @@ class _Compiler:
 
         def check(value: Any) -> None:
             if not isinstance(value, Mapping):
-                return  # the encoder says so
+                return  # the encoder reports this
             if not value.keys() <= allowed:
                 more = sorted(str(key) for key in value.keys() - allowed if key != _HINT)
                 if more:
@@ -92,7 +92,7 @@ class _Compiler:
         if len(fits) == 1:
             (_, only) = fits[0]
             return None if only is None else lambda value: None if value is None else only(value)
-        # Where there is a choice, the encoder finds the branch. A dict has to fit one of the records.
+        # With several branches, the encoder chooses one. A dict must fit one of the records.
         records = [self._named[name] for branch, _ in fits if (name := _name_of(branch)) in self._fields]
         has_map = any(isinstance(branch, Mapping) and branch.get("type") == "map" for branch in branches)
         if not records or has_map:
@@ -120,7 +120,7 @@ def _any_of(checks: list[Any], value: Any) -> None:
 def _int(where: str) -> _Fit:
     def check(value: Any) -> None:
         if isinstance(value, int) and not -(2**31) <= value < 2**31:
-            raise UnfitError(f"it does not fit the schema: {where} is beyond the 32 bits of an int; declare a long")
+            raise UnfitError(f"it does not fit the schema: {where} exceeds the 32 bits of an int; declare a long")
 
     return check
 

@@ -1,9 +1,9 @@
-"""Serializers and deserializers of confluent-kafka that blame a registry's bad schema on the registry.
+"""Serializers and deserializers of confluent-kafka that report an invalid schema as an error of the registry.
 
-A registry may return a schema that parses alone but not with its references: a cycle, a reference without the type that
-it promises, or references that double at each level, so that resolving them takes hours. A JSON Schema may also refer
-to an address, which confluent-kafka would request without a limit of size. The record is not at fault in these cases.
-Therefore schemas of the registry are checked and parsed here, with limits. A failure is an outage of the registry
+A registry may return a schema that is valid alone but not with its references: a cycle, a reference without the
+declared type, or references that double at each level, so that resolving them takes hours. A JSON Schema may also refer
+to a URL, which confluent-kafka would request without a size limit. The record is not invalid in these cases. So schemas
+from the registry are checked and parsed here, with limits. A failure counts as an outage of the registry
 (:class:`RegistryUnavailableError`), and the next attempt requests the schema again.
 
 This module imports the extra ``registry``; import it where a serializer or deserializer is created.
@@ -19,16 +19,16 @@ from streams_py.errors import RegistryUnavailableError, StreamsError
 __all__ = ["checked"]
 
 _REFERENCES_MAX: Final = 1000
-"""Of one schema, with the references of its references. A schema that is referred to twice counts twice."""
+"""Maximum number of references of one schema, including indirect ones. A schema referenced twice counts twice."""
 
 
 class _ReferencesError(ValueError):
-    """A schema has too many references. The text has nothing of the registry in it."""
+    """A schema has too many references. The message contains no text from the registry."""
 
 
 @cache
 def checked(kind: type[Any]) -> Any:
-    """A subclass of a serializer or deserializer of confluent-kafka that checks the schemas of the registry."""
+    """Return a subclass of a confluent-kafka serializer or deserializer that checks schemas from the registry."""
     from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 
     bases = (_ClosedReferences,) if issubclass(kind, (JSONSerializer, JSONDeserializer)) else ()
@@ -36,7 +36,7 @@ def checked(kind: type[Any]) -> Any:
 
 
 class _CheckedSchemas:
-    """Stands before a class of confluent-kafka, whose private methods it overrides; the tests watch them."""
+    """A mixin for confluent-kafka's classes. It overrides private methods, whose existence tests check."""
 
     _registry: Any
     _schema: Any
@@ -47,7 +47,7 @@ class _CheckedSchemas:
         if _is_own(self, schema) or self._parsed_schemas.get_parsed_schema(schema) is not None:
             return parse(schema)
         try:
-            if schema.schema_type != "PROTOBUF":  # whose references are read once each
+            if schema.schema_type != "PROTOBUF":  # for Protobuf, each reference is read only once
                 _check_references(schema, self._registry)
             return parse(schema)
         except Exception as error:
@@ -55,7 +55,7 @@ class _CheckedSchemas:
 
 
 class _ClosedReferences(_CheckedSchemas):
-    """For JSON Schema: a schema of the registry refers to schemas of the registry only."""
+    """A mixin for JSON Schema: schemas from the registry may refer only to schemas in the registry."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         from referencing.exceptions import Unresolvable
@@ -76,18 +76,18 @@ class _ClosedReferences(_CheckedSchemas):
 
 
 def _is_own(serde: Any, schema: Any) -> bool:
-    """Whether a schema comes from the program, and not from the registry."""
+    """Whether a schema comes from the program, not from the registry."""
     return schema is None or not hasattr(serde, "_schema") or schema == serde._schema
 
 
 def _check_references(schema: Any, client: Any) -> None:
-    """_ReferencesError when a schema has too many references, with those of the schemas that it refers to."""
+    """Raise _ReferencesError if a schema has too many references, including indirect ones."""
     found, left = 0, [schema]
     while left:
         for reference in left.pop().references or ():
             found += 1
             if found > _REFERENCES_MAX:
-                raise _ReferencesError(f"more than {_REFERENCES_MAX} references, or references in a circle")
+                raise _ReferencesError(f"more than {_REFERENCES_MAX} references, or circular references")
             left.append(client.get_version(reference.subject, reference.version, True).schema)
 
 
@@ -97,8 +97,8 @@ def _unusable(error: Exception, client: Any) -> Exception:
     if isinstance(error, StreamsError):
         return error
     client.clear_caches()
-    if isinstance(error, SchemaRegistryError):  # its text may repeat what was sent
+    if isinstance(error, SchemaRegistryError):  # its text may repeat parts of the request
         reason = f"a reference does not exist (error code {error.error_code})"
     else:
         reason = str(error) if isinstance(error, _ReferencesError) else type(error).__name__
-    return RegistryUnavailableError(f"a schema of the registry cannot be used now: {reason}")
+    return RegistryUnavailableError(f"a schema in the registry cannot be used: {reason}")

@@ -22,10 +22,10 @@ _ID_SETTING = "schema.id.deserializer"
 
 
 class BoundedAvroDeserializer(AvroDeserializer):
-    """Refuses data that announces more items than it has bytes, or is nested too deeply (:mod:`avro_bounds`)."""
+    """A deserializer that refuses data with more items than bytes, or with too deep nesting (:mod:`avro_bounds`)."""
 
     def __init__(self, client: Any, schema: str, from_dict: Any, settings: dict[str, Any]) -> None:
-        self._framed = threading.local()  # stores are also read by threads of interactive queries
+        self._framed = threading.local()  # interactive queries read stores on other threads
         self._bounds: dict[Any, Callable[[bytes], None] | None] = {}
         given = settings.get(_ID_SETTING, dual_schema_id_deserializer)
 
@@ -42,7 +42,7 @@ class BoundedAvroDeserializer(AvroDeserializer):
             self._bounds[number] = bounds_of(self._get_parsed_schema(schema))
         check = self._bounds[number]
         rules = getattr(schema, "rule_set", None)
-        if check is not None and not getattr(rules, "encoding_rules", None):  # which change the bytes first
+        if check is not None and not getattr(rules, "encoding_rules", None):  # such rules change the bytes first
             payload = self._framed.payload
             try:
                 check(payload if isinstance(payload, bytes) else bytes(payload.getbuffer()[payload.tell() :]))
@@ -52,7 +52,7 @@ class BoundedAvroDeserializer(AvroDeserializer):
 
 
 class ExactProtobufDeserializer(ProtobufDeserializer):
-    """Refuses a message of another type: any message's bytes can be parsed as any other message."""
+    """A deserializer that refuses messages of another type. Without it, any message can be parsed as any type."""
 
     def __init__(self, message: Any, settings: dict[str, Any], client: Any) -> None:
         super().__init__(message, settings, client)

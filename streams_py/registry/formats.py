@@ -1,4 +1,4 @@
-"""Three formats: how each makes its serializers, and how to say what is wrong without showing values."""
+"""The formats Avro, Protobuf and JSON Schema: their serializers, and error messages that do not show values."""
 
 from __future__ import annotations
 
@@ -21,22 +21,26 @@ __all__ = ["Format", "avro_format", "json_schema_format", "protobuf_format"]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """``serializer`` and ``deserializer`` get the registry's client and settings; the others say what is wrong."""
+    """A data format of a schema registry."""
 
     name: str
     serializer: Callable[[Any, dict[str, Any]], Any]
+    """Creates a serializer, given the registry's client and settings."""
     deserializer: Callable[[Any, dict[str, Any]], Any]
+    """Creates a deserializer, given the registry's client and settings."""
     encoding_reason: Callable[[Exception, Any], str]
+    """Describes an error of the serializer, given the error and the value."""
     decoding_reason: Callable[[Exception], str]
+    """Describes an error of the deserializer."""
     cls: type[Any] | None = None
-    """The class of the values; None for plain ones."""
+    """The class of the values; None for plain values."""
 
 
 # -- Avro ------------------------------------------------------------------------------------------------------
 
 
 def avro_format(schema: str, cls: type[Any] | None) -> Format:
-    """Avro with this schema; ``cls``: what records are instead of dicts."""
+    """Return the Avro format for a schema. ``cls``: the class of records, if they are not dicts."""
     parsed = _parsed(schema)
     form = None if cls is None or parsed is None else _avro_form(cls, parsed)
     to_dict, from_dict = _conversions(form)
@@ -67,7 +71,7 @@ def avro_format(schema: str, cls: type[Any] | None) -> Format:
             return _reason(error)
         try:
             plain = value if to_dict is None else to_dict(value, None)
-        except Exception:  # then that was the error
+        except Exception:  # the conversion itself was the error
             return _reason(error)
         return _what_avro_misses(plain, schema) or f"it does not fit the schema ({type(error).__name__})"
 
@@ -75,7 +79,7 @@ def avro_format(schema: str, cls: type[Any] | None) -> Format:
 
 
 def _parsed(schema: str) -> Any:
-    """The parsed schema; None when it is wrong, which the serializer says later."""
+    """Parse the schema. None if it is not valid; the serializer reports that later."""
     from fastavro import parse_schema
 
     try:
@@ -89,7 +93,9 @@ def _avro_form(cls: type[Any], parsed: Any) -> ClassForm[Any]:
     form = ClassForm(cls, as_text=False, computed=fields)
     more = sorted(written_names(form.schema, cls) - fields) if fields is not None else ()
     if more:
-        raise TypeError(f"values of {cls.__qualname__} cannot be kept: the schema has no field {more[0]!r}")
+        raise TypeError(
+            f"values of {cls.__qualname__} do not survive a round trip: the schema has no field {more[0]!r}"
+        )
     return form
 
 
@@ -122,9 +128,9 @@ def _what_avro_misses(value: Any, schema: str) -> str | None:
 
 
 def protobuf_format(message: Any) -> Format:
-    """Protobuf messages of this class."""
+    """Return the Protobuf format for messages of a class."""
     if not hasattr(message, "DESCRIPTOR") or not hasattr(message, "SerializeToString"):
-        raise TypeError(f"protobuf() takes a class that protoc made, got {message!r}")
+        raise TypeError(f"protobuf() requires a class that protoc generated, got {message!r}")
 
     def serializer(client: Any, settings: dict[str, Any]) -> Any:
         from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
@@ -139,7 +145,7 @@ def protobuf_format(message: Any) -> Format:
     def encoding_reason(error: Exception, value: Any) -> str:
         if not isinstance(value, message):
             return f"expected {message.DESCRIPTOR.full_name}, got {type(value).__name__}"
-        return f"the message cannot be written ({type(error).__name__})"
+        return f"the message cannot be encoded ({type(error).__name__})"
 
     name = f"protobuf ({message.DESCRIPTOR.full_name})"
     return Format(name, serializer, deserializer, encoding_reason, _reason, message)
@@ -149,7 +155,7 @@ def protobuf_format(message: Any) -> Format:
 
 
 def json_schema_format(schema: str | type[Any], cls: type[Any] | None) -> Format:
-    """JSON with this schema, or that of a class; ``cls``: what records are instead of dicts."""
+    """Return the JSON Schema format for a schema or a class. ``cls``: the class of records, if they are not dicts."""
     if not isinstance(schema, str):
         cls = schema
         schema = _schema_of(cls)
@@ -164,7 +170,7 @@ def json_schema_format(schema: str | type[Any], cls: type[Any] | None) -> Format
         from confluent_kafka.schema_registry.json_schema import JSONSerializer
 
         if _is_named_after_record(settings) and not json.loads(text).get("title"):
-            raise ValueError("a subject that is named after the record needs a schema with a title")
+            raise ValueError("a subject that is named after the record requires a schema with a title")
         return checked_schemas(JSONSerializer)(text, client, to_dict, settings, json_encode=exact_text)
 
     def deserializer(client: Any, settings: dict[str, Any]) -> Any:
@@ -203,7 +209,7 @@ def _what_json_misses(error: Exception) -> str | None:
     return f"it does not fit the schema: {cause.json_path} fails {cause.validator!r}"
 
 
-# -- what they share -------------------------------------------------------------------------------------------
+# -- common ----------------------------------------------------------------------------------------------------
 
 
 def _name(format: str, cls: type[Any] | None) -> str:
@@ -213,7 +219,7 @@ def _name(format: str, cls: type[Any] | None) -> str:
 def _conversions(
     form: ClassForm[Any] | None,
 ) -> tuple[Callable[[Any, Any], Any] | None, Callable[[Any, Any], Any] | None]:
-    """to_dict(object, context) and from_dict(dict, context) of a pydantic model or dataclass."""
+    """Return to_dict(object, context) and from_dict(dict, context) for a pydantic model or dataclass."""
     if form is None:
         return None, None
     from pydantic import ValidationError
@@ -224,7 +230,7 @@ def _conversions(
         try:
             if is_certain(value):
                 return certain_members(value)
-        except Exception:  # a member of another type than declared: said below
+        except Exception:  # a member of another type than declared, which is reported below
             pass
         if not isinstance(value, cls):
             raise TypeError(f"expected {cls.__qualname__}, got {type(value).__name__}")
@@ -234,7 +240,7 @@ def _conversions(
 
     def from_dict(value: Any, _context: Any) -> Any:
         try:
-            return form.adapter.validate_python(value)  # what the schema has let pass
+            return form.adapter.validate_python(value)  # the value already conforms to the schema
         except ValidationError as error:
             raise UnfitError(form.what_is_wrong(error)) from None
 
@@ -242,12 +248,12 @@ def _conversions(
 
 
 def _is_ours(error: Exception) -> bool:
-    """Raised by the conversion to what the serializer takes."""
+    """Whether this module raised the error, while converting a value for the serializer."""
     return isinstance(error, UnfitError) or str(error).startswith("expected ")
 
 
 def _reason(error: Exception) -> str:
-    """What is wrong, without values: from the libraries whose texts are known to have none in them."""
+    """Describe an error without showing values. Only texts of libraries that never contain values are used."""
     from confluent_kafka.serialization import SerializationError
 
     if isinstance(error, UnfitError):

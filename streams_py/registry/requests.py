@@ -1,11 +1,11 @@
-"""Requests to a schema registry: which failures pass, and which do not.
+"""Requests to a schema registry, and the classification of failures as temporary or permanent.
 
-A registry that is away says nothing about the record that needed it, so no handler is asked about the record: a
-:class:`RegistryUnavailableError` makes its task try the same record again. Between two requests of a registry that is
-away lies a pause, in which the next one fails at once: a stream thread has other tasks.
+If the registry is unavailable, this says nothing about the record that needed it. So no exception handler is called for
+the record: a :class:`RegistryUnavailableError` makes the task retry the same record. After such a failure there is a
+pause, during which requests fail immediately, because the stream thread has other tasks.
 
-What the registry refuses for good is told from what it says about a schema. Texts name the registry's address without
-user and password, and repeat nothing of what was sent.
+Permanent refusals, such as wrong credentials, are distinguished from responses about a schema. Messages have the
+registry's address without user and password, and repeat nothing from the request.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ __all__ = ["GuardedRequests", "bound_answers"]
 
 _PAUSE_S = 0.5
 _PAUSE_MAX_S = 5.0
-_REFUSED = {401: "it does not know these credentials", 403: "these credentials do not allow it"}
-_PASSING = {408, 425, 429}
+_REFUSED = {401: "the credentials are not valid", 403: "the credentials do not permit it"}
+_TEMPORARY = {408, 425, 429}
 _ANSWER_BYTES_MAX = 16 << 20
 
 
 def bound_answers(session: Any) -> None:
-    """Make a client of httpx (or httpx2) stop reading an answer that is too long, with a transport error.
+    """Make an httpx (or httpx2) client raise a transport error for a response that is too long.
 
-    A compressed answer has no known size, so none is requested, and none is accepted.
+    The size of a compressed response is unknown, so compression is neither requested nor accepted.
     """
     httpx: Any = importlib.import_module(type(session).__module__.partition(".")[0])
 
@@ -46,7 +46,7 @@ def bound_answers(session: Any) -> None:
             for piece in self._inner:
                 size += len(piece)
                 if size > _ANSWER_BYTES_MAX:
-                    raise httpx.ReadError(f"an answer is longer than {_ANSWER_BYTES_MAX:,} bytes")
+                    raise httpx.ReadError(f"the response is longer than {_ANSWER_BYTES_MAX:,} bytes")
                 yield piece
 
         def close(self) -> None:
@@ -54,7 +54,7 @@ def bound_answers(session: Any) -> None:
 
     def check(answer: Any) -> None:
         if answer.headers.get("content-encoding", "identity") != "identity":
-            raise httpx.ReadError("an answer is compressed, although the request did not allow it")
+            raise httpx.ReadError("the response is compressed, although the request did not allow it")
         answer.stream = Bounded(answer.stream)
 
     session.headers["accept-encoding"] = "identity"
@@ -62,8 +62,14 @@ def bound_answers(session: Any) -> None:
 
 
 class GuardedRequests:
-    """Stands in for the HTTP part of confluent-kafka's registry client. ``address``: shown in errors. ``hide``: takes
-    credentials out of texts."""
+    """A replacement for the HTTP part of confluent-kafka's registry client.
+
+    Args:
+        inner: The replaced object, which makes the requests.
+        address: Address of the registry, for error messages.
+        hide: Removes credentials from texts.
+        clock_s: A monotonic clock.
+    """
 
     def __init__(
         self,
@@ -86,19 +92,19 @@ class GuardedRequests:
         return getattr(self._inner, name)
 
     def get(self, *args: Any, **kwargs: Any) -> Any:
-        """A GET request, guarded."""
+        """Send a GET request."""
         return self._guard("get", *args, **kwargs)
 
     def post(self, *args: Any, **kwargs: Any) -> Any:
-        """A POST request, guarded."""
+        """Send a POST request."""
         return self._guard("post", *args, **kwargs)
 
     def put(self, *args: Any, **kwargs: Any) -> Any:
-        """A PUT request, guarded."""
+        """Send a PUT request."""
         return self._guard("put", *args, **kwargs)
 
     def delete(self, *args: Any, **kwargs: Any) -> Any:
-        """A DELETE request, guarded."""
+        """Send a DELETE request."""
         return self._guard("delete", *args, **kwargs)
 
     def _guard(self, method: str, *args: Any, **kwargs: Any) -> Any:
@@ -111,32 +117,32 @@ class GuardedRequests:
             answer = getattr(self._inner, method)(*args, **kwargs)
         except SchemaRegistryError as error:
             status = error.http_status_code
-            if status in _PASSING or status >= 500:
-                raise self._away(f"it answered with HTTP status {status}") from None
+            if status in _TEMPORARY or status >= 500:
+                raise self._unavailable(f"it responded with HTTP status {status}") from None
             if status in _REFUSED:
                 raise RegistryError(
                     f"the schema registry at {self._address} refused a request (HTTP status {status}): "
                     f"{_REFUSED[status]}. Give SchemaRegistry the right basic.auth.user.info (or bearer settings)"
                 ) from None
-            # A GUID comes from the bytes of a record, any bytes may be one, and older registries have no such path.
+            # A GUID comes from the bytes of a record and may be arbitrary bytes, and older registries lack this path.
             unknown_guid = status == 404 and args[0].startswith("schemas/guids/")
-            if not unknown_guid and not _is_registrys_own(error):
-                # a proxy, while the registry behind it is away; or a wrong address
-                raise self._away(f"what answers there is no schema registry (HTTP status {status})") from None
+            if not unknown_guid and not _is_from_registry(error):
+                # a proxy whose registry is unavailable; or a wrong address
+                raise self._unavailable(f"the server is not a schema registry (HTTP status {status})") from None
             self._note_answer()
             raise
-        except OAuthTokenError:  # its text has the token service's answer in it
-            raise self._away("the token service gave no token") from None
-        except (ValueError, RecursionError) as error:  # UnicodeDecodeError, JSONDecodeError, numbers too long
+        except OAuthTokenError:  # its text contains the response of the token service
+            raise self._unavailable("the token service returned no token") from None
+        except (ValueError, RecursionError) as error:  # UnicodeDecodeError, JSONDecodeError, numbers that are too long
             if _is_transport_error(error):
-                raise self._away(f"{type(error).__name__}: {self._hide(str(error))}") from None
-            raise self._away("what answers there is no schema registry (no JSON)") from None
+                raise self._unavailable(f"{type(error).__name__}: {self._hide(str(error))}") from None
+            raise self._unavailable("the server is not a schema registry (the response is not JSON)") from None
         except Exception as error:
             if not _is_transport_error(error):
                 raise
-            raise self._away(f"{type(error).__name__}: {self._hide(str(error))}") from None
-        if not _is_of_a_registry(method, args[0], answer):
-            raise self._away("what answers there is no schema registry (other JSON than it would send)")
+            raise self._unavailable(f"{type(error).__name__}: {self._hide(str(error))}") from None
+        if not _is_valid(method, args[0], answer):
+            raise self._unavailable("the server is not a schema registry (unexpected JSON)")
         self._note_answer()
         return answer
 
@@ -144,23 +150,26 @@ class GuardedRequests:
         with self._lock:
             self._pause_s = 0.0
 
-    def _away(self, reason: str) -> RegistryUnavailableError:
+    def _unavailable(self, reason: str) -> RegistryUnavailableError:
         with self._lock:
             self._pause_s = min(self._pause_s * 2 or _PAUSE_S, _PAUSE_MAX_S)
             self._next_s = self._clock_s() + self._pause_s
-            self._last = f"the schema registry at {self._address} cannot be used now: {reason}"
+            self._last = f"the schema registry at {self._address} is not available: {reason}"
             return RegistryUnavailableError(self._last)
 
 
-def _is_registrys_own(error: Any) -> bool:
-    """True for answers with an error code of the registry: five digits that begin with the HTTP status, or the status
-    itself of a request that it understood but refused."""
+def _is_from_registry(error: Any) -> bool:
+    """Whether an error response has an error code of the registry.
+
+    Its codes have five digits that start with the HTTP status. For a request that it understood but refused, the code
+    is the status itself.
+    """
     code, status = error.error_code, error.http_status_code
     return isinstance(code, int) and (code // 100 == status or (code == status and status in (409, 422)))
 
 
-def _is_of_a_registry(method: str, path: str, answer: Any) -> bool:
-    """Whether an answer to what serdes ask has what they read from it: a schema, or the number that it was given."""
+def _is_valid(method: str, path: str, answer: Any) -> bool:
+    """Whether the response to a request of a serde has the content that the serde needs: a schema or a schema id."""
     match method, path.partition("?")[0].split("/"):
         case "get", ["schemas", "ids" | "guids", _] | ["subjects", _, "versions", _]:
             return isinstance(answer, dict) and _is_schema(answer)
@@ -174,7 +183,7 @@ def _is_number(found: object) -> bool:
 
 
 def _is_schema(answer: dict[str, Any]) -> bool:
-    """Whether serdes can read the schema in an answer. What they could not read would be blamed on the record."""
+    """Whether serdes can read the schema in a response. Otherwise, they would report the record as invalid."""
     schema, kind, references = answer.get("schema"), answer.get("schemaType"), answer.get("references")
     numbers = (answer[name] for name in ("id", "version") if answer.get(name) is not None)
     if not isinstance(schema, str) or not all(map(_is_number, numbers)):
@@ -189,7 +198,7 @@ def _is_schema(answer: dict[str, Any]) -> bool:
             return isinstance(parsed, dict | bool)
         if kind in (None, "AVRO"):
             return isinstance(parsed, str | list | dict) and (bool(references) or _is_avro(parsed))
-    except Exception:  # of whichever parser
+    except Exception:  # each parser raises its own errors
         return False
     return False
 
@@ -212,7 +221,7 @@ def _is_avro(parsed: Any) -> bool:
 
 
 def _is_protobuf(schema: str) -> bool:
-    """As base64 of a file descriptor, which the deserializer asks for, or as source text of references."""
+    """Whether a schema is a base64 file descriptor, which the deserializer requests, or source text with references."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto  # type: ignore[import-untyped]
 
     try:
@@ -224,7 +233,10 @@ def _is_protobuf(schema: str) -> bool:
 
 
 def _is_transport_error(error: Exception) -> bool:
-    """No connection, no answer in time, a broken one. The client uses httpx2, or httpx where that is not installed."""
+    """Whether an error is a failed or broken connection or a timeout.
+
+    The client uses httpx2, or httpx if that is not installed.
+    """
     return any(
         kind.__name__ == "TransportError" and kind.__module__.startswith("httpx") for kind in type(error).__mro__
     )

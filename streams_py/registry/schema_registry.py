@@ -1,11 +1,11 @@
 """A schema registry, and the serdes that use it.
 
-The work is done by confluent-kafka's own serializers. The bytes are a zero, the schema's id (u32), and the data; with
-Protobuf the indexes of the message within its file come in between. A subject is named after the topic,
-``<topic>-key`` or ``<topic>-value``; for stores that is the full name of the changelog topic, as in Kafka Streams.
+The serdes use confluent-kafka's serializers. The bytes are a zero, the schema's id (u32), and the data. With Protobuf,
+the indexes of the message within its file precede the data. Subjects are named after the topic: ``<topic>-key`` or
+``<topic>-value``. For stores, the topic is the full name of the changelog topic, as in Kafka Streams.
 
-Serializers are made once per topic, when a task starts. They ask the registry when the first record needs it, and
-keep the answer.
+Serializers are created once per topic, when a task starts. They send a request to the registry when the first record
+needs it, and cache the response.
 """
 
 from __future__ import annotations
@@ -33,14 +33,18 @@ _SECRET_CHARS_MIN = 4
 
 
 class SchemaRegistry:
-    """A schema registry at ``url`` (several: with commas in between), and serdes that use it.
+    """A schema registry, and the factory for serdes that use it. Creating it sends no request.
 
-    ``config``: settings of confluent-kafka's ``SchemaRegistryClient`` by their names, such as
-    ``basic.auth.user.info`` (``user:password``), ``ssl.ca.location``, ``bearer.auth...``. ``serializer`` and
-    ``deserializer``: settings of its serializers and deserializers, such as ``{"auto.register.schemas": False}``.
-    ``timeout_ms``: how long one request may take; the stream thread waits for it.
+    Args:
+        url: URL of the registry, or several URLs separated by commas.
+        config: Settings of confluent-kafka's ``SchemaRegistryClient``, such as ``basic.auth.user.info``
+            (``user:password``), ``ssl.ca.location`` or ``bearer.auth...``.
+        serializer: Settings of confluent-kafka's serializers, such as ``{"auto.register.schemas": False}``.
+        deserializer: Settings of confluent-kafka's deserializers.
+        timeout_ms: Timeout of one request. The stream thread waits for the response.
 
-    Nothing is asked of the registry here. ConfigError when a setting is wrong, or the extra ``registry`` is missing.
+    Raises:
+        ConfigError: A setting is not valid, or the extra ``registry`` is not installed.
     """
 
     def __init__(
@@ -59,8 +63,8 @@ class SchemaRegistry:
         if user_info is not None:
             if "basic.auth.user.info" in settings:
                 raise ConfigError(
-                    f"the schema registry at {addresses} has credentials in its url and in basic.auth.user.info: "
-                    "give them once",
+                    f"the schema registry at {addresses} has credentials both in its url and in "
+                    "basic.auth.user.info: remove one of them",
                     key="basic.auth.user.info",
                 )
             settings["basic.auth.user.info"] = user_info
@@ -79,14 +83,16 @@ class SchemaRegistry:
     def avro(self, schema: str, cls: type[T]) -> Serde[T]: ...
 
     def avro(self, schema: str, cls: type[Any] | None = None) -> Serde[Any]:
-        """Avro. ``schema``: its JSON text; what was written with an older or newer one is read into this one.
+        """Return an Avro serde. Records are dicts, or objects of ``cls``.
 
-        Records are dicts, or objects of ``cls``: a pydantic model or a dataclass with the fields of the schema.
+        Args:
+            schema: The JSON text of the schema. Data written with older or newer versions is converted to it.
+            cls: A pydantic model or a dataclass with the fields of the schema.
         """
         return self._serde(avro_format(schema, cls))
 
     def protobuf(self, message: type[T]) -> Serde[T]:
-        """Protobuf. ``message``: a class that ``protoc`` made."""
+        """Return a Protobuf serde. ``message``: a class that ``protoc`` generated."""
         return self._serde(protobuf_format(message))
 
     @overload
@@ -97,16 +103,17 @@ class SchemaRegistry:
     def json_schema(self, schema: str, cls: type[T]) -> Serde[T]: ...
 
     def json_schema(self, schema: str | type[Any], cls: type[Any] | None = None) -> Serde[Any]:
-        """JSON with a JSON Schema, which is checked both ways.
+        """Return a serde for JSON with a JSON Schema, which is checked when writing and when reading.
 
-        ``schema``: its text, for dicts; or a pydantic model or dataclass, which has a schema of its own. With both,
-        objects of ``cls`` are written and read with the schema given.
+        Args:
+            schema: The text of the schema. Or a pydantic model or dataclass, from which the schema is derived.
+            cls: With the text of a schema: a pydantic model or dataclass of the records. Default: records are dicts.
         """
         return self._serde(json_schema_format(schema, cls))
 
     def _serde(self, format: Format) -> Serde[Any]:
         serde: Serde[Any] = _RegistrySerde(format, self._client, self._serializer, self._deserializer, self._hide)
-        for is_key in (False, True):  # wrong settings and schemas are told now, not when a task starts
+        for is_key in (False, True):  # report wrong settings and schemas now, not when a task starts
             serde.serializer("any", is_key=is_key)
             serde.deserializer("any", is_key=is_key)
         return serde
@@ -167,8 +174,7 @@ class _RegistrySerde(Serde[T], Generic[T]):
     def _made(self, make: Callable[[Any, dict[str, Any]], Any], settings: Mapping[str, Any]) -> Any:
         from confluent_kafka.schema_registry import topic_subject_name_strategy
 
-        # The default of confluent-kafka asks the registry for "associations" first, which Java's serializers of
-        # today's registries do not.
+        # confluent-kafka's default first requests "associations" from the registry. Java's current serializers do not.
         naming = {} if _names_subjects(settings) else {"subject.name.strategy": topic_subject_name_strategy}
         try:
             return make(self._client, {**naming, **settings})
@@ -181,7 +187,7 @@ def _names_subjects(settings: Mapping[str, Any]) -> bool:
 
 
 def _unfit(error: Exception, reason: str, hide: Callable[[str], str]) -> Exception:
-    """Another class is a mistake in the program; anything else may be about this one record."""
+    """Return TypeError for a value of the wrong class, which is a program error. Other errors are UnfitError."""
     if reason.startswith("expected "):
         return TypeError(reason)
     return UnfitError(_registry_said(error, hide) or reason)
@@ -195,7 +201,7 @@ def _registry_said(error: Exception, hide: Callable[[str], str]) -> str | None:
     text = hide(" ".join(str(error.error_message).split()))
     if len(text) > _SHOWN_TEXT:
         text = f"{text[:_SHOWN_TEXT]}..."
-    return f"the schema registry said: {text} (error code {error.error_code})"
+    return f"the schema registry responded: {text} (error code {error.error_code})"
 
 
 def _context(topic: str, *, is_key: bool) -> Any:
@@ -205,7 +211,7 @@ def _context(topic: str, *, is_key: bool) -> Any:
 
 
 def _hider(settings: Mapping[str, Any]) -> Callable[[str], str]:
-    """Takes secrets out of what a registry, or a proxy before it, says: some repeat the headers that they got."""
+    """Return a function that removes secrets from responses. Some registries and proxies repeat request headers."""
     secrets = {str(value) for key, value in settings.items() if is_secret(key) or key.startswith(("basic.", "sasl."))}
     for each in [text for text in secrets if ":" in text]:
         secrets |= {each.partition(":")[2], base64.b64encode(each.encode()).decode()}
@@ -224,10 +230,10 @@ def _client(settings: dict[str, Any], timeout_ms: int, hide: Callable[[str], str
         from confluent_kafka.schema_registry import SchemaRegistryClient
     except ImportError as error:
         raise ConfigError(
-            f"a schema registry needs more packages ({error.name} is missing); install them with: "
+            f"a schema registry requires additional packages ({error.name} is missing); install them with: "
             "pip install 'kafka-streams-py[registry]'"
         ) from None
-    # Its own retries would keep the stream thread: the task tries again, with a pause in between.
+    # The client's retries would block the stream thread. Instead, the task retries after a pause.
     ours = {"timeout": timeout_ms / 1000, "max.retries": 0}
     try:
         client: Any = SchemaRegistryClient({**ours, **settings})
@@ -239,14 +245,14 @@ def _client(settings: dict[str, Any], timeout_ms: int, hide: Callable[[str], str
 
 
 def _split_credentials(url: str) -> tuple[str, str | None]:
-    """The addresses without user and password, which the client's logs would show, and ``user:password``."""
+    """Split a URL into addresses without credentials, which are safe to log, and ``user:password``."""
     addresses: list[str] = []
     user_info: str | None = None
     for each in url.split(","):
         parts = urlsplit(each.strip())
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError(
-                "the url of a schema registry must look like http://host:8081 (several: with commas in between)",
+                "the url of a schema registry must have the form http://host:8081 (several: separated by commas)",
                 key="url",
             )
         user, at, host = parts.netloc.rpartition("@")

@@ -1,9 +1,9 @@
-"""Serdes: how keys and values become bytes. Byte for byte those of Kafka's own ``Serdes``.
+"""Serdes convert keys and values to bytes and back. The bytes are identical to those of Kafka's ``Serdes``.
 
-Ready-made serdes are constants (``STRING``, ``INT64``, ...), serdes that need an argument are functions
-(:func:`string`, :func:`json`, :func:`msgpack`, :func:`list_of`, :func:`time_windowed`, :func:`session_windowed`). With
-a schema registry: :class:`streams_py.SchemaRegistry`. Yours: :func:`serde` from two functions, or a subclass of
-:class:`Serde`. There is no serde that executes what it reads (no pickle).
+Ready-made serdes are constants (``STRING``, ``INT64``, ...). Serdes with arguments are functions (:func:`string`,
+:func:`json`, :func:`msgpack`, :func:`list_of`, :func:`time_windowed`, :func:`session_windowed`). With a schema
+registry, use :class:`streams_py.SchemaRegistry`. For custom serdes, use :func:`serde` with two functions, or a subclass
+of :class:`Serde`. No serde executes the data that it reads (no pickle).
 
 ==============  ==========================  =================
 constant        Kafka's ``Serdes.``         Python type
@@ -18,7 +18,7 @@ constant        Kafka's ``Serdes.``         Python type
 ``UUID``        ``UUID()``                  uuid.UUID
 ``BOOL``        ``Boolean()``               bool
 ``VOID``        ``Void()``                  None
-``JSON``        (none)                      what JSON can say
+``JSON``        (none)                      any JSON value
 ==============  ==========================  =================
 """
 

@@ -1,7 +1,7 @@
 """Serdes of the basic types, with the bytes of Kafka's ``org.apache.kafka.common.serialization``.
 
-Nothing is guessed and nothing is cut: an integer serde refuses ``bool`` and numbers out of range, and every
-fixed-size serde refuses bytes of another length.
+They never guess or truncate: an integer serde refuses ``bool`` and numbers out of range, and every fixed-size serde
+refuses bytes of another length.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UUID_TEXT_LENGTH = 36
 
 
 class _Bytes(Serde[bytes]):
-    """Bytes as they are (Kafka's ByteArraySerializer)."""
+    """Unchanged bytes (Kafka's ByteArraySerializer)."""
 
     name = "bytes"
     plain_type = bytes
@@ -47,8 +47,11 @@ def _checked_bytes(value: bytes) -> bytes:
 
 
 class _String(Serde[str]):
-    """Text (Kafka's StringSerializer). Unlike there, text or bytes that do not fit the encoding are an error unless
-    ``errors`` says "replace": a silently changed key would land in another partition."""
+    """Text (Kafka's StringSerializer).
+
+    In contrast to Kafka, text or bytes that are invalid in the encoding are an error unless ``errors`` is "replace": a
+    silently changed key would be written to another partition.
+    """
 
     plain_type = str
 
@@ -76,7 +79,7 @@ class _String(Serde[str]):
 
 
 class _Number(Serde[T]):
-    """One big-endian number of a fixed size, by :mod:`struct`."""
+    """A big-endian number of a fixed size, packed by :mod:`struct`."""
 
     def __init__(self, name: str, struct_format: str) -> None:
         self._name = name
@@ -84,7 +87,7 @@ class _Number(Serde[T]):
         self._struct = struct.Struct(">" + struct_format)
 
     def __reduce__(self) -> tuple[type[_Number[T]], tuple[str, str]]:
-        """Topologies travel to Spark's workers, which a compiled format cannot."""
+        """Support pickling, because topologies are sent to Spark's workers, and a compiled format cannot be pickled."""
         return type(self), (self._name, self._format)
 
     @property
@@ -110,7 +113,7 @@ class _Number(Serde[T]):
 
 
 class _Int(_Number[int]):
-    """Signed integer. Numbers sort like their bytes only when none is negative."""
+    """A signed integer. The bytes have the order of the numbers only for numbers that are not negative."""
 
     plain_type = int
 
@@ -128,11 +131,11 @@ class _Int(_Number[int]):
 
 
 class _Float(_Number[float]):
-    """IEEE 754. Takes integers as well; they come back as float."""
+    """An IEEE 754 number. Integers are accepted too, and are read back as float."""
 
     @property
     def plain_type(self) -> type[float] | None:
-        return float if self.struct_format == "d" else None  # a float32 comes back rounded
+        return float if self.struct_format == "d" else None  # a float32 is rounded by encoding
 
     def is_declared(self, value: object) -> bool:
         return isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -151,7 +154,7 @@ class _Float(_Number[float]):
 
 
 class _Uuid(Serde[uuid.UUID]):
-    """The 36 characters of the UUID's text in lower case, as UTF-8 (Kafka's UUIDSerializer)."""
+    """A UUID as its 36-character text in lower case, in UTF-8 (Kafka's UUIDSerializer)."""
 
     name = "uuid"
     plain_type = uuid.UUID
@@ -172,12 +175,12 @@ def _uuid_text(value: uuid.UUID) -> bytes:
 
 def _uuid_of(data: bytes) -> uuid.UUID:
     if len(data) != _UUID_TEXT_LENGTH:  # uuid.UUID() also takes braces, URNs and bare digits
-        raise ValueError(f"a UUID is {_UUID_TEXT_LENGTH} characters of text, got {len(data)} bytes")
+        raise ValueError(f"a UUID must have {_UUID_TEXT_LENGTH} characters of text, got {len(data)} bytes")
     return uuid.UUID(data.decode("ascii"))
 
 
 class _Bool(Serde[bool]):
-    """One byte, 01 or 00 (Kafka's BooleanSerializer)."""
+    """A boolean as one byte, 01 or 00 (Kafka's BooleanSerializer)."""
 
     name = "bool"
     plain_type = bool
@@ -202,11 +205,11 @@ def _bool_of(data: bytes) -> bool:
         return True
     if data == b"\x00":
         return False
-    raise ValueError("a boolean is the byte 01 or 00")
+    raise ValueError("a boolean must be the byte 01 or 00")
 
 
 class _Void(Serde[None]):
-    """Always null. Null never reaches a serde, so whatever does is an error."""
+    """Always null. Serdes are never called for null, so every call is an error."""
 
     name = "void"
 
@@ -229,13 +232,16 @@ def _void_decode(data: bytes) -> None:
 
 
 def string(encoding: str = "utf-8", *, errors: str = "strict") -> Serde[str]:
-    """Text in ``encoding`` (Kafka's ``serializer.encoding``). ``errors="replace"`` does what Java does with text that
-    does not fit: it becomes question marks or U+FFFD."""
+    """Return a serde for text in ``encoding`` (Kafka's ``serializer.encoding``).
+
+    ``errors="replace"`` replaces invalid characters by question marks or U+FFFD, as Java does. By default, they are an
+    error.
+    """
     return _String(encoding, errors)
 
 
 BYTES: Serde[bytes] = _Bytes()
-"""Bytes as they are."""
+"""Unchanged bytes."""
 STRING: Serde[str] = _String()
 """Text in UTF-8."""
 INT16: Serde[int] = _Int("int16", "h")
@@ -243,13 +249,13 @@ INT16: Serde[int] = _Int("int16", "h")
 INT32: Serde[int] = _Int("int32", "i")
 """4 bytes, signed."""
 INT64: Serde[int] = _Int("int64", "q")
-"""8 bytes, signed; what ``count`` uses."""
+"""8 bytes, signed. ``count`` uses this serde."""
 FLOAT32: Serde[float] = _Float("float32", "f")
 """4 bytes, IEEE 754."""
 FLOAT64: Serde[float] = _Float("float64", "d")
 """8 bytes, IEEE 754."""
 UUID: Serde[uuid.UUID] = _Uuid()
-"""A UUID as its text."""
+"""A UUID as text."""
 BOOL: Serde[bool] = _Bool()
 """One byte."""
 VOID: Serde[None] = _Void()

@@ -1,7 +1,7 @@
-"""What a user reads when a serde refuses a value or bytes.
+"""The error messages for values or bytes that a serde refuses.
 
-Values and bytes are not shown, only types and lengths: an error text ends up in logs, and keys and values may be
-secret. A setting shows the bytes of records that cannot be read (``errors.show.record.bytes``).
+Messages show only types and lengths, not values and bytes, because error messages are logged, and keys and values may
+be secret. With the setting ``errors.show.record.bytes``, messages show the bytes of records that cannot be decoded.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _SHOWN_BYTES_MAX = 64
 def cannot_encode(
     error: Exception, serde: Serde[Any], value: object, *, topic: str, is_key: bool
 ) -> SerializationError:
-    """The error for ``value`` that ``serde`` did not take."""
+    """Return the error for a value that ``serde`` cannot encode."""
     what = "key" if is_key else "value"
     return SerializationError(
         f"{what} of topic {topic!r}: serde {serde.name!r} cannot encode a {_type_name(value)}: {reason_of(error)}. "
-        f"Give the {what} serde that fits the {what}s, or convert them before they get here"
+        f"Use a {what} serde for the type of the {what}s, or convert them before this step"
     )
 
 
 def cannot_decode(
     error: Exception, serde: Serde[Any], data: bytes | None, *, topic: str, is_key: bool, shows_bytes: bool = False
 ) -> SerializationError:
-    """The error for bytes that ``serde`` did not take. ``shows_bytes``: its text has the first of them."""
+    """Return the error for bytes that ``serde`` cannot decode. ``shows_bytes``: whether to show the first bytes."""
     what = "key" if is_key else "value"
     length = 0 if data is None else len(data)
     start = ""
@@ -39,7 +39,7 @@ def cannot_decode(
         start = f" ({data[:_SHOWN_BYTES_MAX].hex()}{'...' if length > _SHOWN_BYTES_MAX else ''})"
     return SerializationError(
         f"{what} of topic {topic!r}: serde {serde.name!r} cannot decode {length} bytes{start}: {reason_of(error)}. "
-        f"Give the {what} serde that the topic was written with"
+        f"Use the {what} serde that the topic was written with"
     )
 
 

@@ -1,11 +1,11 @@
-"""JSON in UTF-8: of plain values, and of classes by pydantic.
+"""JSON in UTF-8, for plain values and, by pydantic, for classes.
 
-The text is the same with and without orjson (:mod:`streams_py.serdes.json_text`). Keys of topics are written with
-sorted member names, so that equal objects are equal keys.
+The text is the same with and without orjson (:mod:`streams_py.serdes.json_text`). Record keys are written with sorted
+member names, so that equal objects are equal keys.
 
-A class is looked at once, when its serde is made. A class that cannot be read back is refused then. For each record a
-quick look (:mod:`streams_py.serdes.members`) tells whether the value surely comes back. If not, the serde reads back
-what it wrote and compares, so that nothing vanishes and nothing unreadable is written.
+A class is checked once, when its serde is created, and refused if its values do not survive a round trip. For each
+record, a quick check (:mod:`streams_py.serdes.members`) decides whether the value surely survives. If that is not
+certain, the serde reads back the written bytes and compares. So no data is lost, and no unreadable data is written.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 _ERRORS_SHOWN = 5
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
-# Errors of pydantic whose text quotes a value, or what a validator of the class raised.
+# Pydantic errors whose message quotes a value, or the message of an exception from a validator of the class.
 _QUOTING = frozenset(
     """
     value_error assertion_error get_attribute_error iteration_error mapping_type union_tag_invalid uuid_parsing
@@ -68,28 +68,31 @@ class _Json(Serde[Any]):
         return decoder(use_msgspec=self._use_msgspec)
 
     def certain_serializer(self, *, is_key: bool) -> Callable[[Any], bytes]:
-        """A faster one for plain members that are known to have a JSON form; it raises when they have none."""
+        """Return a faster serializer for plain members that have a JSON form. It raises for others."""
         return certain_encoder(sort_keys=self._sort_keys or is_key, use_orjson=self._use_orjson)
 
 
 class _UndefinedError(TypeError):
-    """A class names another one that is not defined yet."""
+    """A class refers to another class that is not defined yet."""
 
 
 class ClassForm(Generic[T]):
-    """How pydantic writes and reads a class, and which of its values surely come back.
+    """The pydantic conversion of a class, and the check which of its values surely survive a round trip.
 
-    ``as_text``: members become what JSON can say; otherwise they stay Python objects. ``refuses_unknown``: the reader
-    refuses members that the class does not have. ``computed``: the computed members that there is a place for, if only
-    for some.
+    Args:
+        cls: The class.
+        as_text: Whether members are converted to JSON types. Otherwise they stay Python objects.
+        refuses_unknown: Whether the reader refuses members that the class does not have.
+        computed: The computed fields that the format has. None: all.
 
-    TypeError when pydantic does not understand the class.
+    Raises:
+        TypeError: Pydantic does not support the class.
     """
 
     def __init__(
         self, cls: type[T], *, as_text: bool, refuses_unknown: bool = False, computed: Container[str] | None = None
     ) -> None:
-        from pydantic import TypeAdapter  # `import streams_py` stays light
+        from pydantic import TypeAdapter  # imported here to keep `import streams_py` fast
         from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError
 
         self.cls = cls
@@ -97,12 +100,12 @@ class ClassForm(Generic[T]):
             self.adapter: TypeAdapter[T] = TypeAdapter(cls)
             self.schema: Any = dict(self.adapter.core_schema)
         except PydanticUndefinedAnnotation as error:
-            raise _UndefinedError(f"{cls.__qualname__} cannot be written: {error.name} is not defined") from None
+            raise _UndefinedError(f"{cls.__qualname__} cannot be serialized: {error.name} is not defined") from None
         except (PydanticSchemaGenerationError, PydanticUserError) as error:
             if error.code == "class-not-fully-defined":
-                text = f"{cls.__qualname__} cannot be written: a class that it names is not defined"
+                text = f"{cls.__qualname__} cannot be serialized: a class that it refers to is not defined"
                 raise _UndefinedError(text) from None
-            raise TypeError(f"{cls.__qualname__} cannot be written: {error.message.splitlines()[0]}") from None
+            raise TypeError(f"{cls.__qualname__} cannot be serialized: {error.message.splitlines()[0]}") from None
         self.is_certain: Callable[[Any], bool] = certain(self.schema)
         self.has_floats = has_floats(self.schema)
         self._names = member_names(self.schema)
@@ -110,14 +113,14 @@ class ClassForm(Generic[T]):
         self._mode = "json" if as_text else "python"
 
     def writer(self) -> Callable[[Any], Any]:
-        """The function that gives the members of a value. It raises whatever pydantic raises."""
+        """Return a function that returns the members of a value. It raises pydantic's errors."""
         write = self.adapter.serializer.to_python
         if self._round_trip:
             return partial(write, mode=self._mode, by_alias=True, warnings="error", round_trip=True)
         return partial(write, mode=self._mode, by_alias=True, warnings="error")  # each argument costs time
 
     def members(self, value: Any) -> Any:
-        """The members of a value. ValueError when pydantic cannot write them, without their values."""
+        """Return the members of a value. ValueError, which does not show values, if pydantic cannot write them."""
         from pydantic_core import PydanticSerializationError
 
         try:
@@ -126,65 +129,75 @@ class ClassForm(Generic[T]):
             raise UnfitError(_wrong_members(error)) from None
 
     def what_is_wrong(self, error: ValidationError) -> str:
-        """What does not fit the class and where, without contents of the record.
+        """Describe which members are wrong and why, without record contents.
 
-        Members are named. Keys of mappings, and texts that validators of the class raise, may be secret.
+        Keys of mappings, and messages from validators of the class, are left out, because they may be secret.
         """
         found = error.errors(include_url=False, include_input=False, include_context=False)
         unknown = [each["loc"][-1] for each in found if each["type"] == "unexpected_keyword_argument"]
         if len(unknown) == len(found):
             return _unknown_members(self.cls, unknown)
         return "; ".join(
-            f"{self._place(each['loc'])}: {_message(each['type'], each['msg'])}" for each in found[:_ERRORS_SHOWN]
+            f"{self._path(each['loc'])}: {_message(each['type'], each['msg'])}" for each in found[:_ERRORS_SHOWN]
         )
 
-    def _place(self, location: tuple[int | str, ...]) -> str:
+    def _path(self, location: tuple[int | str, ...]) -> str:
         parts = (str(part) if isinstance(part, int) or part in self._names else "*" for part in location)
         return ".".join(parts) or "the whole"
 
     def check(self, value: Any, read: Callable[[], Any]) -> None:
-        """ValueError that says what would be lost, if ``read`` gives back something else. For uncertain values."""
+        """Check that ``read`` returns an equal value. For values that are not certain to survive a round trip.
+
+        Raises:
+            ValueError: The value would change, or cannot be read. The message describes the difference.
+        """
         try:
             back = read()
         except ValueError as error:
-            raise UnfitError(f"it could not be read again: {error}") from None
+            raise UnfitError(f"it cannot be read back: {error}") from None
         what = lost(value, back)
         if what is not None:
-            raise UnfitError(f"it would not come back as it is: {what}")
+            raise UnfitError(f"it would change when it is read back: {what}")
 
     def refuse_hopeless(self, write: Callable[[T], bytes], read: Callable[[bytes], T]) -> None:
-        """TypeError for a class whose values never come back. ``write`` does not check, ``read`` raises ValueError."""
+        """Raise TypeError for a class whose values never survive a round trip.
+
+        Args:
+            write: Encodes a value, without checking it.
+            read: Decodes bytes. Raises ValueError.
+        """
         for sample in samples(self.schema):
             try:
                 value = self.adapter.validate_python(sample)
                 if value.__class__ is not self.cls or self.is_certain(value):
                     continue
                 data = write(value)
-            except Exception:  # a made-up value that validators of the class reject, or that is never written
+            except Exception:  # an example that validators of the class reject, or that cannot be written
                 continue
             try:
                 self.check(value, lambda data=data: read(data))  # type: ignore[misc]
             except ValueError as error:
-                raise TypeError(f"values of {self.cls.__qualname__} cannot be kept: {error}") from None
+                raise TypeError(f"values of {self.cls.__qualname__} do not survive a round trip: {error}") from None
 
 
 class _JsonModel(Serde[T]):
-    """A pydantic model or a dataclass. Pydantic checks the types of its members, both ways, and builds what is nested.
+    """A serde for a pydantic model or a dataclass.
 
-    Members are written by the encoder of plain JSON, so that the text is the same with and without a class.
+    Pydantic checks the types of members when writing and when reading, and creates nested objects. The encoder of plain
+    JSON writes the members, so that the text is the same with and without a class.
     """
 
     def __init__(self, cls: type[T], inner: _Json) -> None:
         if not dataclasses.is_dataclass(cls) and not hasattr(cls, "model_validate_json"):
-            raise TypeError(f"json() takes a pydantic model or a dataclass (or a msgspec.Struct), got {cls!r}")
+            raise TypeError(f"json() requires a pydantic model, a dataclass or a msgspec.Struct, got {cls!r}")
         self._cls = cls
         self._inner = inner
         self._form: ClassForm[T] | None = None
-        with suppress(_UndefinedError):  # a class that it names is defined further down; asked again when a task starts
+        with suppress(_UndefinedError):  # a class may be defined later in the module; checked again when a task starts
             self._known_form()
 
     def __reduce__(self) -> tuple[type[_JsonModel[T]], tuple[type[T], _Json]]:
-        """Topologies travel to Spark's workers, which pydantic's validators cannot."""
+        """Support pickling, because topologies are sent to Spark's workers, and validators cannot be pickled."""
         return type(self), (self._cls, self._inner)
 
     @property
@@ -198,8 +211,8 @@ class _JsonModel(Serde[T]):
         form, cls = self._known_form(), self._cls
         if is_key and has_sets(form.schema):
             raise TypeError(
-                f"{cls.__qualname__} cannot be a key, because it has a set. Sets are written in another order in each "
-                "process, so equal keys would have different bytes. Use a sorted tuple, or a msgspec.Struct"
+                f"{cls.__qualname__} cannot be a key, because it has a set. The order of a set differs between "
+                "processes, so equal keys would have different bytes. Use a sorted tuple, or a msgspec.Struct"
             )
         encode, members, is_certain = self._inner.serializer(topic, is_key=is_key), form.members, form.is_certain
         encode_certain, certain_members = self._inner.certain_serializer(is_key=is_key), form.writer()
@@ -209,7 +222,7 @@ class _JsonModel(Serde[T]):
             try:
                 if is_certain(value):
                     return encode_certain(certain_members(value))
-            except Exception:  # a member of another type than declared: said below
+            except Exception:  # a member of another type than declared, which is reported below
                 pass
             if not isinstance(value, cls):
                 raise TypeError(f"expected {cls.__qualname__}, got {type(value).__name__}")
@@ -237,7 +250,7 @@ class _JsonModel(Serde[T]):
         validate: Callable[..., T] = form.adapter.validator.validate_json
         has_floats = form.has_floats
         if _is_plain(self._cls):
-            # A model says itself what becomes of members it does not have; a dataclass has no place for them.
+            # A model defines how unknown members are handled. A dataclass cannot keep them, so they are refused.
             validate = SchemaValidator(without_extras(form.schema, self._cls)).validate_json
         expected = accepted_names(form.schema, self._cls) if _is_plain(self._cls) else None
 
@@ -247,7 +260,7 @@ class _JsonModel(Serde[T]):
             except ValidationError as error:
                 raise UnfitError(form.what_is_wrong(error)) from None
             if has_floats and (data.find(b"NaN") >= 0 or data.find(b"Infinity") >= 0):
-                parse(data)  # pydantic takes them as numbers, where they are not in a text
+                parse(data)  # refuses NaN and Infinity outside of strings, which pydantic accepts as numbers
             if expected is not None and (unknown := parse(data).keys() - expected):
                 raise UnfitError(_unknown_members(self._cls, unknown))
             return value
@@ -277,9 +290,9 @@ def _shown_kind(kind: str) -> str:
 
 
 def _wrong_members(error: Exception) -> str:
-    """What pydantic could not write, and where. Its own text shows the values."""
+    """Describe which members pydantic could not write. Its own message would show the values."""
     found = re.findall(r"Expected `([^`]*)`[^\[]*\[(?:field_name='(\w+)')?", str(error))
-    return "; ".join(f"{field or 'the whole'}: expected {kind}" for kind, field in found) or "it cannot be written"
+    return "; ".join(f"{field or 'the whole'}: expected {kind}" for kind, field in found) or "it cannot be serialized"
 
 
 @overload
@@ -289,13 +302,18 @@ def json(cls: type[T], *, sort_keys: bool = ...) -> Serde[T]: ...
 
 
 def json(cls: type[Any] | None = None, *, sort_keys: bool = False) -> Serde[Any]:
-    """JSON text. With a pydantic model, a dataclass or a ``msgspec.Struct``: its members as a JSON object, and back.
+    """Return a serde for JSON text.
 
-    What is nested in it comes back as what it was; a member of the wrong type is an error, when it is written and when
-    it is read.
+    With a class, values are objects of that class, which are written as JSON objects. Nested objects are read back as
+    their classes. A member of the wrong type is an error when writing and when reading.
+
+    Args:
+        cls: A pydantic model, a dataclass or a ``msgspec.Struct``. Default: plain JSON values.
+        sort_keys: Whether to sort member names. Record keys are always sorted.
 
     Raises:
-        TypeError: ``cls`` is none of these classes, or its values would not come back. The message says why.
+        TypeError: ``cls`` is another kind of class, or its values would not survive a round trip. The message has the
+            reason.
     """
     if cls is not None and is_struct(cls):
         return MsgspecSerde(cls, "json", sort_keys=sort_keys)
@@ -304,4 +322,4 @@ def json(cls: type[Any] | None = None, *, sort_keys: bool = False) -> Serde[Any]
 
 
 JSON: Serde[Any] = _Json()
-"""What JSON can say: dict, list, str, int, float, bool."""
+"""Plain JSON values: dict, list, str, int, float, bool."""

@@ -1,8 +1,8 @@
-"""JSON text of plain values, the same with every library.
+"""JSON text of plain values, identical with every library.
 
-Orjson writes and msgspec reads when they are installed (extra ``json``). Otherwise the standard library writes and
-pydantic's parser reads. All refuse NaN, Infinity, lone surrogates and members whose names are not text, and all keep
-integers of any size exact. Orjson does not read, because it turns an integer beyond 64 bits into a float.
+If they are installed (extra ``json``), orjson writes and msgspec reads. Otherwise the standard library writes and
+pydantic's parser reads. All of them refuse NaN, Infinity, lone surrogates and member names that are not text. All keep
+integers of any size exact. Orjson is not used for reading, because it converts integers beyond 64 bits to floats.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 _NOT_FINITE = "NaN and Infinity have no JSON form"
-# Strings are matched first, so that only exponents of numbers are left.
+# Strings are matched first, so that only exponents in numbers are found.
 _SMALL_EXPONENT = re.compile(rb'"(?:[^"\\]|\\.)*"|(-?)(\d)(?:\.(\d+))?e-0(\d)')
 _LARGE_EXPONENT = re.compile(rb"\d[eE]\+?\d\d\d")
 _FLOAT_DIGITS = 300
@@ -52,11 +52,11 @@ def has_msgspec() -> bool:
 
 
 def encoder(*, sort_keys: bool, use_orjson: bool) -> Callable[[Any], bytes]:
-    """The function that writes compact UTF-8. ValueError or TypeError for a value that JSON cannot express."""
+    """Return a function that writes compact UTF-8. It raises ValueError or TypeError for values without a JSON form."""
     exact = _exact_encoder(sort_keys)
     if not use_orjson:
         return exact
-    import orjson  # optional dependency, and `import streams_py` stays light
+    import orjson  # an optional dependency; importing it here also keeps `import streams_py` fast
 
     dumps, loads = orjson.dumps, orjson.loads
     options = orjson.OPT_PASSTHROUGH_DATACLASS | (orjson.OPT_SORT_KEYS if sort_keys else 0)
@@ -65,8 +65,8 @@ def encoder(*, sort_keys: bool, use_orjson: bool) -> Callable[[Any], bytes]:
         try:
             data = dumps(value, _plain, options)
         except TypeError:
-            return exact(value)  # an integer beyond 64 bits, or the error in our words
-        # Orjson writes NaN and Infinity as null. Of bytes, find() is much faster than "in".
+            return exact(value)  # an integer beyond 64 bits; or raises the error with this library's text
+        # Orjson writes NaN and Infinity as null. For bytes, find() is much faster than "in".
         if data.find(_NULL) >= 0 and loads(data) != value:
             refuse_non_finite(value)
         return data
@@ -75,7 +75,10 @@ def encoder(*, sort_keys: bool, use_orjson: bool) -> Callable[[Any], bytes]:
 
 
 def decoder(*, use_msgspec: bool) -> Callable[[bytes], Any]:
-    """The function that reads. ValueError (or RecursionError) for what is not a JSON text, without the text in it."""
+    """Return a function that reads JSON.
+
+    It raises ValueError (or RecursionError) for invalid JSON. The message does not contain the text.
+    """
     if not use_msgspec:
         return parse
     import msgspec  # as above
@@ -85,7 +88,7 @@ def decoder(*, use_msgspec: bool) -> Callable[[bytes], Any]:
 
 
 def certain_encoder(*, sort_keys: bool, use_orjson: bool) -> Callable[[Any], bytes]:
-    """As :func:`encoder`, for plain values without NaN and Infinity. TypeError or ValueError for any doubt."""
+    """As :func:`encoder`, for plain values without NaN and Infinity. Raises TypeError or ValueError for others."""
     if not use_orjson:
         return _exact_encoder(sort_keys)
     import orjson  # as above
@@ -97,7 +100,7 @@ def certain_encoder(*, sort_keys: bool, use_orjson: bool) -> Callable[[Any], byt
 
 
 def parse(data: bytes) -> Any:
-    """The value of a JSON text, with integers of any size. ValueError for anything else."""
+    """Parse JSON text, with integers of any size. ValueError for invalid JSON."""
     from pydantic_core import from_json
 
     try:
@@ -118,7 +121,7 @@ def parse(data: bytes) -> Any:
 
 
 def refuse_non_finite(value: object) -> None:
-    """UnfitError for a NaN or Infinity anywhere in ``value``."""
+    """Raise UnfitError if ``value`` contains a NaN or Infinity anywhere."""
     kind = value.__class__
     if kind is str or value is None:
         return
@@ -138,7 +141,7 @@ def refuse_non_finite(value: object) -> None:
 
 
 def exact_text(value: Any) -> str:
-    """Compact JSON text by the standard library alone."""
+    """Return compact JSON text, written by the standard library."""
     return exact(value, _COMPACT).decode()
 
 
@@ -148,7 +151,11 @@ def _exact_encoder(sort_keys: bool) -> Callable[[Any], bytes]:
 
 
 def exact(value: Any, encode: Callable[[Any], str]) -> bytes:
-    """UTF-8 of what ``encode``, a function of the standard library, writes. UnfitError or TypeError, without values."""
+    """Return the UTF-8 of the text that ``encode``, a function of the standard library, writes.
+
+    Raises:
+        UnfitError, TypeError: The value has no JSON form. The messages do not show values.
+    """
     try:
         _check_names(value)
         data = encode(value).encode()
@@ -159,7 +166,7 @@ def exact(value: Any, encode: Callable[[Any], str]) -> bytes:
     except ValueError as error:
         if "Circular" in str(error):
             raise UnfitError("the value contains itself") from None
-        raise UnfitError(_NOT_FINITE) from None  # the standard library's text shows the number
+        raise UnfitError(_NOT_FINITE) from None  # the standard library's message would show the number
     # The standard library writes 1e-05 and 1e-07 where orjson writes 0.00001 and 1e-7.
     return _SMALL_EXPONENT.sub(_short_exponent, data) if b"e-0" in data else data
 
@@ -174,7 +181,10 @@ def _short_exponent(found: re.Match[bytes]) -> bytes:
 
 
 def _check_names(value: object) -> None:
-    """The standard library turns numbers that are names of members into text, which does not come back as a number."""
+    """Raise TypeError for member names that are not text.
+
+    The standard library converts numbers to text, which is not read back as a number.
+    """
     if isinstance(value, dict):
         for name, item in value.items():
             if not isinstance(name, str):
@@ -186,7 +196,7 @@ def _check_names(value: object) -> None:
 
 
 def _plain(value: object) -> Any:
-    """What JSON can say of other types. Both libraries write the same text for them."""
+    """Convert a value of another type to a plain value, so that both libraries write the same text."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _members_of(value)
     if isinstance(value, tuple):
@@ -201,7 +211,7 @@ def _plain(value: object) -> Any:
 
 
 def _members_of(value: Any) -> dict[str, Any]:
-    """Every field of a dataclass. Orjson's own way leaves out fields with a leading underscore."""
+    """Return all fields of a dataclass. Orjson itself would leave out fields with a leading underscore."""
     members = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     _check_names(members)
     return members

@@ -1,8 +1,8 @@
-"""Lists, in the layout of Kafka's ListSerializer (KIP-466).
+"""Lists, in the format of Kafka's ListSerializer (KIP-466).
 
-First byte 01: ``i32 count``, then per element ``i32 length`` and its bytes; a null element has length -1.
-First byte 00, for elements of one fixed size: ``i32 number of nulls``, their indices as i32, ``i32 count`` (nulls
-included), then the other elements back to back.
+* First byte 01: ``i32 count``, then for each element ``i32 length`` and its bytes. A null element has length -1.
+* First byte 00, for elements of one fixed size: ``i32 number of nulls``, their indexes as i32, ``i32 count`` (including
+  nulls), then the bytes of the other elements.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _decode_variable(data: bytes) -> list[bytes | None]:
             items.append(None)
             continue
         if length < 0 or length > len(data) - at:
-            raise ValueError(f"element of {length} bytes, but {len(data) - at} are left")
+            raise ValueError(f"an element has {length} bytes, but only {len(data) - at} bytes are left")
         items.append(data[at : at + length])
         at += length
     _check_end(data, at)
@@ -118,22 +118,22 @@ def _decode_fixed(data: bytes, size: int) -> list[bytes | None]:
 
 def _check_layout(data: bytes, expected: int) -> None:
     if not data or data[0] != expected:
-        raise ValueError(f"first byte must be {expected:02x}: the inner serde is not the one the list was written with")
+        raise ValueError(f"the first byte must be {expected:02x}: the list was written with another inner serde")
 
 
 def _count_at(data: bytes, at: int, *, least_bytes_each: int) -> tuple[int, int]:
     (count,) = _I32.unpack_from(data, at)
     left = len(data) - at - _I32.size
-    if count < 0 or count * least_bytes_each > left:  # before anything is allocated for it
-        raise ValueError(f"{count} elements announced, but only {left} bytes are left")
+    if count < 0 or count * least_bytes_each > left:  # check before memory is allocated
+        raise ValueError(f"the list declares {count} elements, but only {left} bytes are left")
     return count, at + _I32.size
 
 
 def _check_end(data: bytes, at: int) -> None:
     if at != len(data):
-        raise ValueError(f"{len(data) - at} bytes too many")
+        raise ValueError(f"{len(data) - at} unexpected bytes at the end")
 
 
 def list_of(inner: Serde[T]) -> Serde[list[T | None]]:
-    """Lists whose elements (or None) ``inner`` can encode."""
+    """Return a serde for lists. ``inner`` encodes the elements, which may also be None."""
     return _List(inner)

@@ -1,10 +1,10 @@
-"""Which values of a class come back from pydantic's serializer as they were, told by a quick look.
+"""A quick check whether a value survives a round trip through pydantic's serializer.
 
-A pydantic schema says how each member is written and read. :func:`certain` compiles it into one function, once per
-class. The function returns True for a value whose members are all of kinds that come back: plain numbers, text, dates,
-containers of them, and classes without extras. It returns False for every doubtful value: an object of a subclass, a
-NaN, a member with a constraint or with a serializer of its own. The caller then reads back what it wrote and compares.
-A flat class costs one comparison of its type per record.
+A pydantic schema defines how each member is written and read. :func:`certain` compiles it to one function, once per
+class. The function returns True for a value if all of its members are of kinds that always survive: plain numbers,
+text, dates, containers of them, and classes without extras. It returns False for all other values: an object of a
+subclass, a NaN, a member with a constraint or a custom serializer. For these, the caller reads back the written bytes
+and compares. For a flat class, the check is one type comparison per record.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _KEYS: Final = frozenset({"str", "date", "uuid"})
 
 
 def certain(schema: Mapping[str, Any]) -> Check:
-    """The function that returns True for values that surely come back. It may raise for members of wrong types."""
+    """Return a function that is True for values that surely survive. It may raise for members of wrong types."""
     return _Compiler().of(schema) or _yes
 
 
 def member_names(schema: Any) -> frozenset[str]:
-    """Every name of a member in a schema, by which errors may call it."""
+    """Return all names of members in a schema, which error messages may use."""
     found: set[str] = set()
     for node in _nodes(schema):
         for field in _fields_of(node) or ():
@@ -58,9 +58,16 @@ def has_sets(schema: Any) -> bool:
 def needs_round_trip_mode(
     schema: Any, *, refuses_unknown: bool = False, computed: Container[str] | None = None
 ) -> bool:
-    """Whether members have to be written in pydantic's round-trip mode: JSON inside of text (``Json[int]``) as text,
-    and no computed fields, because a class would refuse or keep them as unknown members, or because there is no place
-    for them (``computed``: those that have one)."""
+    """Whether members must be written in pydantic's round-trip mode.
+
+    This mode writes JSON within text (``Json[int]``) as text, and leaves out computed fields. Computed fields are a
+    problem if a class would refuse them, or keep them as unknown members, or if the format has no field for them.
+
+    Args:
+        schema: The pydantic schema.
+        refuses_unknown: Whether the reader refuses unknown members.
+        computed: The computed fields that the format has. None: all.
+    """
     for node in _nodes(schema):
         if node.get("type") == "json":
             return True
@@ -73,7 +80,7 @@ def needs_round_trip_mode(
 
 
 def written_names(schema: Mapping[str, Any], cls: type[Any]) -> frozenset[str]:
-    """The names under which the fields of ``cls`` are written, without computed ones."""
+    """Return the names under which the fields of ``cls`` are written, without computed fields."""
     for node in _nodes(schema):
         if node.get("type") in ("model", "dataclass") and node["cls"] is cls:
             return frozenset(
@@ -85,13 +92,16 @@ def written_names(schema: Mapping[str, Any], cls: type[Any]) -> frozenset[str]:
 
 
 def has_floats(schema: Any) -> bool:
-    """Whether a member may be a float, as which pydantic reads NaN and Infinity."""
+    """Whether a member may be a float. Pydantic reads NaN and Infinity as floats."""
     return any(node.get("type") in ("float", "any", "decimal", "complex", "dict", "list") for node in _nodes(schema))
 
 
 def without_extras(schema: Any, cls: type[Any]) -> Any:
-    """The same schema, whose validator refuses members that the dataclass ``cls`` does not have. Fields that its
-    ``__init__`` does not take are written, too, and passed over."""
+    """Return a schema whose validator refuses members that the dataclass ``cls`` does not have.
+
+    Exception: a dataclass with fields that its ``__init__`` does not accept. These fields are written too, and must be
+    ignored when reading.
+    """
     if isinstance(schema, Mapping):
         if schema.get("type") == "dataclass" and schema["cls"] is cls:
             return {**schema, "schema": _forbidding(schema["schema"])}
@@ -108,8 +118,10 @@ def _forbidding(arguments: Any) -> Any:
 
 
 def accepted_names(schema: Mapping[str, Any], cls: type[Any]) -> frozenset[str] | None:
-    """Names of members in the text of a dataclass that has fields which its ``__init__`` does not take; else None,
-    because :func:`without_extras` refuses unknown ones."""
+    """Return the accepted names of members for a dataclass with fields that its ``__init__`` does not accept.
+
+    None for other classes, for which :func:`without_extras` refuses unknown members.
+    """
     for node in _nodes(schema):
         if node.get("type") == "dataclass" and node["cls"] is cls:
             fields = _fields_of(node["schema"]) or []
@@ -119,7 +131,7 @@ def accepted_names(schema: Mapping[str, Any], cls: type[Any]) -> frozenset[str] 
 
 
 def names_read(field: Mapping[str, Any]) -> list[str]:
-    """The names under which a field is read, best first. Paths into other members are left out."""
+    """Return the names under which a field is read, best first, without paths into other members."""
     alias = field.get("validation_alias")
     if alias is None:
         return [field["name"]]
@@ -130,7 +142,7 @@ def names_read(field: Mapping[str, Any]) -> list[str]:
 
 
 def _nodes(schema: Any) -> Iterable[Mapping[str, Any]]:
-    """Every part of a schema that is a schema or a field. Settings of a model are merged into its fields' node."""
+    """Yield every part of a schema that is a schema or a field. A model's settings are merged into its fields' node."""
     if isinstance(schema, Mapping):
         if schema.get("type") in ("model", "dataclass", "typed-dict") and isinstance(schema.get("schema"), Mapping):
             inner = schema["schema"]
@@ -151,7 +163,7 @@ def _extra(node: Mapping[str, Any]) -> str | None:
 
 
 def _fields_of(arguments: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
-    """The fields of a model's, dataclass's or typed dict's schema, each with its name."""
+    """Return the fields of a model's, dataclass's or typed dict's schema, each with its name."""
     fields = arguments.get("fields")
     if isinstance(fields, Mapping) and arguments.get("type") in ("model-fields", "typed-dict"):
         return [{"name": name, **field} for name, field in fields.items()]
@@ -181,7 +193,7 @@ def _is_int(value: Any) -> bool:
 
 
 def _plain(value: Any) -> bool:
-    """Plain JSON, where any value is allowed."""
+    """Whether a value is plain JSON. For members that allow any value."""
     kind = value.__class__
     if kind is str or kind is int or value is None or kind is bool:
         return True
@@ -193,20 +205,20 @@ def _plain(value: Any) -> bool:
 
 
 class _Compiler:
-    """Turns nodes into checks; None stands for a node that needs none."""
+    """A compiler from schema nodes to checks. None: the node needs no check."""
 
     def __init__(self) -> None:
         self._known: dict[str, Mapping[str, Any]] = {}
         self._checks: dict[str, Check | None] = {}
 
     def of(self, schema: Mapping[str, Any]) -> Check | None:
-        """The check of one node."""
+        """Return the check of one node."""
         kind = schema["type"]
         if "serialization" in schema:
             return _no
         if kind in _ALWAYS or kind in ("float", "decimal"):
             if not schema.keys() <= _ABOUT:
-                return _no  # a constraint, which nothing but reading checks
+                return _no  # a constraint, which is only checked when reading
             return {"float": isfinite, "decimal": _finite_decimal}.get(kind)
         make = getattr(self, f"_{kind.replace('-', '_')}", None)
         return _no if make is None else make(schema)
@@ -301,14 +313,14 @@ class _Compiler:
     def _of_key(self, schema: Mapping[str, Any]) -> Check | None:
         kind = schema["type"]
         if kind == "int" and schema.keys() <= _ABOUT:
-            return _is_int  # a bool would be written as text that is no number
+            return _is_int  # a bool would be written as text that is not a number
         return self.of(schema) if kind in _KEYS else _no
 
     # -- classes -----------------------------------------------------------------------------------------------
 
     def _model(self, schema: Mapping[str, Any]) -> Check:
         fields = _fields_of(schema["schema"])
-        # With a method that runs after validation there are private members, or members that depend on others.
+        # A method that runs after validation may set private members, or members that depend on others.
         if fields is None or schema.get("root_model") or schema.get("custom_init") or schema.get("post_init"):
             return _no
         behavior = schema["schema"].get("extra_behavior") or _extra(schema)
@@ -341,7 +353,7 @@ class _Compiler:
 
         def fits_model(value: Any) -> bool:
             if value.__class__ is not cls or len(value.__dict__) < count:
-                return False  # of another class, or a member was never given
+                return False  # another class, or a member was never set
             for name, check in members:
                 if not check(getattr(value, name)):
                     return False
@@ -366,6 +378,6 @@ def _comes_back(field: Mapping[str, Any]) -> bool:
 
 
 def _of_one_kind(values: list[Any]) -> bool:
-    """All text, or all integers: what JSON tells apart."""
+    """Whether all values are text, or all are integers, which JSON distinguishes."""
     kinds = {type(value) for value in values}
     return bool(values) and (kinds == {str} or kinds == {int})

@@ -1,4 +1,4 @@
-"""MessagePack by msgspec, which is an extra: JSON's values in fewer bytes, and plain bytes too."""
+"""MessagePack, by the optional package msgspec: JSON's values in fewer bytes, and also bytes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ T = TypeVar("T")
 
 
 class MsgspecSerde(Serde[T]):
-    """Structs of msgspec (or dataclasses, or whatever it can say) as JSON or MessagePack.
+    """A serde for msgspec structs, dataclasses and other types that msgspec supports, as JSON or MessagePack.
 
-    Msgspec checks no types when it writes, and a struct of a subclass is written but not read as such. So a struct is
-    read again after it was written, which costs less than looking at its members from Python.
+    Msgspec does not check types when it writes, and an object of a subclass is written but read back as the declared
+    class. So each value is read back after writing, which costs less than checking its members in Python.
 
-    TypeError for a class that msgspec cannot read.
+    Raises:
+        TypeError: Msgspec does not support the class.
     """
 
     def __init__(self, cls: type[T] | None, format: Literal["json", "msgpack"], *, sort_keys: bool = False) -> None:
@@ -32,10 +33,10 @@ class MsgspecSerde(Serde[T]):
             import msgspec
         except ImportError:
             raise ConfigError(
-                f"{format}() needs msgspec; install it with: pip install 'kafka-streams-py[msgspec]'"
+                f"{format}() requires msgspec; install it with: pip install 'kafka-streams-py[msgspec]'"
             ) from None
         self._module: Any = msgspec.json if format == "json" else msgspec.msgpack
-        with suppress(NameError):  # a class that it names is defined further down
+        with suppress(NameError):  # a class that it refers to may be defined later in the module
             self.deserializer("", is_key=False)
 
     @property
@@ -46,14 +47,14 @@ class MsgspecSerde(Serde[T]):
         return not isinstance(self._cls, type) or isinstance(value, self._cls)
 
     def serializer(self, topic: str, *, is_key: bool) -> Callable[[T], bytes]:
-        # Keys of topics are written with sorted member names, so that equal objects are equal keys.
+        # Record keys are written with sorted member names, so that equal objects are equal keys.
         order = "sorted" if is_key or self._sort_keys else None
         encode: Callable[[T], bytes] = self._module.Encoder(order=order).encode
         cls = self._cls
         if cls is None:
             return encode
         decode = self.deserializer(topic, is_key=is_key)
-        # A struct's own comparison looks at all members and their classes, unless it was replaced.
+        # A struct's __eq__ compares all members and their classes, unless the class overrides it.
         compares = is_struct(cls) and cls.__eq__ is _struct_equality()
 
         def serialize(value: T) -> bytes:
@@ -63,11 +64,11 @@ class MsgspecSerde(Serde[T]):
             try:
                 back = decode(data)
             except ValueError as error:
-                raise UnfitError(f"it could not be read again: {error}") from None
+                raise UnfitError(f"it cannot be read back: {error}") from None
             if not (compares and back == value):
                 what = lost(value, back)
                 if what is not None:
-                    raise UnfitError(f"it would not come back as it is: {what}")
+                    raise UnfitError(f"it would change when it is read back: {what}")
             return data
 
         return serialize
@@ -85,7 +86,7 @@ def _struct_equality() -> Any:
 
 
 def is_struct(cls: type[Any]) -> bool:
-    """True for subclasses of ``msgspec.Struct``; loads nothing."""
+    """Whether ``cls`` is a subclass of ``msgspec.Struct``. Does not import msgspec."""
     return hasattr(cls, "__struct_fields__") and hasattr(cls, "__struct_config__")
 
 
@@ -96,6 +97,10 @@ def msgpack(cls: type[T], *, sort_keys: bool = ...) -> Serde[T]: ...
 
 
 def msgpack(cls: type[Any] | None = None, *, sort_keys: bool = False) -> Serde[Any]:
-    """MessagePack, by msgspec (extra ``msgspec``). With ``cls``: a ``msgspec.Struct`` or a dataclass, whose types are
-    checked when it is read."""
+    """Return a serde for MessagePack, by msgspec (extra ``msgspec``).
+
+    Args:
+        cls: A ``msgspec.Struct`` or a dataclass, whose types are checked when reading. Default: plain values.
+        sort_keys: Whether to sort member names. Record keys are always sorted.
+    """
     return MsgspecSerde(cls, "msgpack", sort_keys=sort_keys)

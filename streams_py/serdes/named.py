@@ -28,7 +28,7 @@ _BY_NAME: dict[str, Serde[Any]] = {
     "void": VOID,
 }
 SERDE_NAMES: Final = ", ".join(sorted(_BY_NAME))
-"""All of them, for messages and help."""
+"""All names, for messages and help texts."""
 
 _JAVA = "org.apache.kafka.common.serialization.Serdes$"
 _BY_JAVA_CLASS: dict[str, Serde[Any]] = {
@@ -46,8 +46,16 @@ _BY_JAVA_CLASS: dict[str, Serde[Any]] = {
 
 
 def resolve_serde(value: object, *, setting: str) -> Serde[Any]:
-    """The serde that ``value`` means: a serde, a Serde class without arguments, one of our names (``"string"``), the
-    class name of one of Kafka's own serdes, or ``"package.module:NAME"``. ConfigError naming ``setting`` otherwise."""
+    """Return the serde that a setting refers to.
+
+    Args:
+        value: A serde, a Serde class without arguments, a name such as ``"string"``, the class name of one of Kafka's
+            serdes, or ``"package.module:NAME"``.
+        setting: Name of the setting, for messages.
+
+    Raises:
+        ConfigError: ``value`` has none of these forms.
+    """
     found = _import(value, setting) if isinstance(value, str) else value
     if isinstance(found, type) and issubclass(found, Serde):
         try:
@@ -67,8 +75,7 @@ def _import(text: str, setting: str) -> object:
         near = get_close_matches(text, _BY_NAME, n=1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
         raise ConfigError(
-            f"{setting}: unknown serde {text!r}{hint}; allowed are {SERDE_NAMES}, or 'package.module:NAME' of your own",
-            key=setting,
+            f"{setting}: unknown serde {text!r}{hint}; use one of {SERDE_NAMES}, or 'package.module:NAME'", key=setting
         )
     try:
         return user_object(text)

@@ -1,8 +1,8 @@
-"""Why a serde refused a value or bytes, in a text that shows none of it.
+"""The reason why a serde refused a value or bytes, as text without the value.
 
-Texts of this package's own errors contain no values. Texts of other libraries and of users' serdes may quote what
-they could not read, such as ``invalid literal for int(): '4111 1111 ...'``. Of those a reason has the type, the
-position when the error knows one, and the line that raised it.
+Messages of this package's errors contain no values. Messages of other libraries and of users' serdes may quote data,
+such as ``invalid literal for int(): '4111 1111 ...'``. For those, the reason has only the type of the error, the
+position if the error has one, and the line that raised it.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _CHARS_MAX: Final = 300
 
 
 def reason_of(error: BaseException) -> str:
-    """One phrase without a trailing period."""
+    """Return the reason as one phrase, without a trailing period."""
     return printable(_reason(error), _CHARS_MAX).rstrip(".") or type(error).__name__
 
 
 def is_without_values(error: BaseException) -> bool:
-    """Whether the error's own text shows no part of a record, so that it may be chained to another error."""
+    """Whether the error's message shows no part of a record, so that the error may be chained to another error."""
     return _own_text(error) is not None
 
 
 def cause_of(error: Exception) -> Exception | None:
-    """The error to chain to one that is reported: None when its own text, in a traceback, may show contents."""
+    """Return the error to chain to a reported error. None if its message, in a traceback, may show record contents."""
     return error if is_without_values(error) else None
 
 
@@ -55,7 +55,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _own_text(error: BaseException) -> str | None:
-    """The text of an error that was raised by this package, or by a built-in function that it called."""
+    """Return the message of an error that this package, or a built-in function that it called, raised. Else None."""
     if isinstance(error, UnfitError | StreamsError | struct.error):
         return str(error)
     if isinstance(error, UnicodeError) or type(error).__module__ != "builtins":

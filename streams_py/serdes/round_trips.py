@@ -1,6 +1,6 @@
-"""Whether a value that was written and read back is still the value, and what was lost if not.
+"""Compare a value with the value that was written and read back, and describe the difference.
 
-Messages name members and types. They never show a value or the key of a mapping, which are contents of records.
+Messages name members and types. They never show a value or a key of a mapping, because those are record contents.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _MISSING = object()
 
 
 class UnfitError(ValueError):
-    """A value or bytes that do not fit, in words that do not show them."""
+    """A value or bytes that a serde refuses. The message does not show them."""
 
 
 def lost(written: object, back: object, where: str = "the whole") -> str | None:
-    """What of ``written`` is different in ``back``, in one phrase. None when nothing is.
+    """Describe in one phrase how ``back`` differs from ``written``. None if it does not differ.
 
-    The classes' own ``__eq__`` does not decide: it may leave members out, or compare identities.
+    The ``__eq__`` of classes is not used, because it may ignore members or compare identities.
     """
     if written is back:
         return None
@@ -42,7 +42,7 @@ def lost(written: object, back: object, where: str = "the whole") -> str | None:
 
 def _other_class(written: object, back: object, where: str) -> str | None:
     if isinstance(written, _SCALARS) and isinstance(back, _SCALARS) and _equal(written, back):
-        return None  # 1 where a float is declared, a member of an IntEnum where an int is
+        return None  # 1 for a declared float, a member of an IntEnum for a declared int
     if isinstance(written, _zone_class()) or isinstance(back, _zone_class()):
         return None if _equal(written, back) else f"{where} comes back as another value"
     gone = sorted((_members(written) or {}).keys() - (_members(back) or {}).keys())
@@ -86,11 +86,11 @@ def _lost_of_members(written: dict[str, Any], back: dict[str, Any], where: str) 
         if what is not None:
             return what
     more = sorted(back.keys() - written.keys())
-    return f"{_below(where, more[0])} was not there, and comes back" if more else None
+    return f"{_below(where, more[0])} was not set, and comes back" if more else None
 
 
 def _members(value: Any) -> dict[str, Any] | None:
-    """Members of a model, dataclass or struct by name, with private ones; None for other values."""
+    """Return the members of a model, dataclass or struct by name, including private ones. None for other values."""
     kind = type(value)
     if hasattr(kind, "__pydantic_fields__") and hasattr(kind, "model_fields"):
         fields = {name: value.__dict__[name] for name in kind.__pydantic_fields__ if name in value.__dict__}
@@ -105,7 +105,7 @@ def _members(value: Any) -> dict[str, Any] | None:
 def _equal(written: Any, back: Any) -> bool:
     try:
         return bool(written == back) or (written != written and back != back)  # NaN is not equal to itself
-    except Exception:  # a class's own comparison
+    except Exception:  # the comparison of a user's class
         return False
 
 

@@ -1,7 +1,7 @@
-"""Example values of a class, from pydantic's schema of it.
+"""Example values of a class, derived from its pydantic schema.
 
-A serde writes and reads them when it is made. A class whose values never come back is refused then, and not by the
-first record. Values that a validator rejects say nothing.
+A serde writes and reads them when it is created. So a class whose values never survive a round trip is refused then,
+and not at the first record. Examples that a validator rejects are ignored.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _VALUES: Final[Mapping[str, list[Any]]] = {
 
 
 def samples(schema: Mapping[str, Any]) -> list[Any]:
-    """Inputs for a validator of the schema, each of another shape. Empty when the schema is not understood."""
+    """Return inputs for a validator of the schema, each of a different shape. Empty for an unsupported schema."""
     return _Samples().of(schema, 0)[:_ALTERNATIVES_MAX]
 
 
@@ -168,7 +168,10 @@ _MAKERS: Final[Mapping[str, Callable[..., Any]]] = {
 
 
 def _one_changed(alternatives: list[list[Any]]) -> Iterable[list[Any]]:
-    """The first alternative everywhere, then each other one in its place. Nothing when a place has none."""
+    """Yield the first alternative of each position, then variants with one other alternative in one position.
+
+    Yields nothing if a position has no alternatives.
+    """
     if not all(alternatives):
         return
     first = [each[0] for each in alternatives]
@@ -179,7 +182,7 @@ def _one_changed(alternatives: list[list[Any]]) -> Iterable[list[Any]]:
 
 
 def _number(schema: Mapping[str, Any], kind: type[Any]) -> Any:
-    """A number that keeps to the constraints, or a guess that the validator then rejects."""
+    """Return a number that meets the constraints, or a guess that the validator then rejects."""
     step = schema.get("multiple_of", 1)
     if "gt" in schema or "ge" in schema:
         low = schema.get("gt", schema.get("ge"))
@@ -193,7 +196,7 @@ def _number(schema: Mapping[str, Any], kind: type[Any]) -> Any:
 def _as(kind: Callable[[Any], Any], items: Any) -> Any:
     try:
         return kind(items)
-    except TypeError:  # items without a hash; the validator rejects the list
+    except TypeError:  # the items are not hashable; the validator rejects the list
         return items
 
 

@@ -1,4 +1,4 @@
-"""The interface of a serde, and serdes made from two functions."""
+"""The interface of a serde, and serdes built from two functions."""
 
 from __future__ import annotations
 
@@ -12,71 +12,72 @@ T = TypeVar("T")
 
 
 class Serde(ABC, Generic[T]):
-    """Turns values of one Python type into bytes and back.
+    """A converter between values of one Python type and bytes.
 
-    A serde is asked once per topic for a function, which then sees every record: return something fast, such as a
-    bound C function. ``None`` never reaches these functions: a null key or value stays null. Raise any exception for a
-    value or for bytes that do not fit; the runtime adds topic, partition, offset, node and both types.
+    The runtime calls :meth:`serializer` and :meth:`deserializer` once per topic, and calls the returned functions for
+    every record. So they should be fast, such as bound C functions. They are never called with ``None``: a null key or
+    value stays null. For a value or bytes that they cannot convert, they may raise any exception; the runtime adds
+    topic, partition, offset, node and both types.
     """
 
     @abstractmethod
     def serializer(self, topic: str, *, is_key: bool) -> Callable[[T], bytes]:
-        """The function that encodes keys (or values) of ``topic``."""
+        """Return the function that encodes the keys (``is_key``) or values of ``topic``."""
 
     @abstractmethod
     def deserializer(self, topic: str, *, is_key: bool) -> Callable[[bytes], T]:
-        """The function that decodes keys (or values) of ``topic``."""
+        """Return the function that decodes the keys (``is_key``) or values of ``topic``."""
 
     @property
     def name(self) -> str:
-        """Shown in errors."""
+        """The name in error messages."""
         return type(self).__name__
 
     def with_defaults(self, defaults: SerdeDefaults) -> Serde[T]:
-        """This serde with default serdes where it leaves inner ones open; nearly all leave nothing open."""
+        """Return this serde with default serdes for unspecified inner serdes. Most serdes have none."""
         return self
 
     def is_declared(self, value: object) -> bool:
-        """Whether the value has the type that this serde is declared for; True when it declares no type.
+        """Whether the value has the type that this serde is declared for. True if the serde declares no type.
 
-        A sink asks it about a value that could not be written. A value of another type is a mistake in the program,
-        so the application stops. About any other value the production exception handler is asked.
+        A sink calls this for a value that cannot be written. A value of another type is an error in the program, so the
+        application stops. For all other values, the production exception handler is called.
         """
         kind: type[Any] | None = self.plain_type
         return kind is None or (isinstance(value, kind) and not (kind is int and isinstance(value, bool)))
 
     @property
     def plain_type(self) -> type[T] | None:
-        """A promise that lets stores hold objects instead of bytes; None promises nothing.
+        """A guarantee that allows stores to cache objects instead of bytes; None: no guarantee.
 
-        A type T says: objects of exactly T (no subclass) cannot change, and decoding what was encoded gives the same
-        value as a T again.
+        A type T guarantees: objects of exactly T (not of a subclass) are immutable, and decoding an encoded value
+        returns an equal value of type T.
         """
         return None
 
     @property
     def struct_format(self) -> str | None:
-        """Format character of :mod:`struct` when the bytes are one big-endian number, else None.
+        """The format character of :mod:`struct` if the bytes are one big-endian number, otherwise None.
 
-        Lets a store pack timestamp and value in one step. Needs ``plain_type``.
+        It allows a store to pack timestamp and value in one step. Requires ``plain_type``.
         """
         return None
 
     @property
     def fixed_size(self) -> int | None:
-        """Length in bytes when all values have the same, as Kafka's list serde knows it; else None."""
+        """The length in bytes if all values have the same length, otherwise None. Kafka's list serde uses it."""
         return None
 
 
 class SerdeDefaults(NamedTuple):
-    """The serdes of whatever does not name its own: of a builder, or of the configuration."""
+    """The default serdes of a builder or of the configuration."""
 
     key: Serde[Any] | None = None
     value: Serde[Any] | None = None
 
 
 def serde_or_default(given: Serde[Any] | None, defaults: SerdeDefaults, *, is_key: bool) -> Serde[Any] | None:
-    """``given`` with defaults where it asks for them: as a whole, or inside of it."""
+    """Return ``given`` with defaults for its inner serdes, or the default serde if ``given`` is None."""
     if given is None:
         return defaults.key if is_key else defaults.value
     return given.with_defaults(defaults)
@@ -102,9 +103,13 @@ class _FunctionSerde(Serde[T]):
 
 
 def serde(*, serialize: Callable[[T], bytes], deserialize: Callable[[bytes], T], name: str | None = None) -> Serde[T]:
-    """A serde from two functions. ``name`` is shown in errors; by default that of ``serialize``.
+    """Create a serde from two functions, which are never called with None.
 
-    Neither function is ever called with None. Subclass :class:`Serde` instead when the topic matters (a schema
-    registry, for example).
+    Subclass :class:`Serde` instead if the functions depend on the topic (for example, with a schema registry).
+
+    Args:
+        serialize: Encodes a value.
+        deserialize: Decodes bytes.
+        name: The name in error messages. Default: the name of ``serialize``.
     """
     return _FunctionSerde(serialize, deserialize, name or str(getattr(serialize, "__qualname__", serialize)))

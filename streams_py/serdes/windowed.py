@@ -1,8 +1,8 @@
-"""Keys of windowed tables, and their bytes.
+"""Keys of windowed tables, and their serdes.
 
-A time-windowed key is the key's bytes and the window's start (i64); its end is not written, so a reader must know the
-window size. A session key is the key's bytes, the session's *end* and its start (Kafka's ``TimeWindowedSerializer`` and
-``SessionWindowedSerializer``).
+A time-windowed key is the serialized key followed by the start of the window (i64). Its end is not written, so a reader
+must know the window size. A session key is the serialized key followed by the *end* of the session and its start. The
+bytes are those of Kafka's ``TimeWindowedSerializer`` and ``SessionWindowedSerializer``.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ _SESSION = struct.Struct(">qq")
 
 
 class Windowed(NamedTuple, Generic[K]):
-    """A key within one window, times in ms. ``end`` is after the window for time windows, and the last instant of it
-    for sliding windows and sessions."""
+    """A key with a window. Times are in ms.
+
+    ``end`` is exclusive for time windows, and inclusive for sliding windows and sessions.
+    """
 
     key: K
     start: int
@@ -41,17 +43,17 @@ class Windowed(NamedTuple, Generic[K]):
 
 
 class WindowedSerde(Serde[Windowed[Any]]):
-    """What both kinds have in common. ``inner``: the serde of the key; None stands for the configured default."""
+    """The common base of both kinds. ``inner``: the serde of the key; None: the configured default."""
 
     window_bytes = 0
-    """Bytes behind those of the key."""
+    """Number of bytes after the key."""
 
     def __init__(self, inner: Serde[Any] | None) -> None:
         self.inner = inner
 
     @abstractmethod
     def with_inner(self, inner: Serde[Any] | None) -> WindowedSerde:
-        """The same for other keys."""
+        """Return a copy with another serde of the key."""
 
     def with_defaults(self, defaults: SerdeDefaults) -> WindowedSerde:
         return self.with_inner(serde_or_default(self.inner, defaults, is_key=True))
@@ -66,7 +68,7 @@ class WindowedSerde(Serde[Windowed[Any]]):
     def _known_inner(self, topic: str) -> Serde[Any]:
         if self.inner is None:
             raise ConfigError(
-                f"no serde for the keys inside of windowed keys of {topic}: give one where the stream is grouped, "
+                f"no serde for the keys within windowed keys of {topic}: specify one where the stream is grouped, "
                 "or set default.key.serde",
                 key="default.key.serde",
             )
@@ -74,7 +76,10 @@ class WindowedSerde(Serde[Windowed[Any]]):
 
 
 class TimeWindowedSerde(WindowedSerde):
-    """Keys of time and sliding windows. ``size_ms``: from start to end; None: only good for writing."""
+    """A serde for keys of time and sliding windows.
+
+    ``size_ms``: the time from start to end of a window. None: the serde can only write.
+    """
 
     window_bytes = _TIME.size
 
@@ -99,7 +104,7 @@ class TimeWindowedSerde(WindowedSerde):
         size_ms = self.size_ms
         if size_ms is None:
             raise ConfigError(
-                f"windowed keys of {topic} do not say where a window ends: give time_windowed() the window size",
+                f"windowed keys of {topic} do not contain the end of a window: pass the window size to time_windowed()",
                 key="window.size.ms",
             )
 
@@ -111,7 +116,7 @@ class TimeWindowedSerde(WindowedSerde):
 
 
 class SessionWindowedSerde(WindowedSerde):
-    """Keys of sessions."""
+    """A serde for keys of sessions."""
 
     window_bytes = _SESSION.size
 
@@ -138,10 +143,13 @@ class SessionWindowedSerde(WindowedSerde):
 
 
 def time_windowed(inner: Serde[K], size_ms: int | None = None) -> Serde[Windowed[K]]:
-    """Keys of time windows of ``size_ms`` (for sliding windows: the time difference), which reading needs."""
+    """Return a serde for keys of time windows.
+
+    ``size_ms`` is required for reading. For sliding windows it is the time difference.
+    """
     return TimeWindowedSerde(inner, size_ms)
 
 
 def session_windowed(inner: Serde[K]) -> Serde[Windowed[K]]:
-    """Keys of sessions."""
+    """Return a serde for keys of sessions."""
     return SessionWindowedSerde(inner)

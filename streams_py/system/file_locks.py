@@ -1,5 +1,7 @@
-"""A lock between processes, on a file that is there for nothing else: the kernel's, which drops it with the process,
-however that ends. The file says who has it, to those who have to wait.
+"""Locks between processes, on files that serve no other purpose.
+
+The kernel releases a lock when its process ends for any reason. The file contains the holder of the lock, for messages
+to users who have to wait.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from streams_py.system.private_files import open_file
 __all__ = ["LOCK_FILE", "FileLock", "LockHolder", "alone"]
 
 LOCK_FILE: Final = ".lock"
-"""In a folder that is locked as a whole."""
+"""Name of the lock file in a folder that is locked as a whole."""
 
 _TEXT_MAX: Final = 512
 _TEXT: Final = re.compile(r"(\d{1,10}) ([\w.-]+)", re.ASCII)
@@ -30,14 +32,14 @@ _TEXT: Final = re.compile(r"(\d{1,10}) ([\w.-]+)", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class LockHolder:
-    """Who has a lock; ``pid`` None when the file does not say it (yet)."""
+    """The process that holds a lock. ``pid`` is None if the file does not contain it (yet)."""
 
     pid: int | None = None
     host: str = ""
 
     @property
     def is_here(self) -> bool:
-        """Whether it is this very process."""
+        """Whether the holder is the current process."""
         return self.pid == os.getpid() and self.host == socket.gethostname()
 
     def __str__(self) -> str:
@@ -47,7 +49,7 @@ class LockHolder:
 
 
 class FileLock:
-    """Made by :meth:`take`. Ends with :meth:`release`, or when nobody refers to it any more."""
+    """A held lock, created by :meth:`take`. Released by :meth:`release`, or when the object is garbage-collected."""
 
     def __init__(self, path: Path, file: int) -> None:
         self._path = path
@@ -56,7 +58,14 @@ class FileLock:
 
     @classmethod
     def take(cls, path: Path) -> FileLock | LockHolder:
-        """The lock on a file, which is made, or who has it. OSError when the file cannot be made."""
+        """Lock a file, which is created if necessary.
+
+        Returns:
+            The lock, or the holder if another process holds the lock.
+
+        Raises:
+            OSError: The file cannot be created.
+        """
         while True:
             file = open_file(str(path), os.O_RDWR | os.O_CREAT)
             try:
@@ -66,32 +75,40 @@ class FileLock:
                 os.close(file)
                 return holder
             except OSError:
-                return cls(path, file)  # this file system knows no locks
+                return cls(path, file)  # this file system does not support locks
             if _is_at(path, file):
                 _write_holder(file)
                 return cls(path, file)
-            os.close(file)  # its owner has removed it since it was opened
+            os.close(file)  # the previous holder has removed the file since it was opened
 
     def _leave(self) -> None:
-        """Close the copy of a forked child: the lock stays with the parent, and ends with it."""
+        """Close the file in a forked child, so that the lock is only held by the parent."""
         if self._close.alive:
             self._close()
 
     def release(self) -> None:
-        """End the lock, and remove its file. A second call does nothing."""
+        """Release the lock, and remove its file. A second call does nothing."""
         if self._close.alive:
             with contextlib.suppress(OSError):
-                self._path.unlink()  # while it is locked: whoever has opened it by now sees that it is gone
+                self._path.unlink()  # while locked, so that a process that has just opened it sees the removal
             self._close()
 
 
 @contextlib.contextmanager
 def alone(lock: FileLock | LockHolder | None, doing: str, *, option: str | None = None) -> Iterator[None]:
-    """Release it in the end; None: there is none to be had. ConfigError, which names ``option``, when somebody else has
-    it, who is ``doing`` something."""
+    """Run a block under a lock, and release the lock at the end.
+
+    Args:
+        lock: The result of :meth:`FileLock.take`. None: the block runs without a lock.
+        doing: What a process that holds the lock is doing, for the message.
+        option: The option that the message names.
+
+    Raises:
+        ConfigError: Another process holds the lock.
+    """
     if isinstance(lock, LockHolder):
         said = "" if option is None else f"{option}: "
-        raise ConfigError(f"{said}{lock} {doing}; end it, or wait until it ends", key=option)
+        raise ConfigError(f"{said}{lock} {doing}; stop it, or wait until it has finished", key=option)
     try:
         yield
     finally:
@@ -100,7 +117,7 @@ def alone(lock: FileLock | LockHolder | None, doing: str, *, option: str | None 
 
 
 def _write_holder(file: int) -> None:
-    with contextlib.suppress(OSError):  # the disk is full: then nobody learns who has it
+    with contextlib.suppress(OSError):  # for example, the disk is full: then messages cannot name the holder
         os.ftruncate(file, 0)
         os.write(file, f"{os.getpid()} {socket.gethostname()}".encode())
 
@@ -113,8 +130,8 @@ def _holder_in(file: int) -> LockHolder:
     return LockHolder()
 
 
-def _is_at(place: Path, file: int) -> bool:
+def _is_at(path: Path, file: int) -> bool:
     try:
-        return os.path.samestat(os.stat(place), os.fstat(file))
+        return os.path.samestat(os.stat(path), os.fstat(file))
     except FileNotFoundError:
         return False

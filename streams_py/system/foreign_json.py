@@ -1,7 +1,7 @@
-"""JSON text that others wrote: files, records of internal topics, requests, answers.
+"""Parse untrusted JSON text: files, records of internal topics, requests and responses.
 
-The standard library raises several errors for such texts (nesting that is too deep, numbers of thousands of digits,
-bytes that are no text), and accepts NaN and Infinity, which later fail where an integer is expected.
+For such texts the standard library raises several kinds of errors (for deep nesting, numbers with thousands of digits,
+and bytes that are not UTF-8). It also accepts NaN and Infinity, which fail later where an integer is expected.
 """
 
 from __future__ import annotations
@@ -14,7 +14,11 @@ __all__ = ["loads"]
 
 
 def loads(text: str | bytes) -> Any:
-    """The value of a JSON text. ValueError for any other input; its text has the position and no part of the input."""
+    """Parse JSON text.
+
+    Raises:
+        ValueError: The input is not valid JSON. The message has the position, but no part of the input.
+    """
     try:
         return json.loads(text, parse_constant=_refuse, parse_float=_finite)
     except json.JSONDecodeError as error:
@@ -22,7 +26,7 @@ def loads(text: str | bytes) -> Any:
     except RecursionError:
         raise ValueError("it is not JSON (nested too deeply)") from None
     except UnicodeDecodeError as error:
-        raise ValueError(f"it is not JSON (no text at position {error.start})") from None
+        raise ValueError(f"it is not JSON (not UTF-8 at position {error.start})") from None
     except ValueError:
         raise ValueError("it is not JSON (a number that is too large, NaN or Infinity)") from None
 

@@ -1,8 +1,8 @@
 """Objects of this library in a forked process.
 
-``os.fork()`` copies the memory of a process and one of its threads. Everything else that works in threads stands still
-in the child: stream threads, Kafka clients, RocksDB's flushes. An object that needs them registers here what the child
-has to do with its copy. The child does it before any other code runs there.
+``os.fork()`` copies the memory of a process and only one of its threads. Other threads do not run in the child: stream
+threads, Kafka clients, RocksDB's flushes. An object that needs such threads registers here an action for its copy in
+the child. The child runs the actions before any other code.
 """
 
 from __future__ import annotations
@@ -54,6 +54,6 @@ def _hook() -> None:
 
 def _forked() -> None:
     things = list(_actions.items())
-    _actions.clear()  # a child of this one has nothing more to do with them
+    _actions.clear()  # not needed in children of this process
     for thing, action in things:
         action(thing)

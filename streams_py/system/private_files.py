@@ -1,16 +1,16 @@
-"""Files and folders that belong to this user alone, on hosts that other users share.
+"""Private files and folders on hosts with several users.
 
-Another user of the host can create a folder before the application does, plant a symbolic link under a name that the
-application is going to use, or read files whose mode lets everybody in. So each folder of the application is checked
-when it is used: it is a real folder, it belongs to this user, and its mode is 0700. Nobody else can then create, rename
-or read anything in it, and paths below it are safe to use.
+Another user of the host can create a folder before the application does, create a symbolic link under a name that the
+application will use, or read files with permissive modes. So each folder of the application is checked when it is used:
+it must be a real folder, belong to this user, and have the mode 0700. Then no other user can create, rename or read
+anything in it, and paths below it are safe to use.
 
-The folder above, such as ``state.dir``, may be shared. It is accepted when no other user can rename or replace what
-this user has in it (:func:`check_shared_folder`).
+The parent folder, such as ``state.dir``, may be shared. It is accepted if no other user can rename or replace this
+user's entries in it (:func:`check_shared_folder`).
 
-New files in a private folder have the mode 0600, whoever creates them: RocksDB creates its own with 0644. A default
-access control list on the folder takes the other bits away where the file system supports one. Where it does not, the
-mode of the folder protects them.
+New files in a private folder have the mode 0600, even if a library such as RocksDB creates them with 0644: a default
+access control list on the folder removes the other bits, if the file system supports it. Otherwise the mode of the
+folder protects the files.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
 _SHARED_FILE_MODE: Final = 0o666
-"""For outputs that others are meant to read: the umask decides."""
+"""Mode of outputs that other users may read, as far as the umask allows."""
 
 _OTHERS: Final = 0o077
 _TEMPORARY: Final = ".tmp"
@@ -58,7 +58,7 @@ _OWNER_ONLY: Final = _ACL_VERSION + b"".join(
 
 
 class UntrustedPathError(PermissionError):
-    """Another user of this host owns a path, or could replace what is behind it. The text names path and remedy."""
+    """Another user of this host owns a path, or could replace it. The message names the path and the remedy."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(errno.EPERM, f"{path} {problem}", path)
@@ -71,10 +71,10 @@ class UntrustedPathError(PermissionError):
 
 
 def make_folder(path: str) -> None:
-    """Create a folder for this user alone, or check and tighten the one that is there. The folder above must exist.
+    """Create a private folder, or check an existing one and restrict its mode. The parent folder must exist.
 
     Raises:
-        UntrustedPathError: The path is a symbolic link, belongs to another user, or stays open to others.
+        UntrustedPathError: The path is a symbolic link, belongs to another user, or its mode cannot be restricted.
         OSError: The folder cannot be created, or the path is a file.
     """
     with contextlib.suppress(FileExistsError):
@@ -108,21 +108,24 @@ def check_shared_folder(path: str) -> None:
 
 
 def _check_writers(path: str, status: os.stat_result, *, is_shared: bool) -> None:
-    """``is_shared``: the folder that holds this user's entries. Of folders above it, those of an administrators' group
-    are common, and accepted."""
+    """Check who can write to a folder.
+
+    ``is_shared``: whether the folder directly contains this user's entries. Parent folders of it that are writable for
+    an administrators' group are common, and accepted.
+    """
     if not is_shared and os.path.ismount(path):
         return
     if not _is_trusted(status.st_uid):
         raise UntrustedPathError(
-            path, f"belongs to {_user(status.st_uid)}, who could replace what {_user(_uid())} stores in it; {_REMEDY}"
+            path, f"belongs to {_user(status.st_uid)}, who could replace files of {_user(_uid())} in it; {_REMEDY}"
         )
     if status.st_mode & stat.S_ISVTX or os.path.ismount(path):
         return
     if status.st_mode & stat.S_IWOTH:
-        raise UntrustedPathError(path, f"is writable for every user; take the right away (chmod o-w), or {_REMEDY}")
+        raise UntrustedPathError(path, f"is writable for all users; remove the permission (chmod o-w), or {_REMEDY}")
     if is_shared and status.st_mode & stat.S_IWGRP and not _is_private_group(status.st_gid):
         raise UntrustedPathError(
-            path, f"is writable for group {status.st_gid}; take the right away (chmod g-w), or {_REMEDY}"
+            path, f"is writable for group {status.st_gid}; remove the permission (chmod g-w), or {_REMEDY}"
         )
 
 
@@ -130,7 +133,7 @@ _REMEDY: Final = "use a folder that belongs to this user"
 
 
 def _is_private_group(group: int) -> bool:
-    """Whether a group has no member but this user: Debian and others give each user such a group."""
+    """Whether this user is the only member of a group. On Debian and others, each user has such a group."""
     import grp
 
     try:
@@ -143,7 +146,7 @@ def _is_private_group(group: int) -> bool:
 
 
 def close_to_others(folder: str) -> None:
-    """Take the rights of other users away from the files of a private folder: those that an older version created."""
+    """Remove other users' permissions from the files in a private folder, which an older version may have created."""
     with contextlib.suppress(FileNotFoundError), _opened_folder(folder) as descriptor:
         for name in os.listdir(descriptor):
             with contextlib.suppress(FileNotFoundError):
@@ -170,7 +173,7 @@ def _opened_folder(path: str) -> Iterator[int]:
 def _claim(folder: int, path: str) -> None:
     status = os.fstat(folder)
     _check_owner(path, status)
-    if status.st_mode & _OTHERS:  # an older version's; or Kubernetes has given the volume to a group
+    if status.st_mode & _OTHERS:  # created by an older version, or Kubernetes has assigned the volume to a group
         with contextlib.suppress(OSError):
             os.fchmod(folder, stat.S_IMODE(status.st_mode) & ~_OTHERS)
         if os.fstat(folder).st_mode & _OTHERS:
@@ -178,7 +181,7 @@ def _claim(folder: int, path: str) -> None:
                 path, f"is open to other users and its mode cannot be changed to 0700; {_REMEDY} on another file system"
             )
     if hasattr(os, "setxattr"):
-        with contextlib.suppress(OSError):  # a file system without such lists; the mode of the folder has to do
+        with contextlib.suppress(OSError):  # the file system does not support it; the mode of the folder is enough
             os.setxattr(folder, _ACL_NAME, _OWNER_ONLY)
 
 
@@ -186,14 +189,14 @@ def _claim(folder: int, path: str) -> None:
 
 
 def open_file(path: str, flags: int, mode: int = FILE_MODE) -> int:
-    """Open a file of this user; an opener for :func:`open`. A new file has the mode 0600.
+    """Open a file of this user. To be used as an opener for :func:`open`. A new file has the mode 0600.
 
     Raises:
-        UntrustedPathError: The path is a symbolic link, is not a regular file, has a second name (a hard link), or
-            belongs to another user.
+        UntrustedPathError: The path is a symbolic link or a hard link, is not a regular file, or belongs to another
+            user.
         OSError: The file cannot be opened.
     """
-    truncates = flags & os.O_TRUNC  # not before the file is known to be ours
+    truncates = flags & os.O_TRUNC  # truncate only after the checks
     try:
         file = os.open(path, flags & ~os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, mode)
     except OSError as error:
@@ -219,7 +222,7 @@ def open_file(path: str, flags: int, mode: int = FILE_MODE) -> int:
 
 
 def replace_file(path: str, content: bytes, *, shared: bool = False) -> None:
-    """Replace a file, so that a reader finds the old content or the new one, even after a loss of power.
+    """Replace a file atomically: readers find the old or the new content, even after a power failure.
 
     Args:
         path: The file. A symbolic link under this name is replaced, not followed.
@@ -227,25 +230,25 @@ def replace_file(path: str, content: bytes, *, shared: bool = False) -> None:
         shared: Let other users read the file as far as the umask allows. Otherwise its mode is 0600.
 
     Raises:
-        OSError: The file cannot be written. What was there before is unchanged.
+        OSError: The file cannot be written. The old content is unchanged.
     """
-    beside = f"{path}.{secrets.token_hex(8)}{_TEMPORARY}"
+    temporary = f"{path}.{secrets.token_hex(8)}{_TEMPORARY}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    file = os.open(beside, flags, _SHARED_FILE_MODE if shared else FILE_MODE)
+    file = os.open(temporary, flags, _SHARED_FILE_MODE if shared else FILE_MODE)
     try:
         with open(file, "wb") as writer:
             writer.write(content)
             writer.flush()
             os.fsync(writer.fileno())
-        os.replace(beside, path)
+        os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(beside)
+            os.unlink(temporary)
         raise
 
 
 def is_temporary(name: str, of: str) -> bool:
-    """Whether a name is one that :func:`replace_file` has used for the file ``of``, and left when it was killed."""
+    """Whether ``name`` is a temporary file for the file ``of`` that a killed :func:`replace_file` has left."""
     return name.startswith(f"{of}.") and name.endswith(_TEMPORARY)
 
 
@@ -253,11 +256,11 @@ def is_temporary(name: str, of: str) -> bool:
 
 
 def delete(path: str) -> None:
-    """Delete a file, or a folder with all that is in it. Links are never followed: deletion works by descriptors.
+    """Delete a file, or a folder with its content. Links are never followed, because deletion uses descriptors.
 
     Raises:
-        UntrustedPathError: The folder above, the path, or anything below it is a symbolic link or belongs to another
-            user. Nothing has been deleted then.
+        UntrustedPathError: The parent folder, the path, or anything below it is a symbolic link or belongs to another
+            user. Nothing was deleted then.
         FileNotFoundError: There is nothing at the path.
         OSError: Something cannot be deleted.
     """
@@ -271,7 +274,7 @@ def delete(path: str) -> None:
             return
         for above, folders, files, below in os.fwalk(name, dir_fd=descriptor, follow_symlinks=False):
             for entry in (*folders, *files):
-                with contextlib.suppress(FileNotFoundError):  # deleted at this moment
+                with contextlib.suppress(FileNotFoundError):  # deleted just now
                     found = os.stat(entry, dir_fd=below, follow_symlinks=False)
                     _check_entry(os.path.join(folder, above, entry), found)
         shutil.rmtree(name, dir_fd=descriptor)
@@ -296,7 +299,7 @@ def _check_owner(path: str, status: os.stat_result) -> None:
 
 
 def _is_link(path: str) -> UntrustedPathError:
-    return UntrustedPathError(path, "is a symbolic link, which is not followed; remove it, or name the folder itself")
+    return UntrustedPathError(path, "is a symbolic link, which is not followed; remove it, or use its target")
 
 
 def _is_trusted(uid: int) -> bool:

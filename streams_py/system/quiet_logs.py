@@ -1,4 +1,4 @@
-"""Silence for a while, where what the library would log is expected, and said otherwise or not worth saying."""
+"""Suppress the library's log output where it is expected, and reported in another way or irrelevant."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ __all__ = ["quiet_logs"]
 
 @contextmanager
 def quiet_logs(part: str = "streams_py", *, below: int = logging.CRITICAL + 1) -> Iterator[None]:
-    """This library, or the ``part`` of it with that logger, logs nothing below a level inside; by default, nothing."""
+    """Suppress this library's log output inside a ``with`` block.
+
+    Args:
+        part: The logger of the part to suppress.
+        below: The level below which nothing is logged. Default: nothing is logged at all.
+    """
     log = logging.getLogger(part)
     before = log.level
     log.setLevel(below)

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from streams_py.ports import Headers
-from streams_py.state.custom.context import OwnStoreContext
+from streams_py.state.custom.context import CustomStoreContext
 from streams_py.topology.declare.custom_stores import ChangelogRecord, CustomStateStore, CustomStore, KeyValueBytesStore
 from streams_py.topology.declare.nodes import RecordContext
 
@@ -35,7 +35,7 @@ class _Contract:
         def log(key: bytes, value: bytes | None, timestamp_ms: int, headers: Headers = ()) -> None:
             logged.append(ChangelogRecord(key, value, timestamp_ms, tuple(headers)))
 
-        context = OwnStoreContext("store", "app", None, "app-store-changelog", directory, RecordContext(), log)
+        context = CustomStoreContext("store", "app", None, "app-store-changelog", directory, RecordContext(), log)
         if isinstance(store, KeyValueBytesStore):
             store.evicted = lambda key: context.log_change(key, None)
         store.open(context)

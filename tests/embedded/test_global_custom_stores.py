@@ -73,4 +73,4 @@ def test_a_task_that_changes_a_global_custom_store_fails_and_says_which(cluster:
         until(lambda: streams.state is State.ERROR, "the client to fail")
     finally:
         streams.close()
-    assert "global store 'top' can only be read here" in str(streams.error)
+    assert "global store 'top' is read-only here" in str(streams.error)

@@ -345,7 +345,7 @@ def test_folder_that_another_backfill_writes_to_is_refused_before_anything_is_do
     with held_elsewhere(made / ".lock") as holder:
         refused = files.do("backfill", files.topology(), "--out", str(made))
         assert refused.exit_code == 2, refused.output
-        assert f"--out: process {holder.pid} writes a backfill to {made}; end it, or wait until" in refused.output
+        assert f"--out: process {holder.pid} writes a backfill to {made}; stop it, or wait until" in refused.output
         assert "stage" not in refused.output
     done = files.do("backfill", files.topology(), "--out", str(made))
     assert done.exit_code == 0, done.output

@@ -489,7 +489,7 @@ class GlobalThread:
 
     def _check_same(self, ids: Mapping[str, str]) -> None:
         """Raise StreamsError if a topic was recreated. Tasks read the store, so it is not cleared here."""
-        others = self.stores.created_anew(ids)
+        others = self.stores.recreated_topics(ids)
         if others:
             raise StreamsError(
                 f"{self.name}: topic {', '.join(sorted(others))} was deleted and created again since its global store "

@@ -1,17 +1,17 @@
-"""The changelog of suppress buffers: Kafka Streams' ``BufferValue``, in the versions there have been.
+"""The changelog format of suppress buffers: all versions of Kafka Streams' ``BufferValue``.
 
 ======  =====================================================================================
 ``v``   value
 ======  =====================================================================================
 none    i64 buffer time, change
 ``01``  i64 buffer time, context, i32 length, change
-``02``  context, i32 length, change, prior, i64 buffer time; or, by mistake of some releases, as ``03``
+``02``  context, i32 length, change, prior, i64 buffer time; some releases wrongly wrote ``03``
 ``03``  context, prior, old, new, i64 buffer time; old has length -2 when it equals prior
 ======  =====================================================================================
 
-Written is 03, with header ``v`` = ``03``. A *change* is old and new; each of old, new and prior is an i32 length (-1:
-null) and bytes. The context is i64 timestamp, i64 offset, topic (i32 length, UTF-8), i32 partition, i32 number of
-headers, and for each header its name and its value with lengths.
+``v`` is the record header with the version. New records have version 03. A *change* is old and new. Each of old, new
+and prior is an i32 length (-1: null) followed by the bytes. The context is i64 timestamp, i64 offset, topic (i32
+length, UTF-8), i32 partition, i32 number of headers, and the name and value of each header, both with i32 lengths.
 """
 
 from __future__ import annotations
@@ -35,12 +35,10 @@ _CONTEXT = struct.Struct(">qqi")
 
 
 class Buffered(NamedTuple):
-    """A change that waits. ``prior`` is what was last known below: the old value when its key entered the buffer.
-
-    The rest is where its latest record came from.
-    """
+    """A waiting change. The fields after ``new`` are the context of the latest record of its key."""
 
     prior: bytes | None
+    """The value that downstream nodes know: the old value at the time when the key entered the buffer."""
     old: bytes | None
     new: bytes | None
     timestamp: int
@@ -50,7 +48,7 @@ class Buffered(NamedTuple):
     headers: Headers
 
     def size(self, key: bytes) -> int:
-        """Bytes it counts for, as Kafka Streams counts them."""
+        """Return the size in bytes, counted as in Kafka Streams."""
         size = 8 + len(key) + 20 + len(self.topic or "")
         size += sum(len(name) + len(value or b"") for name, value in self.headers)
         size += len(self.prior or b"") + len(self.new or b"")
@@ -58,8 +56,8 @@ class Buffered(NamedTuple):
 
 
 def encode(entry: Buffered, buffer_time_ms: int) -> bytes:
-    """The changelog value."""
-    topic = (entry.topic or "").encode()  # a record of a punctuator has none, which Kafka Streams cannot express
+    """Encode a changelog value."""
+    topic = (entry.topic or "").encode()  # records of punctuators have no topic, which the format cannot express
     parts = [_CONTEXT.pack(entry.timestamp, entry.offset, len(topic)), topic, _I32.pack(entry.partition)]
     parts.append(_I32.pack(len(entry.headers)))
     for name, value in entry.headers:
@@ -76,12 +74,16 @@ def encode(entry: Buffered, buffer_time_ms: int) -> bytes:
 
 
 def decode_buffered(value: bytes) -> Buffered:
-    """What :func:`encode` was given. SerializationError when it is damaged."""
+    """Decode a value made by :func:`encode`.
+
+    Raises:
+        SerializationError: The value is damaged.
+    """
     try:
         return _decode_3(value)[0]
     except (ValueError, struct.error) as error:
         raise SerializationError(
-            f"a buffered record cannot be read: {error}; restore the buffer from its changelog"
+            f"cannot decode a buffered record: {error}; restore the buffer from its changelog"
         ) from error
 
 
@@ -90,8 +92,19 @@ def _sized(data: bytes | None) -> tuple[bytes, ...]:
 
 
 def decode_record(record: RawRecord, value: bytes, prior: bytes | None) -> tuple[Buffered, int]:
-    """The entry and its buffer time. ``prior``: that of the entry which is buffered for this key already, needed by old
-    versions. SerializationError when the value is of no version that is known."""
+    """Decode a changelog record of any version.
+
+    Args:
+        record: The record.
+        value: Its value.
+        prior: The ``prior`` of the entry that is already buffered for this key. Old versions do not contain it.
+
+    Returns:
+        The entry, and its buffer time in ms.
+
+    Raises:
+        SerializationError: The version is unknown, or the value is damaged.
+    """
     versions = [data for name, data in headers_of(record) or () if name == "v"]
     try:
         match versions[-1] if versions else None:
@@ -107,11 +120,11 @@ def decode_record(record: RawRecord, value: bytes, prior: bytes | None) -> tuple
             case b"\x03":
                 return _decode_3(value)
             case unknown:
-                raise ValueError(f"version {unknown!r} is not known")
+                raise ValueError(f"unknown version {unknown!r}")
     except (ValueError, struct.error) as error:
         raise SerializationError(
-            f"record at offset {record.offset()} of suppress changelog {record.topic()}-{record.partition()} cannot be "
-            f"restored: {error}. It was written by a newer release, or by something else"
+            f"cannot restore the record at offset {record.offset()} of suppress changelog "
+            f"{record.topic()}-{record.partition()}: {error}. A newer release, or another program, has written it"
         ) from error
 
 
@@ -134,7 +147,7 @@ class _Reader:
         if length == _NULL:
             return None
         if not 0 <= length <= len(self._data) - self._at:
-            raise ValueError(f"{length} bytes where {len(self._data) - self._at} are left")
+            raise ValueError(f"a length of {length} bytes where only {len(self._data) - self._at} bytes are left")
         data = self._data[self._at : self._at + length]
         self._at += length
         return data
@@ -157,7 +170,7 @@ class _Reader:
 
     def end(self) -> None:
         if self._at != len(self._data):
-            raise ValueError(f"{len(self._data) - self._at} bytes too many")
+            raise ValueError(f"{len(self._data) - self._at} unexpected bytes at the end")
 
 
 def _decode_0(record: RawRecord, value: bytes, prior: bytes | None) -> tuple[Buffered, int]:

@@ -1,8 +1,11 @@
-"""Stream records that wait until a versioned table is complete up to their time: joins with a grace period (KIP-923).
+"""The buffer of stream-table joins with a grace period (KIP-923).
 
-Under ``00 + i64 timestamp + key + i32 number`` lies each record with its context, in the format of suppress buffers.
-The number tells records of one key and time apart. The changelog has the same keys and values, written at once; a
-record that has left is a deletion. Answers to Kafka Streams' ``RocksDBTimeOrderedKeyValueBuffer``.
+Stream records wait in it until the versioned table is complete up to their time. The stored key of a record is
+``00 + i64 timestamp + key + i32 number``. The stored value is the record with its context, in the format of suppress
+buffers. The number distinguishes records with the same key and time.
+
+The changelog has the same keys and values, and is written immediately. When a record leaves the buffer, a tombstone is
+written. Corresponds to Kafka Streams' ``RocksDBTimeOrderedKeyValueBuffer``.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ _PRODUCERS_CLOCK = -1
 
 
 class JoinBuffer(UncachedStore[K, V]):
-    """Records that wait, by timestamp (ms), then by key bytes."""
+    """The waiting records, ordered by timestamp (ms), then by key bytes."""
 
     what = "buffer"
 
@@ -56,26 +59,26 @@ class JoinBuffer(UncachedStore[K, V]):
         self._first_ms = 0
         last = next(content.scan(None, None, reverse=True), None)
         self.observed_ms = -1 if last is None else _timestamp_of(last[0])
-        """The latest timestamp ever put, as far as is known."""
+        """The latest timestamp ever put, in ms, as far as known; -1 when no record is known."""
 
     def observed_time(self) -> int:
-        """The latest timestamp ever put, in ms, as far as is known; -1 when no record is known."""
+        """Return the latest timestamp ever put, in ms, as far as known; -1 when no record is known."""
         return self.observed_ms
 
     def observe(self, time_ms: int) -> None:
-        """Stream time is at least this."""
+        """Advance stream time to at least ``time_ms``."""
         self.observed_ms = max(self.observed_ms, time_ms)
 
-    # -- what waits --------------------------------------------------------------------------------------------
+    # -- waiting records ---------------------------------------------------------------------------------------
 
     def put(self, key: K, value: V) -> None:
-        """Let the record in process wait."""
+        """Add the record that is being processed."""
         self.check_open()
         key_bytes, data, context = self.codec.key_bytes(key), self.codec.value_bytes(value), self._context
         entry = Buffered(
             None, None, data, context.timestamp, context.offset, context.topic, context.partition, context.headers
         )
-        at = self._next_place(_PREFIX + _I64.pack(context.timestamp) + key_bytes)
+        at = self._next_free_key(_PREFIX + _I64.pack(context.timestamp) + key_bytes)
         packed = encode(entry, _NO_TIME)
         if self._log is not None:
             self._log(at, packed, _PRODUCERS_CLOCK)
@@ -83,15 +86,15 @@ class JoinBuffer(UncachedStore[K, V]):
         self.observed_ms = max(self.observed_ms, context.timestamp)
         self._first_ms = min(self._first_ms, context.timestamp)
 
-    def _next_place(self, prefix: bytes) -> bytes:
+    def _next_free_key(self, prefix: bytes) -> bytes:
         while True:
             self._number = (self._number + 1) & _NUMBER_MAX
             at = prefix + _I32.pack(self._number)
-            if self._content.read(at) is None:  # numbers start again with each new owner
+            if self._content.read(at) is None:  # numbers restart with each new owner of the task
                 return at
 
     def take_until(self, last_ms: int) -> Iterator[Eviction]:
-        """What waits up to ``last_ms``, in order. Each one leaves when the next one is asked for."""
+        """Yield the waiting records up to ``last_ms``, in order. Each is removed when the next one is requested."""
         if last_ms < self._first_ms:
             return
         self.check_open()
@@ -121,7 +124,7 @@ class JoinBuffer(UncachedStore[K, V]):
     # -- as a store of a task ----------------------------------------------------------------------------------
 
     def restore(self, records: Iterable[RestoreRecord]) -> int:
-        """Apply changelog records, in order. Returns how many; null keys are skipped."""
+        """Apply changelog records in order. Null keys are skipped. Returns the number of applied records."""
         self.check_open()
         keys, entries = ChangelogEntries.of(records).with_keys()
         self._content.write_batch(keys, entries.values)
@@ -130,13 +133,13 @@ class JoinBuffer(UncachedStore[K, V]):
         return len(keys)
 
     def clear(self) -> None:
-        """Remove everything, unlogged: before a restoration from the beginning."""
+        """Remove everything without logging, before the store is restored from the beginning."""
         self._content.clear()
         self.observed_ms = -1
         self._first_ms = 0
 
     def rebind(self, *, log: ChangeLog | None, context: RecordContext) -> None:
-        """Belong to another task object from now on."""
+        """Use the log and context of another task object from now on."""
         super().rebind(log=log, context=context)
         self._context = context
 

@@ -1,8 +1,8 @@
 """The buffer of ``suppress`` (Kafka Streams' ``InMemoryTimeOrderedKeyValueChangeBuffer``).
 
-One change per key, ordered by buffer time, then by key bytes. A key that is buffered already keeps its time and its
-place; only what it will send changes. The buffer is in memory; at each commit the keys that were touched since the last
-one are written to its changelog, and from there it is restored.
+It has one change per key, ordered by buffer time, then by key bytes. When a buffered key changes again, it keeps its
+buffer time and its position in the order; only the change to forward is replaced. The buffer is in memory. Each commit
+writes the keys that changed since the last commit to the changelog, and the buffer is restored from there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PRODUCERS_CLOCK = -1
 
 
 class SuppressionBuffer(Generic[K, V]):
-    """Changes that wait. Times in ms."""
+    """The waiting changes. Times are in ms."""
 
     persistent = False
     is_cached = False
@@ -38,7 +38,7 @@ class SuppressionBuffer(Generic[K, V]):
         self.name = name
         self.codec = codec
         self.size_bytes = 0
-        """What is buffered, counted as Kafka Streams does."""
+        """Size of the buffered changes in bytes, counted as in Kafka Streams."""
         self._context = context
         self._log = log
         self._is_open = True
@@ -54,10 +54,10 @@ class SuppressionBuffer(Generic[K, V]):
         """False after :meth:`close`."""
         return self._is_open
 
-    # -- what waits --------------------------------------------------------------------------------------------
+    # -- waiting changes ---------------------------------------------------------------------------------------
 
     def put(self, key: K, new: V | None, old: V | None, time_ms: int) -> None:
-        """Let a change wait, with the context of the record in process."""
+        """Buffer a change, with the context of the record that is being processed."""
         self.check_open()
         key_bytes, context = self.codec.key_bytes(key), self._context
         old_bytes, new_bytes = self._value_bytes(old), self._value_bytes(new)
@@ -86,18 +86,18 @@ class SuppressionBuffer(Generic[K, V]):
         self._entries[key] = (time_ms, entry)
 
     def first_time_ms(self) -> int | None:
-        """The smallest buffer time, None when nothing waits."""
+        """Return the smallest buffer time; None when the buffer is empty."""
         queue, entries = self._queue, self._entries
         while queue:
             time_ms, key = queue[0]
             known = entries.get(key)
             if known is not None and known[0] == time_ms:
                 return time_ms
-            heapq.heappop(queue)  # a restored deletion left it behind
+            heapq.heappop(queue)  # the key was removed by a restored tombstone
         return None
 
     def first(self) -> Eviction:
-        """What is next in order; it stays. LookupError when nothing waits."""
+        """Return the first change, without removing it. LookupError when the buffer is empty."""
         key = self._first_key()
         _, entry = self._entries[key]
         return Eviction(
@@ -112,7 +112,7 @@ class SuppressionBuffer(Generic[K, V]):
         )
 
     def remove_first(self) -> None:
-        """Remove what :meth:`first` gives."""
+        """Remove the change that :meth:`first` returns."""
         key = self._first_key()
         heapq.heappop(self._queue)
         _, entry = self._entries.pop(key)
@@ -125,7 +125,7 @@ class SuppressionBuffer(Generic[K, V]):
         return self._queue[0][1]
 
     def prior_value(self, key: K) -> tuple[bool, V | None]:
-        """Whether the key is buffered, and what was last sent for it."""
+        """Return whether the key is buffered, and the value last forwarded for it."""
         known = self._entries.get(self.codec.key_bytes(key))
         if known is None:
             return False, None
@@ -146,7 +146,7 @@ class SuppressionBuffer(Generic[K, V]):
     # -- as a store of a task ----------------------------------------------------------------------------------
 
     def flush_cache(self) -> int:
-        """Write to the changelog what was touched since the last commit; always 0, since nothing is forwarded."""
+        """Write the keys changed since the last commit to the changelog. Returns 0, because nothing is forwarded."""
         log, dirty = self._log, self._dirty
         if log is not None:
             for key in dirty:
@@ -159,11 +159,11 @@ class SuppressionBuffer(Generic[K, V]):
         return 0
 
     def clear_cache(self) -> None:
-        """Nothing is left to be written: the task was committed, or failed."""
+        """Drop the list of changed keys, because the task was committed or failed."""
         self._dirty.clear()
 
     def restore_records(self, records: Iterable[RawRecord]) -> None:
-        """Apply changelog records, in order."""
+        """Apply changelog records in order."""
         for record in records:
             key, value = record.key(), record.value()
             if key is None:
@@ -171,7 +171,7 @@ class SuppressionBuffer(Generic[K, V]):
             known = self._entries.get(key)
             if value is not None:
                 entry, time_ms = decode_record(record, value, None if known is None else known[1].prior)
-                if known is not None and known[0] != time_ms:  # sent on and buffered again within one commit
+                if known is not None and known[0] != time_ms:  # forwarded and buffered again within one commit
                     self._drop(key)
                 self._keep(key, entry, time_ms)
             elif known is not None:
@@ -181,30 +181,32 @@ class SuppressionBuffer(Generic[K, V]):
         self.size_bytes -= self._entries.pop(key)[1].size(key)
 
     def approximate_num_entries(self) -> int:
-        """Number of keys that wait."""
+        """Return the number of buffered keys."""
         return len(self._entries)
 
     def clear(self) -> None:
-        """Remove everything, unlogged: before a restoration from the beginning."""
+        """Remove everything without logging, before the store is restored from the beginning."""
         self._entries.clear()
         self._queue.clear()
         self._dirty.clear()
         self.size_bytes = 0
 
     def close(self) -> None:
-        """A second call does nothing."""
+        """Close the buffer. A second call does nothing."""
         self._is_open = False
         self.clear()
 
     def rebind(self, *, log: ChangeLog | None, context: RecordContext) -> None:
-        """Belong to another task object from now on."""
+        """Use the log and context of another task object from now on."""
         self._log = log
         self._context = context
 
     def check_open(self) -> None:
-        """InvalidStateStoreError when the buffer is closed."""
+        """Raise InvalidStateStoreError if the buffer is closed."""
         if not self._is_open:
-            raise InvalidStateStoreError(f"buffer {self.name!r} is closed: its task moved or the client stopped")
+            raise InvalidStateStoreError(
+                f"buffer {self.name!r} is closed: its task has moved or the client has stopped"
+            )
 
     def __repr__(self) -> str:
         return f"<SuppressionBuffer {self.name}: {len(self)} waiting{'' if self._is_open else ', closed'}>"

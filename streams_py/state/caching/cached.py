@@ -1,29 +1,30 @@
-"""What key-value stores with a record cache have in common (Kafka Streams' CachingKeyValueStore over NamedCache).
+"""The common base of key-value stores with a record cache (Kafka Streams' CachingKeyValueStore over NamedCache).
 
-A write stays in the cache, with the context of its record, until the task commits or the budget is exceeded. Then it
-is written to the store below, which logs it, and the flush listener forwards it. So of several updates of a key within
-a commit interval only the last one reaches changelog and downstream (KIP-63).
+A write stays in the cache, with the context of its record, until the task commits or the budget is exceeded. Then the
+cache writes it to the underlying store, which logs it, and the flush listener forwards it. So of several updates of a
+key within a commit interval, only the last one reaches the changelog and downstream nodes (KIP-63).
 
-* Flushing goes in the order of the last write of each key. Flushed entries stay, clean, for reading.
-* The least recently used entry is evicted first, dirty or not. A dirty one is flushed, and after it all other dirty
-  entries of its store, so that changelog and downstream get them in one order whatever the budget. Every write and
-  every read is a use.
-* While an entry is flushed the task's record context is that of the entry.
-* What is flushed is no longer dirty from the beginning on, as far as eviction goes. An entry whose flush failed on the
-  way (the broker did not answer), and those behind it, are dirty again and are flushed again; the value that was below
-  it then is remembered in ``_owed``, because that is the one that the nodes below know.
+* Entries are flushed in the order of the last write of each key. Flushed entries stay in the cache as clean entries.
+* The least recently used entry is evicted first, dirty or not. Every write and every read counts as a use. If the
+  evicted entry is dirty, it is flushed, and then all other dirty entries of its store. So the changelog and downstream
+  nodes get the entries in the same order for every budget.
+* While an entry is flushed, the task's record context is the context of the entry.
+* For eviction, all entries of a flush are clean from the start of the flush. If flushing an entry fails (the broker
+  does not answer), this entry and all later ones become dirty again and are flushed again later. Downstream nodes still
+  know the value that the underlying store had before, so ``_old_of_failed`` remembers it.
 
-Counting does not pay for the order of use: until a read is not part of a write, or an entry is evicted, clean entries
-are in the order of their use, and dirty ones, in the order of ``_dirty``, were all used after them. From then on
-``_uses`` has the order.
+The order of use costs nothing for simple counting. As long as every read is part of a write and no entry was evicted,
+clean entries are in the order of their use, and all dirty ones, in the order of ``_dirty``, were used after them. From
+the first other read or eviction on, ``_uses`` keeps the order.
 
-For speed an entry holds Python objects where the serdes promise that this makes no difference (``Serde.plain_type``);
-then encoding happens once per flush instead of once per write. Otherwise it holds bytes, so that nobody can change a
-cached value from outside, and a value that does not fit is refused when it is put.
+For speed, an entry holds Python objects if the serdes guarantee that this makes no difference (``Serde.plain_type``).
+Then values are encoded once per flush instead of once per write. Otherwise an entry holds bytes, so that other code
+cannot change a cached value, and a value that cannot be serialized is refused when it is put.
 
-The cache is written by the thread that owns the task. ``peek`` and ranges may be called from any thread: they first
-copy the dirty entries and those that are being flushed, then take the snapshot below; a flush in between writes below
-before it forgets, and the key that is just being rewritten is remembered in ``_last``.
+Only the thread that owns the task writes to the cache. ``peek`` and ranges may be called by any thread. They first copy
+the dirty entries and those being flushed, and then take a snapshot of the underlying store. This is safe: a flush
+writes an entry to the underlying store before it removes the entry, and ``_last`` remembers the key that is being
+written.
 """
 
 from __future__ import annotations
@@ -54,19 +55,21 @@ V = TypeVar("V")
 S = TypeVar("S")
 
 ENTRY_BYTES = 45
-"""Counted per entry besides key, value, headers and the topic's name: 25 for Kafka's bookkeeping (LRUNode and dirty
-flag), 20 for offset, timestamp and partition."""
+"""Bytes counted per entry in addition to key, value, headers and topic name.
+
+They are 25 bytes for Kafka's bookkeeping (LRUNode and dirty flag), and 20 for offset, timestamp and partition.
+"""
 
 _KEY_TYPES = (str, bytes, int)
-"""Plain types whose hashing and comparing is quick and runs no Python code."""
+"""Plain types that are hashed and compared quickly, without running Python code."""
 Entry = tuple[Any, int, "str | None", int, int, int, Headers]
-"""What is held (None: deleted), counted bytes, and the record context: topic, partition, offset, timestamp, headers."""
+"""Value (None: deleted), counted bytes, and the record context: topic, partition, offset, timestamp, headers."""
 
 _new_tuple = tuple.__new__
 
 
 class CachedStore(KeyValueOperations[K, V, S]):
-    """What both kinds have in common. ``below`` is the store that is cached."""
+    """The common base of plain and timestamped key-value stores with a record cache."""
 
     is_cached = True
 
@@ -79,7 +82,15 @@ class CachedStore(KeyValueOperations[K, V, S]):
         keeps_what_is_read: bool = True,
         entry_bytes: int = ENTRY_BYTES,
     ) -> None:
-        """``keeps_what_is_read``: a value read below becomes a clean entry. ``entry_bytes``: counted per entry."""
+        """Create a store with an empty cache.
+
+        Args:
+            below: The underlying store.
+            context: The record context of the task.
+            cache: The budget of the stream thread.
+            keeps_what_is_read: Whether a value read from the underlying store becomes a clean entry.
+            entry_bytes: Bytes counted per entry; see :data:`ENTRY_BYTES`.
+        """
         codec = below.codec
         self.codec = codec
         self._below = below
@@ -88,17 +99,19 @@ class CachedStore(KeyValueOperations[K, V, S]):
         self._listener: FlushListener | None = None
         self._send_old_values = False
         self._flushing = False
-        self._outlives = isinstance(below.content, SuppliedBytes)  # an entry here, what is dropped below
+        # A custom store may drop a key that still has a clean entry here.
+        self._has_more_than_below = isinstance(below.content, SuppliedBytes)
         self._keeps_what_is_read = keeps_what_is_read
         self._entry_bytes = entry_bytes
         self._thread = get_ident()
         self._entries: dict[Any, Entry] = {}
         self._dirty: dict[Any, None] = {}
         self._uses: OrderedDict[Any, None] | None = None
-        self._flushed: dict[Any, Entry] = {}  # taken to be flushed, and not written yet
-        self._owed: dict[Any, bytes | None] = {}
+        self._flushed: dict[Any, Entry] = {}  # entries of the running flush that are not written yet
+        self._old_of_failed: dict[Any, bytes | None] = {}
         self._last: Any = None
-        # Entries are found by the key itself where that is safe, else by its bytes. No key or value is a CachedStore.
+        # Cache keys are the keys themselves where that is safe, otherwise their bytes. The type CachedStore, which no
+        # key or value has, disables the shortcuts for keys and values of the plain type.
         self._finds_by_key = codec.key_serde.plain_type in _KEY_TYPES
         self._key_type: type[Any] | None = codec.key_serde.plain_type if self._finds_by_key else CachedStore
         self._key_size = codec.key_serde.fixed_size
@@ -114,7 +127,7 @@ class CachedStore(KeyValueOperations[K, V, S]):
 
     @property
     def persistent(self) -> bool:
-        """True when the content is on disk."""
+        """Whether the content is on disk."""
         return self._below.persistent
 
     @property
@@ -124,14 +137,14 @@ class CachedStore(KeyValueOperations[K, V, S]):
 
     @property
     def content(self) -> Any:
-        """The bytes below the cache."""
+        """The bytes store of the underlying store."""
         return self._below.content
 
     # -- reading -----------------------------------------------------------------------------------------------
 
     def get(self, key: K) -> S | None:
-        """What is stored for ``key``, flushed or not."""
-        at: Any = key if key.__class__ is self._key_type else self._place_of(key)
+        """Return the value of ``key``, flushed or not."""
+        at: Any = key if key.__class__ is self._key_type else self._cache_key(key)
         entry = self._entries.get(at)
         if entry is None:
             return self._load(at, is_written_next=False)
@@ -139,28 +152,28 @@ class CachedStore(KeyValueOperations[K, V, S]):
         return self._stored(entry[0])
 
     def peek(self, key: K) -> S | None:
-        """As :meth:`get`, for other threads: does not count as use of the entry, and caches nothing."""
-        entry = self._find(self._place_of(key))
+        """As :meth:`get`, for any thread. Does not count as a use of the entry, and caches nothing."""
+        entry = self._find(self._cache_key(key))
         if entry is None:
             return self._below.peek(key)
         self._below.check_open()
         return self._stored(entry[0])
 
     def value_data(self, key: K) -> bytes | None:
-        """The serialized value of ``key``, flushed or not. Does not count as use of the entry."""
-        if (entry := self._find(self._place_of(key))) is None:
+        """Return the serialized value of ``key``, flushed or not. Does not count as a use of the entry."""
+        if (entry := self._find(self._cache_key(key))) is None:
             return self._below.value_data(key)
         return None if entry[0] is None else self._below.value_part(self._data_of(entry[0]))
 
     def _find(self, at: Any) -> Entry | None:
-        """The newest entry, for any thread."""
+        """Return the newest entry. Thread-safe."""
         entry = self._entries.get(at)
-        while entry is None and at in self._dirty:  # caught while it was moved
+        while entry is None and at in self._dirty:  # the owner is moving the entry
             entry = self._entries.get(at)
         return self._flushed.get(at) if entry is None else entry
 
     def scan(self, first: bytes | None, end: bytes | None, *, reverse: bool) -> Iterator[tuple[bytes, S]]:
-        """Snapshot of the entries by serialized key, from ``first`` on and below ``end``, unflushed ones included."""
+        """Return the entries by serialized key from ``first`` (included) to ``end`` (excluded), flushed or not."""
         above = self._held_between(first, end)
         above.sort(key=itemgetter(0), reverse=reverse)
         return overlaid(above, self._below.scan(first, end, reverse=reverse), reverse=reverse)
@@ -171,20 +184,20 @@ class CachedStore(KeyValueOperations[K, V, S]):
 
     def _using(self, rows: Iterator[tuple[K, S]]) -> Iterator[tuple[K, S]]:
         for key, stored in rows:
-            self.note_use(self._place_of(key))
+            self.note_use(self._cache_key(key))
             yield key, stored
 
     def _held_between(self, first: bytes | None, end: bytes | None) -> list[tuple[bytes, S | None]]:
         found: list[tuple[bytes, S | None]] = []
         last = self._last
-        held = dict.fromkeys(list(self._entries if self._outlives else self._dirty))
+        held = dict.fromkeys(list(self._entries if self._has_more_than_below else self._dirty))
         held.update(dict.fromkeys(list(self._flushed)))
         if last is not None:
             held[last] = None
         for at in held:
             entry = self._find(at)
             if entry is None:
-                continue  # evicted meanwhile, so it is below
+                continue  # evicted meanwhile, so the underlying store has it
             key = self._bytes_of(at)
             if (first is None or key >= first) and (end is None or key < end):
                 found.append((key, self._stored(entry[0])))
@@ -192,26 +205,32 @@ class CachedStore(KeyValueOperations[K, V, S]):
 
     @property
     def below(self) -> StoreOverBytes[K, V, S]:
-        """The store that is cached."""
+        """The underlying store."""
         return self._below
 
     def holds(self, at: Any) -> bool:
-        """Whether there is an entry, clean or dirty, for the serialized key."""
+        """Whether the cache has an entry, clean or dirty, for the serialized key."""
         return at in self._entries
 
-    def held_entries(self, places: Iterable[Any] | None = None) -> list[tuple[Any, S | None]]:
-        """Entries, clean ones too, by serialized key; None: deleted and not flushed yet. Default: all of them.
+    def held_entries(self, keys: Iterable[Any] | None = None) -> list[tuple[Any, S | None]]:
+        """Return cached entries, clean or dirty, by serialized key. None: deleted and not flushed yet.
 
-        Only for stores whose keys are bytes. For any thread.
+        Only for stores whose keys are bytes. Thread-safe.
+
+        Args:
+            keys: The keys to look up. Default: all cached keys.
         """
-        if places is None:
-            places = dict.fromkeys([*self._entries, *self._flushed])
-        found = ((at, self._find(at)) for at in places)
+        if keys is None:
+            keys = dict.fromkeys([*self._entries, *self._flushed])
+        found = ((at, self._find(at)) for at in keys)
         return [(at, self._stored(entry[0])) for at, entry in found if entry is not None]
 
     def counting_uses(self, rows: Iterable[tuple[Any, S]], held: list[tuple[Any, S | None]]) -> Iterator[tuple[Any, S]]:
-        """``rows``; those that are also ``held`` here, in the same order, count as used when Kafka Streams' merged
-        iterator looks at them: that is one ahead, also past deleted ones. By another thread than ours, none do."""
+        """Yield ``rows``, and mark the ``held`` entries as used when Kafka Streams' merged iterator would read them.
+
+        That iterator reads one cached entry ahead, and skips deleted ones. ``held`` has the cached entries in the same
+        order as ``rows``. Nothing is marked when another thread than the owner of the task iterates.
+        """
         if get_ident() != self._thread:
             yield from rows
             return
@@ -227,11 +246,11 @@ class CachedStore(KeyValueOperations[K, V, S]):
             self.note_use(at)
 
     def approximate_num_entries(self) -> int:
-        """As of the last flush; on disk an estimate."""
+        """Return the number of entries as of the last flush. On disk an estimate."""
         return self._below.approximate_num_entries()
 
-    def _place_of(self, key: K) -> Any:
-        """Where in the cache ``key`` is found."""
+    def _cache_key(self, key: K) -> Any:
+        """Return the key under which the cache has the entry of ``key``."""
         if key.__class__ is self._key_type:
             return key
         key_bytes = self.key_bytes(key)
@@ -241,11 +260,11 @@ class CachedStore(KeyValueOperations[K, V, S]):
         return self.key_bytes(at) if self._finds_by_key else cast("bytes", at)
 
     def _load(self, at: Any, *, is_written_next: bool) -> S | None:
-        """Read from below, and keep it as a clean entry."""
+        """Read from the underlying store, and keep the value as a clean entry."""
         flushed = self._flushed.get(at)
         if flushed is None:
             data = self._below.read_data(self._bytes_of(at))
-        else:  # not below yet
+        else:  # not in the underlying store yet
             data = None if flushed[0] is None else self._data_of(flushed[0])
         if data is None:
             return None
@@ -267,19 +286,19 @@ class CachedStore(KeyValueOperations[K, V, S]):
     # -- order of use ------------------------------------------------------------------------------------------
 
     def note_use(self, at: Any) -> None:
-        """An entry, if there is one, was read."""
+        """Count a read of an entry, if there is one, as a use."""
         if at in self._entries:
             uses = self._keep_order() if self._uses is None else self._uses
             uses.move_to_end(at)
 
     def _note_write(self, at: Any) -> None:
-        """While ``_uses`` has the order."""
+        """Count a write as a use. Only when ``_uses`` is not None."""
         uses = cast("OrderedDict[Any, None]", self._uses)
         uses[at] = None
         uses.move_to_end(at)
 
     def _keep_order(self) -> OrderedDict[Any, None]:
-        """From now on."""
+        """Keep the order of use in ``_uses`` from now on."""
         self._uses = uses = OrderedDict.fromkeys(filterfalse(self._dirty.__contains__, self._entries))
         uses.update(self._dirty)
         return uses
@@ -288,11 +307,11 @@ class CachedStore(KeyValueOperations[K, V, S]):
 
     @abstractmethod
     def _held(self, stored: S) -> Any:
-        """What an entry holds for it, when it holds objects."""
+        """Return the value that an entry holds for ``stored``, if entries hold objects."""
 
     @abstractmethod
     def _stored(self, held: Any) -> S | None:
-        """What an entry's content stands for."""
+        """Return the stored value for the value of an entry."""
 
     @abstractmethod
     def _data_of(self, held: Any) -> bytes: ...
@@ -300,7 +319,7 @@ class CachedStore(KeyValueOperations[K, V, S]):
     def _value_of(self, stored: S) -> Any: ...
     @abstractmethod
     def _timestamp_of(self, stored: S) -> int:
-        """Of the record that forwards it."""
+        """Return the timestamp of the record that forwards it."""
 
     def _put_held(self, at: Any, held: Any, value_bytes: int) -> None:
         context, cache, entries = self._context, self._cache, self._entries
@@ -308,7 +327,7 @@ class CachedStore(KeyValueOperations[K, V, S]):
         size = self._size(at, value_bytes, topic, headers)
         replaced = entries.get(at)
         self._last = at
-        self._dirty.pop(at, None)  # refuses when the store is closed
+        self._dirty.pop(at, None)  # raises if the store is closed
         self._dirty[at] = None
         if self._uses is not None:
             self._note_write(at)
@@ -329,13 +348,15 @@ class CachedStore(KeyValueOperations[K, V, S]):
 
     @property
     def dirty_entries(self) -> int:
-        """How many entries are to be written below and forwarded."""
+        """Number of entries that are not yet written to the underlying store and forwarded."""
         return len(self._dirty)
 
     def evict(self, entries_max: int | None = None) -> None:
-        """Let go of least recently used entries until the budget is kept, none is left, or so many are gone.
-        A dirty one is flushed, with all others of the store. Over budget rather than in a circle: when the nodes below
-        have put into this store meanwhile, the rest waits for the next write.
+        """Evict least recently used entries until the cache is within its budget.
+
+        Stops earlier when the store has no entries left, or after ``entries_max`` entries. Evicting a dirty entry
+        flushes all dirty entries of the store. If downstream nodes write to this store during the flush, the cache
+        stays over budget until the next write, to avoid an endless loop.
         """
         cache, entries = self._cache, self._entries
         has_flushed = self._flushing
@@ -354,7 +375,7 @@ class CachedStore(KeyValueOperations[K, V, S]):
                 try:
                     self._flush(oldest)
                 finally:
-                    cache.used_bytes -= size  # only now, as there: the nodes below have met the old figure
+                    cache.used_bytes -= size  # only now, as in Kafka Streams: downstream nodes have seen the old value
 
     def _forget(self, at: Any) -> None:
         entry = self._entries.pop(at, None)
@@ -364,25 +385,28 @@ class CachedStore(KeyValueOperations[K, V, S]):
                 del self._uses[at]
 
     def set_flush_listener(self, listener: FlushListener, *, send_old_values: bool) -> None:
-        """Who forwards flushed entries; the old value is read only when ``send_old_values``."""
+        """Set the function that forwards flushed entries. Old values are read only if ``send_old_values``."""
         self._listener = listener
         self._send_old_values = send_old_values
 
     def flush_cache(self) -> int:
-        """Write what is dirty below, and forward it, in the order of the last write; how many entries that were.
+        """Write dirty entries to the underlying store and forward them, in the order of their last write.
 
-        What the nodes below put into this store meanwhile is dirty afterwards; see ``flush_until_clean``. After an
-        error the entries that were not forwarded are still dirty.
+        Entries that downstream nodes write to this store meanwhile are dirty afterwards; see ``flush_until_clean``.
+        After an error, entries that were not forwarded are still dirty.
+
+        Returns:
+            The number of flushed entries.
         """
         return 0 if self._flushing or not self._dirty else self._flush()
 
     def _flush(self, evicted: Any = None) -> int:
-        """Flush ``evicted``, which is no entry any more from then on, and what is dirty."""
+        """Flush ``evicted``, which is removed from the cache, and then all dirty entries."""
         context, entries = self._context, self._entries
         saved = (context.topic, context.partition, context.offset, context.timestamp, context.headers)
         order = list(self._dirty)
         flushed: dict[Any, Entry] = {} if evicted is None else {evicted: entries[evicted]}
-        if self._uses is None:  # clean from now on, and in the order of their use
+        if self._uses is None:  # keep clean entries in the order of their use
             flushed.update([(at, entries.pop(at)) for at in order])
             entries.update(flushed)
         else:
@@ -402,20 +426,20 @@ class CachedStore(KeyValueOperations[K, V, S]):
                 if entry[0] is None:
                     deleted.append((at, entry))
         except BaseException:
-            self._take_back(flushed)
+            self._make_dirty_again(flushed)
             raise
         finally:
             self._flushing = False
             self._flushed = {}
             self._cache.flush_ended(began_ms, count - len(flushed))
             context.topic, context.partition, context.offset, context.timestamp, context.headers = saved
-            for at, entry in deleted:  # nothing to read again
+            for at, entry in deleted:  # a flushed deletion needs no clean entry
                 if entries.get(at) is entry:
                     self._forget(at)
         return len(order)
 
-    def _take_back(self, flushed: dict[Any, Entry]) -> None:
-        """What could not be flushed is dirty as before, and comes before what was put meanwhile."""
+    def _make_dirty_again(self, flushed: dict[Any, Entry]) -> None:
+        """Make entries that could not be flushed dirty again, before entries that were put meanwhile."""
         entries, uses, dirty = self._entries, self._uses, self._dirty
         for at, entry in flushed.items():
             if at not in entries:  # evicted
@@ -435,8 +459,8 @@ class CachedStore(KeyValueOperations[K, V, S]):
         key = self._bytes_of(at)
         data = None if held is None else self._data_of(held)
         old: bytes | None = None
-        if at in self._owed:
-            old = self._owed[at]
+        if at in self._old_of_failed:
+            old = self._old_of_failed[at]
         elif listener is not None and (data is None or self._send_old_values):
             old = below.read_data(key)
             if data is None and old is None:
@@ -457,33 +481,33 @@ class CachedStore(KeyValueOperations[K, V, S]):
                     timestamp if new is None else self._timestamp_of(new),
                 )
         except BaseException:
-            self._owed[at] = old
+            self._old_of_failed[at] = old
             raise
-        if self._owed:
-            self._owed.pop(at, None)
+        if self._old_of_failed:
+            self._old_of_failed.pop(at, None)
 
     # -- life --------------------------------------------------------------------------------------------------
 
     def restore(self, records: Iterable[RestoreRecord]) -> int:
-        """Apply changelog records below the cache, which forgets what it has (a committed task is restored again)."""
+        """Apply changelog records to the underlying store. Clears the cache (a committed task is restored again)."""
         self.clear_cache()
         return self._below.restore(records)
 
     def clear_cache(self) -> None:
-        """Forget all entries, unwritten ones too: the task was committed, or failed."""
+        """Drop all entries, dirty ones too, because the task was committed or failed."""
         self._dirty.clear()
-        self._owed.clear()
+        self._old_of_failed.clear()
         self._uses = None
         self._cache.used_bytes -= sum(entry[1] for entry in self._entries.values())
         self._entries.clear()
 
     def clear(self) -> None:
-        """Remove everything, unlogged: before a restoration from the beginning."""
+        """Remove everything without logging, before the store is restored from the beginning."""
         self.clear_cache()
         self._below.clear()
 
     def close(self) -> None:
-        """Close without flushing the cache; every later call but this one raises InvalidStateStoreError."""
+        """Close without flushing the cache. All other methods raise InvalidStateStoreError afterwards."""
         if self._below.is_open:
             self._below.close()
             self.clear_cache()
@@ -491,7 +515,7 @@ class CachedStore(KeyValueOperations[K, V, S]):
             self._cache.unregister(self)
 
     def rebind(self, *, log: ChangeLog | None, context: RecordContext) -> None:
-        """Belong to another task object from now on."""
+        """Use the log and context of another task object, and belong to the current thread, from now on."""
         self._context = context
         self._thread = get_ident()
         self._below.rebind(log=log, context=context)

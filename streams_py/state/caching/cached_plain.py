@@ -16,7 +16,7 @@ V = TypeVar("V")
 
 
 class CachedPlainStore(CachedStore[K, V, V]):
-    """:class:`PlainStore` with a record cache."""
+    """A :class:`PlainStore` with a record cache."""
 
     def __init__(
         self, below: PlainStore[K, V], context: RecordContext, cache: RecordCache, *, keeps_what_is_read: bool = True
@@ -25,8 +25,8 @@ class CachedPlainStore(CachedStore[K, V, V]):
         self._plain = below
 
     def put(self, key: K, value: V | None) -> None:
-        """Store ``value`` in the cache; None deletes."""
-        at = self._place_of(key)
+        """Store ``value`` in the cache. None deletes."""
+        at = self._cache_key(key)
         if value is None:
             self._put_held(at, None, 0)
             return

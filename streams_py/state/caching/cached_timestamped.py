@@ -1,7 +1,7 @@
 """A timestamped key-value store with a record cache; see :mod:`streams_py.state.caching.cached`.
 
-This is the store of cached aggregations. The path of each of their records is written out here in one function, without
-the calls between objects that it would need otherwise.
+Cached aggregations use this store. For speed, each operation on a record is written out as one function, without calls
+between objects.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _new_tuple = tuple.__new__
 
 
 class CachedTimestampedStore(CachedStore[K, V, "ValueAndTimestamp[V]"]):
-    """:class:`TimestampedStore` with a record cache."""
+    """A :class:`TimestampedStore` with a record cache."""
 
     def __init__(
         self,
@@ -40,8 +40,8 @@ class CachedTimestampedStore(CachedStore[K, V, "ValueAndTimestamp[V]"]):
         self._timestamped = below
 
     def get_parts(self, key: K) -> tuple[V, int] | None:
-        """As :meth:`get`, but a bare (value, timestamp_ms): for operators, which only unpack it."""
-        at: Any = key if key.__class__ is self._key_type else self._place_of(key)
+        """As :meth:`get`, but returns a plain tuple (value, timestamp_ms), for operators that only unpack it."""
+        at: Any = key if key.__class__ is self._key_type else self._cache_key(key)
         entry = self._entries.get(at)
         if entry is None:
             return self._load(at, is_written_next=False)
@@ -50,19 +50,19 @@ class CachedTimestampedStore(CachedStore[K, V, "ValueAndTimestamp[V]"]):
         return held if self._holds_objects or held is None else self._timestamped.decode_parts(held)
 
     def put(self, key: K, value: ValueAndTimestamp[V] | None) -> None:
-        """Store a value with its timestamp in the cache; None deletes."""
+        """Store a value with its timestamp in the cache. None deletes."""
         if value is None:
-            self._put_held(self._place_of(key), None, 0)
+            self._put_held(self._cache_key(key), None, 0)
         else:
             self.put_value(key, value[0], value[1])
 
     def put_value(self, key: K, value: V | None, timestamp_ms: int) -> None:
-        """Store a value with its timestamp in the cache; None deletes."""
-        at: Any = key if key.__class__ is self._key_type else self._place_of(key)
+        """Store a value with its timestamp in the cache. None deletes."""
+        at: Any = key if key.__class__ is self._key_type else self._cache_key(key)
         if value.__class__ is not self._value_type:
             self._put_other(at, value, timestamp_ms)
             return
-        # As _put_held, without the calls: this is the path of every record of a cached aggregation.
+        # Same as _put_held, but without calls, because this runs for every record of a cached aggregation.
         entries, dirty, context = self._entries, self._dirty, self._context
         replaced = entries.get(at)
         topic, headers = context.topic, context.headers
@@ -77,7 +77,7 @@ class CachedTimestampedStore(CachedStore[K, V, "ValueAndTimestamp[V]"]):
         else:
             counted = self._count(at, value, replaced)
         self._last = at
-        dirty.pop(at, None)  # refuses when the store is closed
+        dirty.pop(at, None)  # raises if the store is closed
         dirty[at] = None
         if self._uses is not None:
             self._note_write(at)
@@ -94,27 +94,29 @@ class CachedTimestampedStore(CachedStore[K, V, "ValueAndTimestamp[V]"]):
             self.evict()
 
     def meet(self, key: K) -> None:
-        """Read ``key``, if that could make a difference, before it is written: Kafka Streams' table source looks at the
-        old row first, and what it reads may push other entries out."""
-        at: Any = key if key.__class__ is self._key_type else self._place_of(key)
+        """Read ``key`` before it is written, if that could evict other entries.
+
+        Kafka Streams' table source reads the old row first, and the row that it reads may evict other entries.
+        """
+        at: Any = key if key.__class__ is self._key_type else self._cache_key(key)
         if at not in self._entries and self._cache.used_bytes * 2 > self._cache.max_bytes:
             self._load(at, is_written_next=True)
 
     def updater(self, initializer: Callable[[], V] | None, aggregator: Callable[[K, Any, V], V | None]) -> Updater:
-        """Reading, aggregating and writing of one record as one function; see ``TimestampedKeyValueStore``."""
+        """Return a function that reads, aggregates and writes one record; see ``TimestampedKeyValueStore``."""
         entries, cache, key_type, value_type = self._entries, self._cache, self._key_type, self._value_type
         holds_objects, is_number, decode = self._holds_objects, self._is_number, self._timestamped.decode_parts
         count, find = self._count, entries.get
         dirty, undirty = self._dirty, self._dirty.pop
 
         def update(key: K, value: Any, timestamp_ms: int) -> tuple[Any, Any, int]:
-            at: Any = key if key.__class__ is key_type else self._place_of(key)
+            at: Any = key if key.__class__ is key_type else self._cache_key(key)
             replaced = find(at)
             parts: tuple[V, int] | None
             if replaced is None:
                 parts = self._load(at, is_written_next=True)
                 replaced = find(at)
-            elif holds_objects:  # the write below counts as the use
+            elif holds_objects:  # the write further down counts as the use
                 parts = replaced[0]
             else:
                 parts = None if replaced[0] is None else decode(replaced[0])
@@ -140,7 +142,7 @@ class CachedTimestampedStore(CachedStore[K, V, "ValueAndTimestamp[V]"]):
                 counted = count(at, new, replaced)
             elif is_number:
                 counted = replaced[1]
-            else:  # as many bytes more or less as the value has
+            else:  # only the size of the value may have changed
                 more = (
                     len(new) - len(old)
                     if new.isascii() and old.isascii()
@@ -169,7 +171,7 @@ class CachedTimestampedStore(CachedStore[K, V, "ValueAndTimestamp[V]"]):
         return update
 
     def _put_other(self, at: Any, value: V | None, timestamp_ms: int) -> None:
-        """A deletion, or a value that is held as bytes, or one that the serde turns into the plain type first."""
+        """Put a deletion, a value that is held as bytes, or one that the serde must convert to the plain type."""
         if value is None:
             self._put_held(at, None, 0)
             return
@@ -177,7 +179,7 @@ class CachedTimestampedStore(CachedStore[K, V, "ValueAndTimestamp[V]"]):
         self._put_held(at, self._timestamped.decode_parts(data) if self._holds_objects else data, len(data))
 
     def _count(self, at: Any, value: Any, replaced: Entry | None) -> int:
-        """Bytes of an entry, added to what the cache uses."""
+        """Return the counted bytes of an entry, and add them to the bytes that the cache uses."""
         self._timestamped.check_open()
         context = self._context
         value_bytes: int | None = self._value_size
@@ -192,7 +194,7 @@ class CachedTimestampedStore(CachedStore[K, V, "ValueAndTimestamp[V]"]):
         if held is None:
             super()._flush_entry(at, entry)
             return
-        # The same with fewer calls: with short commit intervals this is on the path of every other record.
+        # Same as the base class, with fewer calls: with short commit intervals this runs for every second record.
         below, listener, context = self._timestamped, self._listener, self._context
         key = self.key_bytes(at) if self._finds_by_key else at
         if self._holds_objects:
@@ -201,8 +203,8 @@ class CachedTimestampedStore(CachedStore[K, V, "ValueAndTimestamp[V]"]):
         else:
             data, timestamp_ms = held, timestamp_of(held)
         old: bytes | None = None
-        if at in self._owed:
-            old = self._owed[at]
+        if at in self._old_of_failed:
+            old = self._old_of_failed[at]
         elif self._send_old_values and listener is not None:
             old = below.read_data(key)
         context.topic = topic
@@ -218,10 +220,10 @@ class CachedTimestampedStore(CachedStore[K, V, "ValueAndTimestamp[V]"]):
                 before = below.decode_parts(old)[0] if old is not None and self._send_old_values else None
                 listener(at if self._finds_by_key else self.codec.decode_key(key), value, before, timestamp_ms)
         except BaseException:
-            self._owed[at] = old
+            self._old_of_failed[at] = old
             raise
-        if self._owed:
-            self._owed.pop(at, None)
+        if self._old_of_failed:
+            self._old_of_failed.pop(at, None)
 
     def _held(self, stored: ValueAndTimestamp[V]) -> Any:
         return stored[0], stored[1]

@@ -1,4 +1,4 @@
-"""What a closed cache has in place of its dirty keys."""
+"""A replacement for the dirty keys of a closed cache."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["ClosedStore"]
 
 
 class ClosedStore(dict[Any, None]):
-    """Takes the place of the dirty keys of a closed store, so that the path of a record needs no check."""
+    """A dict that replaces the dirty keys of a closed store and refuses writes, so that writes need no extra check."""
 
     def __init__(self, refuse: Callable[[], None]) -> None:
         super().__init__()

@@ -1,1 +1,1 @@
-"""Stores that users make themselves, as stores of a task; and the one of that kind that comes with the library."""
+"""Custom stores, whose code users supply, as stores of a task; and the LRU map, a custom store of this library."""

@@ -1,4 +1,4 @@
-"""What a store of the user's own is told; see ``StateStoreContext``."""
+"""The context that a custom store gets; see ``StateStoreContext``."""
 
 from __future__ import annotations
 
@@ -14,41 +14,46 @@ from streams_py.ports.record_headers import written_headers
 from streams_py.state.stores.key_value import ChangeLog
 from streams_py.topology.declare.nodes import RecordContext
 
-__all__ = ["OwnStoreContext", "only_asked", "refuse_change"]
+__all__ = ["CustomStoreContext", "read_only_call", "refuse_change"]
 
 
-class _Asked(threading.local):
-    """The store that is asked something by code that may not change it."""
+class _ReadOnlyCall(threading.local):
+    """The read-only call that the current thread is executing."""
 
     store: str | None = None
+    """Name of the store that must not change; None outside of such a call."""
 
 
-_ASKED = _Asked()
+_READ_ONLY_CALL = _ReadOnlyCall()
 
 
 def refuse_change(store: str, *_: object, **__: object) -> NoReturn:
-    """Instead of a change to a global store by another processor than its own: UnsupportedOperationError."""
+    """Refuse a change of a global store by any processor but the one that fills it.
+
+    Raises:
+        UnsupportedOperationError: Always.
+    """
     raise UnsupportedOperationError(
-        f"global store {store!r} can only be read here: it is written by the processor it was added with"
+        f"global store {store!r} is read-only here: only the processor it was added with can write to it"
     )
 
 
-def only_asked(store: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    """``method`` of a store, which must not log a change: UnsupportedOperationError from where it tries to."""
+def read_only_call(store: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a method of a store so that it raises UnsupportedOperationError when it logs a change."""
 
-    def ask(*args: Any, **options: Any) -> Any:
-        before, _ASKED.store = _ASKED.store, store
+    def call(*args: Any, **options: Any) -> Any:
+        before, _READ_ONLY_CALL.store = _READ_ONLY_CALL.store, store
         try:
             return method(*args, **options)
         finally:
-            _ASKED.store = before
+            _READ_ONLY_CALL.store = before
 
-    return ask
+    return call
 
 
 @dataclass(slots=True)
-class OwnStoreContext:
-    """Satisfies ``StateStoreContext``. ``log`` and ``record`` are those of the task object that has the store."""
+class CustomStoreContext:
+    """The implementation of ``StateStoreContext``."""
 
     name: str
     application_id: str
@@ -56,15 +61,20 @@ class OwnStoreContext:
     changelog_topic: str
     state_dir: str | None
     record: RecordContext
+    """The record context of the task object that has the store."""
     log: ChangeLog | None = field(default=None, repr=False)
+    """Writes to the changelog for the task object that has the store; None: nothing is logged."""
     is_restoring: bool = False
 
     def log_change(
         self, key: bytes, value: bytes | None, *, timestamp: int | None = None, headers: Headers = ()
     ) -> None:
-        """Write to the changelog, unless the store is restored. UnsupportedOperationError for a global store that is
-        changed by another processor than its own."""
-        if _ASKED.store == self.name:
+        """Write to the changelog, unless the store is being restored.
+
+        Raises:
+            UnsupportedOperationError: Another processor than the one that fills a global store changes it.
+        """
+        if _READ_ONLY_CALL.store == self.name:
             refuse_change(self.name)
         if self.log is None or self.is_restoring:
             return

@@ -1,4 +1,4 @@
-"""A key-value store in memory that keeps the entries used last (Kafka Streams' ``Stores.lruMap``)."""
+"""A key-value store in memory that keeps the most recently used entries (Kafka Streams' ``Stores.lruMap``)."""
 
 from __future__ import annotations
 
@@ -16,25 +16,30 @@ __all__ = ["LruStore", "lru_map"]
 
 @located
 def lru_map(max_entries: int) -> KeyValueBytesStoreSupplier:
-    """A ``supplier=`` of key-value stores in memory that hold at most ``max_entries`` per task: the least recently used
-    one goes when there are more. Reading counts as use, ranges do not; queries from outside count, too.
+    """Return a ``supplier=`` of key-value stores in memory with at most ``max_entries`` entries per task.
 
-    In a plain key-value store the changelog is told of what goes; in a timestamped one (tables, aggregates) it is not,
-    and grows with the keys until its own retention or compaction ends that: both as in Kafka Streams. TopologyError
-    when ``max_entries`` is not positive.
+    When there are more, the least recently used entry is evicted. Reading a key counts as a use, also by interactive
+    queries. Reading a range does not.
+
+    In a plain key-value store, an eviction writes a tombstone to the changelog. In a timestamped store (tables,
+    aggregates) it does not, so the changelog grows with the number of keys, limited only by its own retention or
+    compaction. Both are as in Kafka Streams.
+
+    Raises:
+        TopologyError: ``max_entries`` is not positive.
     """
     if max_entries < 1:
-        raise TopologyError(f"an LRU map holds at least one entry: max_entries is {max_entries}")
+        raise TopologyError(f"max_entries of an LRU map must be at least 1, got {max_entries}")
     return lambda: LruStore(max_entries)
 
 
 class LruStore(KeyValueBytesStore):
-    """What an :func:`lru_map` makes."""
+    """The store that :func:`lru_map` supplies."""
 
     def __init__(self, max_entries: int) -> None:
         self._max_entries = max_entries
         self._entries: OrderedDict[bytes, bytes] = OrderedDict()
-        self._lock = Lock()  # readers move entries, too
+        self._lock = Lock()  # because readers also move entries
 
     def get(self, key: bytes) -> bytes | None:
         with self._lock:

@@ -1,4 +1,4 @@
-"""A store with methods of the user's own, as a store of a task."""
+"""The adapter that makes a custom store a store of a task."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import TypeVar
 from streams_py.errors import ConfigError, StateError, StreamsError
 from streams_py.ports import RawRecord
 from streams_py.ports.record_headers import headers_of
-from streams_py.state.custom.context import OwnStoreContext
+from streams_py.state.custom.context import CustomStoreContext
 from streams_py.state.custom.supplied_bytes import SuppliedBytes
 from streams_py.state.stores.key_value import ChangeLog
 from streams_py.system.printable import named
 from streams_py.topology.declare.custom_stores import ChangelogRecord, CustomStateStore, CustomStore
 from streams_py.topology.declare.nodes import RecordContext
 
-__all__ = ["OwnStore", "as_used", "own_store"]
+__all__ = ["CustomStoreAdapter", "as_used", "custom_store_of"]
 
 S = TypeVar("S")
 
 
-class OwnStore:
-    """What a task asks of every store, over a :class:`CustomStateStore`, which it opens."""
+class CustomStoreAdapter:
+    """The part of a store's interface that a task uses, for a :class:`CustomStateStore`, which it creates and opens."""
 
     is_cached = False
     persistent = False
-    """Its files, if there are any, are not in the task's database."""
+    """False: the store's files, if it has any, are not in the task's database."""
 
-    def __init__(self, supplier: Callable[[], CustomStateStore], context: OwnStoreContext) -> None:
+    def __init__(self, supplier: Callable[[], CustomStateStore], context: CustomStoreContext) -> None:
         store = supplier()
         if not isinstance(store, CustomStateStore):
             raise ConfigError(
-                f"the supplier of store {context.name!r} made {type(store).__name__}, which is no CustomStateStore",
+                f"the supplier of store {context.name!r} returned {type(store).__name__}, expected a CustomStateStore",
                 key=context.name,
             )
         self.store = store
@@ -50,11 +50,11 @@ class OwnStore:
         return self.store.is_open
 
     def rebind(self, *, log: ChangeLog | None, context: RecordContext) -> None:
-        """Belong to another task object from now on."""
+        """Use the log and context of another task object from now on."""
         self.context.log, self.context.record = log, context
 
     def restore_records(self, records: Iterable[RawRecord]) -> None:
-        """Apply changelog records; those without a key are skipped."""
+        """Apply changelog records. Records without a key are skipped."""
         given = [
             ChangelogRecord(key, record.value(), record.timestamp()[1], headers_of(record) or ())
             for record in records
@@ -71,7 +71,7 @@ class OwnStore:
             self.context.is_restoring = False
 
     def flush_cache(self) -> int:
-        """Let it log what it holds back. 0: that fills no cache of others."""
+        """Let the store log changes that it has held back. Returns 0: this never fills another store's cache."""
         try:
             self.store.flush()
         except StreamsError:
@@ -81,34 +81,34 @@ class OwnStore:
         return 0
 
     def clear_cache(self) -> None:
-        """There is no cache."""
+        """Do nothing: custom stores have no record cache."""
 
     def clear(self) -> None:
-        """Remove everything, unlogged: before a restoration from the beginning."""
+        """Remove everything without logging, before the store is restored from the beginning."""
         self.store.clear()
 
     def close(self) -> None:
-        """Let go of it. A second call does nothing."""
+        """Close the store. A second call does nothing."""
         if self.store.is_open:
             self.store.is_open = False
             self.store.close()
 
     def approximate_num_entries(self) -> int:
-        """Nobody can know."""
+        """Return 0: a custom store does not report its number of entries."""
         return 0
 
     def __repr__(self) -> str:
         return f"<{type(self.store).__name__} {self.name}{'' if self.is_open else ', closed'}>"
 
 
-def as_used(store: S | OwnStore) -> S | CustomStateStore:
-    """An open store as processors and queries use it: what the user made, where that is all there is."""
-    return store.store if isinstance(store, OwnStore) else store
+def as_used(store: S | CustomStoreAdapter) -> S | CustomStateStore:
+    """Return an open store as processors and queries use it: without the adapter, if it is a custom store."""
+    return store.store if isinstance(store, CustomStoreAdapter) else store
 
 
-def own_store(store: object) -> CustomStore | None:
-    """What the user made, of an open store that is or is kept in something of that kind."""
-    if isinstance(store, OwnStore):
+def custom_store_of(store: object) -> CustomStore | None:
+    """Return the user's object if an open store is, or keeps its bytes in, a custom store. None for other stores."""
+    if isinstance(store, CustomStoreAdapter):
         return store.store
     content = getattr(store, "content", None)
     return content.store if isinstance(content, SuppliedBytes) else None

@@ -1,11 +1,11 @@
-"""The user's key-value bytes as the bytes below our key-value stores."""
+"""The adapter that makes a custom key-value bytes store the bytes store of a key-value store."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from streams_py.errors import ConfigError
-from streams_py.state.custom.context import OwnStoreContext
+from streams_py.state.custom.context import CustomStoreContext
 from streams_py.state.custom.lru import LruStore
 from streams_py.state.stores.key_value import ChangeLog
 from streams_py.topology.declare.custom_stores import KeyValueBytesStore
@@ -15,19 +15,20 @@ __all__ = ["SuppliedBytes"]
 
 
 class SuppliedBytes:
-    """A ``BytesStore`` over a :class:`KeyValueBytesStore`, which it opens.
+    """A ``BytesStore`` over a :class:`KeyValueBytesStore`, which it creates and opens.
 
-    What it drops of its own accord is logged as a deletion. As in Kafka Streams that is not so for an LRU map whose
-    values are timestamped: a restoration drops entries in the same way.
+    When the custom store evicts a key, this is logged as a deletion. As in Kafka Streams, evictions of an LRU map with
+    timestamped values are not logged: a restore evicts the same entries again.
     """
 
     def __init__(
-        self, supplier: Callable[[], KeyValueBytesStore], context: OwnStoreContext, *, is_timestamped: bool
+        self, supplier: Callable[[], KeyValueBytesStore], context: CustomStoreContext, *, is_timestamped: bool
     ) -> None:
         store = supplier()
         if not isinstance(store, KeyValueBytesStore):
             raise ConfigError(
-                f"the supplier of store {context.name!r} made {type(store).__name__}, which is no KeyValueBytesStore",
+                f"the supplier of store {context.name!r} returned {type(store).__name__}, expected a "
+                "KeyValueBytesStore",
                 key=context.name,
             )
         self.store = store
@@ -42,7 +43,7 @@ class SuppliedBytes:
         self.context.log_change(key, None)
 
     def rebind(self, *, log: ChangeLog | None, context: RecordContext) -> None:
-        """Belong to another task object from now on."""
+        """Use the log and context of another task object from now on."""
         self.context.log, self.context.record = log, context
 
     # -- as a bytes store --------------------------------------------------------------------------------------

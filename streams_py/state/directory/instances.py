@@ -1,13 +1,15 @@
-"""Which directory an instance of an application uses, and what it leaves there about itself.
+"""The directories of an application's instances on one machine, their locks, and their process files.
 
-Several instances may run on one machine with one ``state.dir``. The first one takes the application's directory itself,
-as in Kafka Streams; further ones take ``instance-2``, ``instance-3``, ... below it. Whoever holds the exclusive lock on
-a directory's file ``.lock`` has the directory; the system drops the lock when the process ends, however it ends.
+Several instances may run on one machine with the same ``state.dir``. The first one uses the application's directory
+itself, as in Kafka Streams. Further instances use ``instance-2``, ``instance-3``, ... below it. The instance that holds
+the exclusive lock on a directory's file ``.lock`` owns the directory. The operating system releases the lock when the
+process ends for any reason.
 
-After a restart an instance should find what it had. So it takes the lowest directory that is free; where instances have
-names (``client.id`` or ``group.instance.id``), one that was last used under its own name comes first, and one that
-belongs to another name last. Process id, name and cluster are in ``kafka-streams-process-metadata``, in Kafka Streams'
-format: JSON, of which others read ``processId`` only.
+After a restart, an instance should find its previous state. So it takes the free directory with the lowest number. If
+instances have names (``client.id`` or ``group.instance.id``), it first tries directories that were last used under its
+own name, and tries directories of other names last. Process id, name and cluster id are in
+``kafka-streams-process-metadata``. The file has Kafka Streams' format: JSON, of which Kafka Streams reads only
+``processId``.
 """
 
 from __future__ import annotations
@@ -48,23 +50,29 @@ _PROCESS_FILE_MAX: Final = 64 << 10
 _PREFIX: Final = "instance-"
 
 _locked_here: set[str] = set()
-"""Record locks do not exclude the process that holds them, so two clients of one process need this."""
+"""The directories locked by this process. POSIX record locks do not exclude other clients in the same process."""
 _locked_here_guard = threading.Lock()
-os.register_at_fork(after_in_child=_locked_here.clear)  # record locks stay with the process that took them
+os.register_at_fork(after_in_child=_locked_here.clear)  # a forked child does not inherit record locks
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceMetadata:
-    """What the process file says. ``cluster_id``: of the cluster that the state in the directory belongs to;
-    ``name``: that of the instance which had the directory last; None when unknown."""
+    """The content of a process file."""
 
     process_id: ProcessId
     cluster_id: str | None = None
+    """Id of the cluster that the state in the directory belongs to; None: unknown."""
     name: str | None = None
+    """Name of the instance that used the directory last; None: unknown."""
 
 
 def read_metadata(directory: str) -> InstanceMetadata | None:
-    """None when there is no process file; OSError or ValueError when it is of no use."""
+    """Read the process file of a directory. None if the file does not exist.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: The file is malformed.
+    """
     try:
         with open(os.path.join(directory, _PROCESS_FILE), "rb", opener=open_file) as file:
             found = loads_foreign(file.read(_PROCESS_FILE_MAX))
@@ -82,7 +90,7 @@ def _text(found: object) -> str | None:
 
 
 def write_metadata(directory: str, metadata: InstanceMetadata) -> None:
-    """Replace the process file. StateError when the directory cannot be written."""
+    """Replace the process file. StateError if the directory is not writable."""
     content = {"processId": str(metadata.process_id), "clusterId": metadata.cluster_id, "instance": metadata.name}
     text = json.dumps({field: value for field, value in content.items() if value is not None})
     try:
@@ -91,11 +99,11 @@ def write_metadata(directory: str, metadata: InstanceMetadata) -> None:
         raise not_usable(directory, error) from error
 
 
-# -- which directories there are ---------------------------------------------------------------------------------------
+# -- directories -------------------------------------------------------------------------------------------------------
 
 
 def instance_directories(application: str) -> list[str]:
-    """The directories that instances of the application have used so far, by number."""
+    """Return the directories that instances of the application have used so far, by number."""
     try:
         names = os.listdir(application)
     except FileNotFoundError:
@@ -107,13 +115,13 @@ def instance_directories(application: str) -> list[str]:
 
 
 def is_instance_directory(name: str) -> bool:
-    """True for the name of a further instance's directory."""
+    """Whether ``name`` is the name of a further instance's directory, such as ``instance-2``."""
     number = name.removeprefix(_PREFIX)
     return name.startswith(_PREFIX) and number.isdecimal() and name == f"{_PREFIX}{int(number)}" and int(number) > 1
 
 
 def usable_directories(application: str, name: str | None) -> Iterator[str]:
-    """Directories to try to lock, best first; those that nobody has used yet come in the end, and never end."""
+    """Yield the directories to try to lock, best first. After the existing ones come new ones, without end."""
     known = instance_directories(application) or [application]
     yield from sorted(known, key=lambda directory: _rank(directory, name))  # stable: by number among equals
     for number in count(2):
@@ -139,10 +147,14 @@ def _numbered(application: str, number: int) -> str:
 
 
 def lock_directory(directory: str) -> IO[bytes] | None:
-    """The open lock file, None when another client has the directory. StateError when it cannot be written."""
+    """Lock a directory. StateError if it is not writable.
+
+    Returns:
+        The open lock file. None when another client has locked the directory.
+    """
     with _locked_here_guard:
         if directory in _locked_here:
-            return None  # opening its lock file once more would end the lock when that is closed
+            return None  # opening the lock file a second time and closing it would release the lock
         try:
             file = open(os.path.join(directory, LOCK_FILE), "ab", opener=open_file)  # noqa: SIM115  # open while locked
         except OSError as error:
@@ -159,14 +171,16 @@ def lock_directory(directory: str) -> IO[bytes] | None:
 
 
 def is_held(directory: str, lock: IO[bytes], process_id: ProcessId) -> bool:
-    """Whether the directory still is as the instance that locked it has left it: with its lock file and its process
-    file. Else somebody has deleted it, and another instance may have one of that name."""
+    """Whether the directory is still the one that the instance has locked, with its lock file and process file.
+
+    If not, it was deleted, and another instance may own a directory of the same name.
+    """
     try:
         is_same = os.path.samestat(os.fstat(lock.fileno()), os.stat(os.path.join(directory, LOCK_FILE)))
         metadata = read_metadata(directory)
     except FileNotFoundError:
         return False
-    except (OSError, ValueError):  # that tells nothing
+    except (OSError, ValueError):  # does not prove that the directory was deleted
         return True
     return is_same and metadata is not None and metadata.process_id == process_id
 
@@ -179,7 +193,7 @@ def unlock_directory(directory: str, lock: IO[bytes]) -> None:
 
 
 def not_usable(path: str, error: OSError) -> StateError:
-    """Return the error for a directory that cannot be written, or that another user of the host controls."""
+    """Return the error for a directory that is not writable, or that another user of the host controls."""
     if isinstance(error, UntrustedPathError):
         return StateError(str(error))
     return StateError(

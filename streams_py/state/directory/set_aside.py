@@ -1,13 +1,13 @@
-"""State that an application finds in its place and cannot use: it is kept beside, and the task is restored.
+"""Folders for local state that an application cannot use. The state is kept there, and the task is restored.
 
-Below the directory of the instance, by the name of the task (or ``global``)::
+They are in the directory of the instance, and contain the task's directory (or ``global``)::
 
-    of-another-library/0_3     files that are not ours, or of a later version (:mod:`.directory`)
-    of-another-layout/0_3      a copy of the task's database, made before stores of it that are declared otherwise by
-                               now were emptied (:mod:`.disk.kept_copy`)
+    of-another-library/0_3     files that another library or a later version wrote (:mod:`.directory`)
+    of-another-layout/0_3      a copy of the task's database, made before stores in it were emptied because their
+                               declaration has changed (:mod:`.disk.kept_copy`)
 
-What is there already is never replaced: the next one is ``0_3.2``. Nothing deletes it before somebody says so, with
-``clean_up()`` or ``streams-py reset --state-dir``: neither folder has a task's name, so the cleaner passes by.
+An existing copy is never replaced: the next one is ``0_3.2``. Copies are deleted only by ``clean_up()`` or ``streams-py
+reset --state-dir``. The cleaner ignores both folders, because their names are not task ids.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ANOTHER_LAYOUT: Final = "of-another-layout"
 
 
 def free_place(folder: str, name: str) -> str:
-    """A path in ``folder`` that nothing has, for what is called ``name``. OSError when the folder cannot be listed."""
+    """Return an unused path in ``folder``: ``name``, or ``name`` with a number. OSError if the folder is unreadable."""
     taken = set(os.listdir(folder)) if os.path.isdir(folder) else set()
     names = itertools.chain([name], (f"{name}.{number}" for number in itertools.count(2)))
     return os.path.join(folder, next(one for one in names if one not in taken))

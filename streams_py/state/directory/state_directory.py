@@ -1,26 +1,28 @@
-"""The state directory of one application instance, and who of its threads works on which task.
+"""The state directory of one application instance, and the ownership of its tasks by stream threads.
 
 Layout::
 
     <state.dir>/<application.id>/
-        .lock                              held by an exclusive lock for the life of the client
-        kafka-streams-process-metadata     {"processId": "..."}: makes the client recognisable after a restart
-        <sub-topology>_<partition>/        one per task: .py-checkpoint, .py-store-format, store files; as in global/
+        .lock                              exclusively locked for the life of the client
+        kafka-streams-process-metadata     {"processId": "..."}: identifies the client after a restart
+        <sub-topology>_<partition>/        one per task: .py-checkpoint, .py-store-format, store files; global/ likewise
         instance-2/, instance-3/, ...      the same for further instances on this machine
         of-cluster-<id>/                   tasks and global stores of another cluster, set aside
-        of-another-library/                those whose files are not ours, set aside (:mod:`.set_aside`)
-        of-another-layout/                 as they were before their stores were declared otherwise
+        of-another-library/                task directories that another library wrote, set aside (:mod:`.set_aside`)
+        of-another-layout/                 copies of task directories made before the layout of their stores changed
 
-Kafka Streams uses the same names, so a directory may be shared. A task directory counts as ours only with our marker
-file; without it, it is neither reported nor touched until its task is assigned here, and then set aside. Kafka Streams
-finds no checkpoint of its own in ours. The lock is a POSIX record lock, as Java's is, so the two exclude each other.
+Kafka Streams uses the same names, so a Java application may use the same directory. A task directory belongs to this
+library only if it has the marker file. A directory without it is neither reported nor changed until its task is
+assigned here; then it is set aside. Kafka Streams finds no checkpoint of its own in this library's directories. The
+lock is a POSIX record lock, as in Java, so the two exclude each other.
 
-State belongs to a cluster: on another one the offsets of its checkpoints mean nothing, and counting would go on from
-results of records that are not there. So nothing stored is reported or used before the cluster has said who it is
-(:meth:`StateDirectory.check_cluster`). What belongs to another one is set aside; that of an embedded cluster is
-deleted, because its cluster is gone for good.
+State belongs to a cluster. On another cluster the offsets in its checkpoints are meaningless, and aggregates would
+include records that do not exist there. So no stored state is reported or used before the id of the cluster is known
+(:meth:`StateDirectory.check_cluster`). State of another cluster is set aside. State of an embedded cluster is deleted,
+because that cluster no longer exists.
 
-Locks of tasks are in memory only: ``.lock`` keeps other processes out. Answers to Kafka Streams' ``StateDirectory``.
+Task locks are only in memory, because ``.lock`` excludes other processes. Corresponds to Kafka Streams'
+``StateDirectory``.
 """
 
 from __future__ import annotations
@@ -74,15 +76,20 @@ _logger = logging.getLogger(__name__)
 
 
 class StateDirectory:
-    """Directory of one application instance. Thread-safe.
+    """The state directory of one application instance. Thread-safe.
 
-    With ``persistent=False`` (no store on disk) nothing is touched on disk, the process id is random, and every task
-    can be locked. ``name``: ``client.id`` or ``group.instance.id``, where instances have such names. ``cluster_id``
-    asks the cluster for its id (BrokerUnavailableError while it does not answer, None when it has none).
-    ``warns_of_temporary``: whether to warn when ``state_dir`` is below the folder for temporary files.
-
-    Every directory is created with mode 0700, and one that another user of the host controls is refused with a
+    Every directory is created with mode 0700. A directory that another user of the host controls is refused with a
     StateError (:mod:`streams_py.system.private_files`).
+
+    Args:
+        state_dir: ``state.dir``.
+        application_id: ``application.id``.
+        persistent: Whether any store is on disk. If not, nothing on disk is accessed, the process id is random, and
+            every task can be locked.
+        name: ``client.id`` or ``group.instance.id``, if instances have such names.
+        cluster_id: Requests the cluster's id. Returns None when the cluster has none, and raises BrokerUnavailableError
+            while the cluster does not answer.
+        warns_of_temporary: Whether to warn when ``state_dir`` is below the folder for temporary files.
     """
 
     def __init__(
@@ -99,7 +106,7 @@ class StateDirectory:
         self._base = os.path.abspath(state_dir)
         self._application = os.path.join(self._base, application_id)
         if os.path.dirname(self._application) != self._base or application_id in ("", ".", ".."):
-            raise StateError(f"application.id {application_id!r} cannot be the name of a directory")
+            raise StateError(f"application.id {application_id!r} is not a valid name for a directory")
         self._name = name
         self._warns_of_temporary = warns_of_temporary
         self._ask_cluster_id = cluster_id
@@ -114,9 +121,10 @@ class StateDirectory:
     # -- life --------------------------------------------------------------------------------------------------
 
     def open(self) -> ProcessId:
-        """Take a directory that no other instance has, and read (or make up) the process id.
+        """Lock a directory that no other instance uses, and read or create the process id.
 
-        StateError when it cannot be written.
+        Raises:
+            StateError: The directory is not writable, or another user controls it.
         """
         if self._metadata is not None:
             return self._metadata.process_id
@@ -141,13 +149,15 @@ class StateDirectory:
             lock = lock_directory(path)
             if lock is not None:
                 if path != self._application:
-                    _logger.info("other instances use %s and more; this one has %s", self._application, path)
+                    _logger.info("another instance uses %s; using %s instead", self._application, path)
                 return path, lock
-        raise AssertionError("there is always another number")
+        raise AssertionError("unreachable: there is always another number")
 
     def _hold(self) -> None:
-        """Take a directory once more when somebody has deleted the one that this instance had: others may have it now.
-        The group knows the process id, so that stays."""
+        """Lock a directory again if the directory of this instance was deleted.
+
+        Another instance may own the old path now. The process id stays the same, because the group knows it.
+        """
         with self._guard:
             known, lock = self._metadata, self._lock_file
             if known is None or not self._persistent or (lock and is_held(self._path, lock, known.process_id)):
@@ -165,8 +175,8 @@ class StateDirectory:
             self._metadata = replace(known, cluster_id=known.cluster_id if found is None else found.cluster_id)
             write_metadata(self._path, self._metadata)
             _logger.warning(
-                "the state directory %s was deleted, at least in part, while it was in use; going on in %s, where what "
-                "is needed is restored",
+                "the state directory %s was deleted, at least in part, while it was in use; continuing in %s, where "
+                "missing state is restored",
                 lost,
                 self._path,
             )
@@ -174,7 +184,7 @@ class StateDirectory:
                 self._belong_to(known.cluster_id)
 
     def close(self) -> None:
-        """Unlock. A second call does nothing."""
+        """Release all locks. A second call does nothing."""
         with self._guard:
             self._owners.clear()
             self._metadata = None
@@ -185,23 +195,23 @@ class StateDirectory:
 
     @property
     def path(self) -> str:
-        """This instance's directory; the application's before :meth:`open`."""
+        """The directory of this instance. Before :meth:`open`, the directory of the application."""
         return self._path
 
     @property
     def is_persistent(self) -> bool:
-        """False when nothing is kept on disk."""
+        """Whether anything is kept on disk."""
         return self._persistent
 
     @property
     def process_id(self) -> ProcessId:
-        """Identity of this instance; the same after a restart when anything is persistent."""
+        """The identity of this instance. If anything is persistent, it is the same after a restart."""
         if self._metadata is None:
             raise StateError(f"the state directory {self.path} is not open")
         return self._metadata.process_id
 
     def _make_base(self) -> None:
-        """Create ``state.dir``, or check the one that is there: other users may share it, but not control it."""
+        """Create ``state.dir``, or check an existing one: other users may share it, but not control it."""
         try:
             os.makedirs(self._base, mode=FOLDER_MODE, exist_ok=True)
             check_shared_folder(self._base)
@@ -220,18 +230,23 @@ class StateDirectory:
             known = read_metadata(self.path)
         except (OSError, ValueError) as error:
             _logger.warning(
-                "the process file in %s is of no use (%s); this instance gets a new process id", self.path, error
+                "cannot read the process file in %s (%s); using a new process id for this instance", self.path, error
             )
         metadata = replace(known or InstanceMetadata(ProcessId(uuid.uuid4())), name=self._name)
         if metadata != known:
             write_metadata(self.path, metadata)
         return metadata
 
-    # -- whose state it is -------------------------------------------------------------------------------------
+    # -- the cluster of the state ------------------------------------------------------------------------------
 
     def check_cluster(self) -> bool:
-        """Make sure that the state here is that of the cluster that is used now; another's is set aside. False while
-        that cluster does not answer: nothing here may be used then. Asks only once."""
+        """Ensure that the local state belongs to the current cluster. State of another cluster is set aside.
+
+        Requests the cluster's id only until it is known.
+
+        Returns:
+            False while the cluster does not answer. No local state may be used then.
+        """
         if self._cluster_checked or self._ask_cluster_id is None:
             return True
         with self._cluster_guard:
@@ -240,7 +255,7 @@ class StateDirectory:
                     cluster_id = self._ask_cluster_id()
                 except BrokerUnavailableError as error:
                     _logger.info(
-                        "local state in %s is not used before the cluster says who it is: %s", self.path, error
+                        "not using the local state in %s until the id of the cluster is known: %s", self.path, error
                     )
                     return False
                 if cluster_id:
@@ -252,7 +267,7 @@ class StateDirectory:
         metadata = self._metadata
         if metadata is None or metadata.cluster_id == cluster_id:
             return
-        # State that does not say where it comes from is an older version's; an embedded cluster cannot be that old.
+        # State without a cluster id was written by an older version. An embedded cluster cannot be that old.
         is_foreign = metadata.cluster_id is not None or cluster_id.startswith(EMBEDDED_CLUSTER_ID)
         folders = (*map(str, self._task_directories()), _GLOBAL_DIRECTORY)
         filled = [name for name in folders if is_ours(os.path.join(self.path, name))]
@@ -261,22 +276,22 @@ class StateDirectory:
                 self._set_aside(filled, metadata.cluster_id or "unknown", cluster_id)
         except OSError as error:
             raise StateError(
-                f"the state in {self.path} belongs to cluster {metadata.cluster_id}, not to {cluster_id}, and cannot "
-                f"be set aside: {error}; delete it by hand"
+                f"the state in {self.path} belongs to cluster {metadata.cluster_id}, not to {cluster_id}, and moving "
+                f"it away failed: {error}; delete it by hand"
             ) from error
         self._metadata = replace(metadata, cluster_id=cluster_id)
         write_metadata(self.path, self._metadata)
 
     def _set_aside(self, folders: Collection[str], old: str, new: str) -> None:
         if old.startswith(EMBEDDED_CLUSTER_ID):
-            _logger.info("deleting the state in %s: the embedded cluster that it belongs to is gone", self.path)
+            _logger.info("deleting the state in %s: its embedded cluster no longer exists", self.path)
             for name in folders:
                 delete(os.path.join(self.path, name))
             return
         aside = os.path.join(self.path, _ASIDE + re.sub(r"[^A-Za-z0-9_-]", "_", old)[:64])
         _logger.warning(
-            "the state in %s belongs to cluster %s, and this application is connected to cluster %s now: it is set "
-            "aside in %s, and what this cluster has is restored",
+            "the state in %s belongs to cluster %s, but this application is connected to cluster %s: moving it to %s "
+            "and restoring from the topics of this cluster",
             self.path,
             old,
             new,
@@ -289,33 +304,38 @@ class StateDirectory:
                 delete(target)
             os.rename(os.path.join(self.path, name), target)
 
-    # -- locks of tasks ----------------------------------------------------------------------------------------
+    # -- task locks --------------------------------------------------------------------------------------------
 
     def lock(self, task_id: TaskId, owner: str) -> bool:
-        """Make ``owner`` (a thread's name) the owner of a task; False when another one is. Re-entrant."""
+        """Make ``owner`` (a thread's name) the owner of a task. Returns False if it has another owner. Reentrant."""
         with self._guard:
             return self._owners.setdefault(task_id, owner) == owner
 
     def unlock(self, task_id: TaskId, owner: str) -> None:
-        """Release a task; does nothing when ``owner`` does not own it."""
+        """Release a task. Does nothing if ``owner`` does not own it."""
         with self._guard:
             if self._owners.get(task_id) == owner:
                 del self._owners[task_id]
 
     def owner_of(self, task_id: TaskId) -> str | None:
-        """Who owns a task."""
+        """Return the owner of a task; None if it has none."""
         with self._guard:
             return self._owners.get(task_id)
 
     def lock_stored_tasks(self, owner: str) -> list[TaskId]:
-        """Lock every task that has something on disk, as far as no other owner has it: at the start of a rebalance, so
-        that each is reported by one thread of the process. All that ``owner`` owns then, in order."""
+        """Lock every task with state on disk that no other owner has locked.
+
+        Called at the start of a rebalance, so that only one thread of the process reports each task.
+
+        Returns:
+            The stored tasks that ``owner`` owns afterwards, in order.
+        """
         if not self.check_cluster():
             return []
         return [task_id for task_id in self.stored_tasks() if self.lock(task_id, owner)]
 
     def unlock_except(self, owner: str, kept: Collection[TaskId]) -> None:
-        """After the rebalance: release what ``owner`` locked and does not need."""
+        """Release the tasks that ``owner`` has locked, except ``kept``. Called after a rebalance."""
         with self._guard:
             for task_id in [task_id for task_id, holder in self._owners.items() if holder == owner]:
                 if task_id not in kept:
@@ -324,29 +344,33 @@ class StateDirectory:
     # -- task directories --------------------------------------------------------------------------------------
 
     def task_path(self, task_id: TaskId) -> str:
-        """Where the task's files are, or would be."""
+        """Return the task's directory, which may not exist."""
         return os.path.join(self.path, str(task_id))
 
     def prepare_task(self, task_id: TaskId) -> str:
-        """Make the task's directory ready for our stores: created if need be; what is not ours is set aside. LockError
-        while the cluster has not said who it is."""
+        """Prepare the task's directory for stores. It is created if necessary; another library's files are set aside.
+
+        Raises:
+            LockError: The id of the cluster is not known yet.
+            StateError: The directory is not writable, or files cannot be moved away.
+        """
         if not self.check_cluster():
-            raise LockError(f"task {task_id} waits for an answer of the cluster", task_id=task_id)
+            raise LockError(f"task {task_id} waits for the id of the cluster", task_id=task_id)
         return self._prepare(str(task_id))
 
     @property
     def global_path(self) -> str:
-        """Where the files of global stores are, or would be."""
+        """The directory of the global stores, which may not exist."""
         return os.path.join(self.path, _GLOBAL_DIRECTORY)
 
     def prepare_global(self) -> str:
-        """Make the directory of the global stores ready; as :meth:`prepare_task`."""
+        """Prepare the directory of the global stores; see :meth:`prepare_task`."""
         if not self.check_cluster():
-            raise LockError("global stores wait for an answer of the cluster")
+            raise LockError("global stores wait for the id of the cluster")
         return self._prepare(_GLOBAL_DIRECTORY)
 
     def wipe_global(self) -> None:
-        """Delete everything of the global stores. StateError when that fails."""
+        """Delete all files of the global stores. StateError if that fails."""
         try:
             delete_ours(self.global_path)
         except FileNotFoundError:
@@ -359,7 +383,7 @@ class StateDirectory:
         path = os.path.join(self.path, name)
         self._make(path)
         if not is_ours(path) and set(os.listdir(path)) - {FORMAT_MARKER}:
-            self._set_foreign_aside(path)  # a marker alone, and empty, is what a full disk leaves
+            self._set_foreign_aside(path)  # but not a directory with only an empty marker, which a full disk leaves
             self._make(path)
         if not is_ours(path):
             try:
@@ -369,49 +393,52 @@ class StateDirectory:
         return path
 
     def _set_foreign_aside(self, path: str) -> None:
-        """Whoever wrote these files, in another format, may want them back."""
+        """Move away files of another format. The library that wrote them may need them again."""
         folder = os.path.join(self.path, ANOTHER_LIBRARY)
         try:
             self._make(folder)
             aside = free_place(folder, os.path.basename(path))
             os.rename(path, aside)
         except OSError as error:
-            raise StateError(f"{path} was not written by this library: move it away by hand ({error})") from error
+            raise StateError(f"this library did not write {path}: move it away by hand ({error})") from error
         _logger.warning(
-            "%s was not written by this library (but by Kafka Streams for the JVM, or by a later version): it is kept "
-            "in %s, and the state restored; delete it, or give this application a state.dir of its own",
+            "%s was not written by this library (but by Kafka Streams for the JVM, or by a later version): moved it to "
+            "%s and restoring the state; delete it, or use a separate state.dir for this application",
             path,
             aside,
         )
 
     def wipe_task(self, task_id: TaskId) -> None:
-        """Delete everything of a task. StateError when that fails."""
+        """Delete all files of a task. StateError if that fails."""
         path = self.task_path(task_id)
         try:
-            # First of all: a checkpoint that outlives its store, when the process is killed in between, would make an
-            # empty store pass for a complete one.
+            # The checkpoint goes first: if the process is killed before the stores are deleted, a checkpoint without
+            # stores would make an empty store count as complete.
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(path, CHECKPOINT_FILE))
             while os.path.isdir(path):
-                with contextlib.suppress(FileNotFoundError):  # somebody else deletes here, too: go on with the rest
+                with contextlib.suppress(FileNotFoundError):  # another process deletes too: continue with the rest
                     delete_ours(path)
         except OSError as error:
             raise StateError(f"cannot delete {path}: {error}; delete it by hand", task_id=task_id) from error
 
     def stored_tasks(self) -> list[TaskId]:
-        """Tasks that have store files of ours on disk, in order."""
+        """Return the tasks that have store files of this library on disk, in order."""
         return [task_id for task_id in self._task_directories() if has_content(self.task_path(task_id))]
 
     def stored_offset_sum(self, task_id: TaskId) -> int | None:
-        """Sum of the offsets in the task's checkpoint, as it is reported for a task that is not open here. None when
-        there is no checkpoint, or none that can be read (with a warning): then the task is not reported."""
+        """Return the sum of the offsets in the task's checkpoint, to report a task that is not open on this instance.
+
+        None without a checkpoint, or if it cannot be read (which is logged as a warning). The task is not reported
+        then.
+        """
         path = self.task_path(task_id)
         if not self._persistent or not is_ours(path):
             return None
         try:
             offsets = stored_offsets(path)
         except (ValueError, StateError) as error:
-            _logger.warning("checkpoint of task %s is not reported: %s", task_id, error)
+            _logger.warning("not reporting task %s, because its checkpoint cannot be read: %s", task_id, error)
             return None
         if not offsets and not (has_database(path) and os.path.exists(os.path.join(path, CHECKPOINT_FILE))):
             return None
@@ -420,7 +447,7 @@ class StateDirectory:
     def _task_directories(self) -> list[TaskId]:
         if not self._persistent:
             return []
-        self._hold()  # what is there may be another instance's
+        self._hold()  # otherwise the path may belong to another instance
         try:
             names = os.listdir(self.path)
         except FileNotFoundError:
@@ -432,7 +459,11 @@ class StateDirectory:
     # -- cleaning ----------------------------------------------------------------------------------------------
 
     def delete_unused(self, *, now_ms: int, delay_ms: int) -> list[TaskId]:
-        """Delete our task directories that nobody has locked and that have not changed for ``delay_ms``."""
+        """Delete task directories of this library that are not locked and have not changed for ``delay_ms``.
+
+        Returns:
+            The tasks whose directories were deleted.
+        """
         deleted = []
         for task_id in self._task_directories():
             path = self.task_path(task_id)
@@ -441,7 +472,7 @@ class StateDirectory:
                 continue
             if not self.lock(task_id, owner):
                 continue
-            try:  # its age is looked at under the lock: an owner that has just gone may have written
+            try:  # check the age under the lock, because the last owner may have written just before it left
                 unchanged_ms = now_ms - int(os.stat(path).st_mtime * 1000)
                 if unchanged_ms > delay_ms:
                     self.wipe_task(task_id)
@@ -450,14 +481,17 @@ class StateDirectory:
             except FileNotFoundError:
                 pass
             except (OSError, StateError) as error:
-                _logger.warning("cleaner: %s", error)
+                _logger.warning("cleaning the state directory failed: %s", error)
             finally:
                 self.unlock(task_id, owner)
         return deleted
 
     def clean_up(self) -> list[str]:
-        """Delete all local state of the application on this machine, that of instances which are running excepted: the
-        directories that stayed."""
+        """Delete the local state of all instances of the application on this machine that are not running.
+
+        Returns:
+            The directories that were not deleted, because other clients use them.
+        """
         stayed: list[str] = []
         if not self._persistent:
             return stayed
@@ -465,7 +499,7 @@ class StateDirectory:
             own = self._lock_file if path == self._path else None
             lock = own or lock_directory(path)
             if lock is None:
-                _logger.info("local state in %s stays: another client uses it", path)
+                _logger.info("not deleting the local state in %s: another client uses it", path)
                 stayed.append(path)
                 continue
             try:
@@ -480,7 +514,7 @@ class StateDirectory:
         return stayed
 
     def _checked_directories(self) -> list[str]:
-        """The directories of all instances. StateError when another user controls one of them, or the way to it."""
+        """Return the directories of all instances. StateError if another user controls one, or a parent of it."""
         if not os.path.lexists(self._application):
             return []
         self._make_base()
@@ -495,8 +529,8 @@ def _warn_of_temporary(base: str) -> None:
     temporary = os.path.realpath(tempfile.gettempdir())
     if os.path.commonpath([temporary, os.path.realpath(base)]) == temporary:
         _logger.warning(
-            "state.dir %s is below the folder for temporary files: the system may delete it, then the state has to be "
-            "restored from the changelog topics; and another user of this host can create it first, then this "
+            "state.dir %s is below the folder for temporary files. The system may delete it, and then the state has to "
+            "be restored from the changelog topics. Another user of this host can also create it first, and then this "
             "application does not start. Set state.dir to a folder that belongs to this user",
             base,
         )

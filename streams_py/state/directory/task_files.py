@@ -1,4 +1,4 @@
-"""What a task's directory contains, and whether it is ours: a marker file tells it from one of Kafka Streams."""
+"""The content of a task's directory. A marker file distinguishes it from a directory of Kafka Streams for Java."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FORMAT: Final = b"1\n"
 
 
 def task_id_of(name: str) -> TaskId | None:
-    """The task whose directory has this name; None when it is not one's."""
+    """Return the task whose directory has this name. None if the name is not a task id."""
     try:
         task_id = TaskId.parse(name)
     except ValueError:
@@ -36,18 +36,18 @@ def is_ours(task_directory: str) -> bool:
 
 
 def write_marker(task_directory: str) -> None:
-    """Mark a directory as this library's. OSError when that is not possible."""
+    """Mark a directory as this library's. OSError if the marker cannot be written."""
     with open(os.path.join(task_directory, FORMAT_MARKER), "wb", opener=open_file) as file:
         file.write(FORMAT)
 
 
 def has_content(task_directory: str) -> bool:
-    """Whether a directory of ours has more than the marker, a checkpoint and lock files."""
+    """Whether a directory of this library has more than the marker, a checkpoint and lock files."""
     if not is_ours(task_directory):
         return False
     try:
         names = os.listdir(task_directory)
-    except FileNotFoundError:  # deleted at this moment
+    except FileNotFoundError:  # deleted just now
         return False
     return any(
         name not in (FORMAT_MARKER, CHECKPOINT_FILE)
@@ -58,7 +58,7 @@ def has_content(task_directory: str) -> bool:
 
 
 def delete_ours(directory: str) -> None:
-    """Delete a directory. The marker goes last: if the process is killed in between, the rest still counts as ours.
+    """Delete a directory. The marker is deleted last, so that after a crash the rest still counts as this library's.
 
     Raises:
         UntrustedPathError: Something in it is a symbolic link or belongs to another user.

@@ -1,1 +1,1 @@
-"""Stores on disk: RocksDB below, what is not committed yet in memory above it."""
+"""Stores on disk: RocksDB, with uncommitted writes in memory on top."""

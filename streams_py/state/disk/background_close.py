@@ -1,16 +1,19 @@
-"""Work on a database that may take long, on a thread of its own: flushing what it holds in memory, and closing it."""
+"""Slow work on a database (flushing its memtables, closing it) on a background thread."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 
-__all__ = ["Aside"]
+__all__ = ["BackgroundWork"]
 
 
-class Aside:
-    """One kind of work, of which nobody has to wait for the end: other tasks go on, and a process ends also when it
-    hangs in a disk. For one thread."""
+class BackgroundWork:
+    """One kind of work that runs on a background thread.
+
+    Other tasks continue meanwhile. The thread is a daemon, so the process can exit even when the disk hangs. All
+    methods must be called by one thread.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -19,11 +22,14 @@ class Aside:
 
     @property
     def is_under_way(self) -> bool:
-        """Begun, and nobody has been told of its end."""
+        """Whether the work has started and its result has not been fetched by :meth:`is_done` or :meth:`wait`."""
         return self._thread is not None
 
     def is_done(self, work: Callable[[], None]) -> bool:
-        """Begin the work, unless it is under way. To be asked again until it is True, which raises what went wrong."""
+        """Start the work unless it is already running, and return whether it has finished.
+
+        The caller calls this again until it returns True. If the work failed, the last call raises its error instead.
+        """
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, args=(work,), name=self._name, daemon=True)
             self._thread.start()
@@ -33,7 +39,7 @@ class Aside:
         return True
 
     def wait(self) -> None:
-        """Wait for what is under way, if anything is; raises what went wrong."""
+        """Block until the running work, if any, has finished. Raises the error of the work."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None

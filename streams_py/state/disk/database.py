@@ -1,12 +1,15 @@
-"""RocksDB: one database per task, one column family per store, and one for the positions in the changelogs.
+"""RocksDB: one database per task, with a column family per store and one for the changelog positions.
 
-What tasks write waits in the layers of its stores (:mod:`.layer`) until the task commits. Then everything goes in as
-one batch, together with the changelog positions that it brings the stores to (the idea of KIP-1035). The batch is in
-the write-ahead log when the call returns, so a killed process leaves a committed state and the position that belongs to
-it; the log is not forced to the disk, and a machine that loses its power goes back to an earlier such state, whose rest
-the changelog topics have. What is restored in bulk goes past that log, until the next commit, and into a database that
-is opened for writing alone: it takes entries in a tenth of the time. Small commits of one store go in as one entry each
-(:mod:`.bundles`). Rocksdict's raw mode keeps keys and values as the bytes they are.
+The writes of a task wait in the layers of its stores (:mod:`.layer`) until the task commits. A commit writes all of
+them as one batch, together with the changelog positions that the stores reach with it (the idea of KIP-1035).
+
+The batch is in the write-ahead log when the commit returns. So a killed process leaves a committed state and the
+position that belongs to it. The log is not synced to disk. After a power failure the machine therefore has an earlier
+committed state, and the changelog topics have the rest.
+
+A bulk restore bypasses the write-ahead log until the next commit. It may also reopen the database for loading: such a
+database takes entries in a tenth of the time, but reads are slow. A small commit of a store is written as a single
+entry (:mod:`.bundles`). Rocksdict's raw mode stores keys and values unchanged.
 """
 
 from __future__ import annotations
@@ -27,9 +30,9 @@ from streams_protocol.types import TopicPartition
 from streams_py.errors import StateError
 from streams_py.state.directory.checkpoint import DATABASE_DIRECTORY
 from streams_py.state.disk import position_keys as keys
-from streams_py.state.disk.background_close import Aside
+from streams_py.state.disk.background_close import BackgroundWork
 from streams_py.state.disk.bundles import BUNDLE, name_of, unpacked
-from streams_py.state.disk.opening import Place, open_database, prepare_folder
+from streams_py.state.disk.opening import Location, open_database, prepare_folder
 from streams_py.state.disk.options import (
     LEVEL_0_FILES_MERGED,
     LEVEL_0_FILES_MERGED_LATE,
@@ -45,54 +48,55 @@ from streams_py.system.printable import text_of
 __all__ = ["RocksMemory", "TaskDatabase"]
 
 _POSITIONS: Final = "*positions"
-"""No store is called like this: names have no asterisk."""
+"""Column family of the positions. Names of stores contain no asterisk."""
 _OFFSET = struct.Struct(">q")
 _NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
 _LOGGED_RECORDS: Final = 20_000
-"""So many records of a restoration in bulk go through the write-ahead log: that costs less than the flush that is
-needed without."""
+"""Number of records of a bulk restore that still use the write-ahead log. For fewer, a final flush would cost more."""
 _LOOK_BYTES: Final = 256 << 10  # loaded between two checks for disk back-pressure
 
 
 class TaskDatabase:
-    """The database of one task, below its directory.
+    """The open database of one task, below the task's directory.
 
-    Opened with the column families that exist and those of ``stores``. Raises StateError naming the path when the
-    files cannot be read or another process has them open.
+    All existing column families are opened, and the column families of ``stores``.
+
+    Raises:
+        StateError: The files cannot be read, or another process has them open. The message names the path.
     """
 
     def __init__(self, task_directory: str, stores: Iterable[str], *, memory: RocksMemory | None = None) -> None:
         self.path = os.path.join(task_directory, DATABASE_DIRECTORY)
         self.memory = memory or shared_rocks_memory()
         self.is_loading = False
-        """Open for many writes that nobody reads yet."""
+        """Whether the database is open for loading: fast writes in any key order, slow reads."""
         self.is_read = False
-        """Something in files was read since the last time that records were restored."""
+        """Whether files were read since records were last restored."""
         self.is_shuffled = False
-        """The keys that were restored last came in no order."""
+        """Whether the keys restored last were not in key order."""
         self._may_load = True
         self._loaded_records = 0
-        """In bulk, since somebody wanted it open for reading and writing."""
+        """Number of records restored in bulk since the last :meth:`end_loading`."""
         self._merges_late = False
-        """Files are merged later than in a database that is read."""
+        """Whether files are merged later than in a database that is read."""
         self._loaded_bytes = 0
-        """Since somebody looked whether the disk takes it."""
-        self._settling, self._ending = Aside("state-flush"), Aside("state-close")
+        """Bytes loaded since the last check for disk back-pressure (:attr:`is_behind`)."""
+        self._flushing, self._ending = BackgroundWork("state-flush"), BackgroundWork("state-close")
         self._stores: dict[str, RocksBytes] = {}
         self.restoring: Any = None
-        """The batch that is being filled by :meth:`restore`."""
+        """The batch that :meth:`restore` is filling; None at other times."""
         self.is_logged = True
-        """Everything in memory is in the write-ahead log too."""
+        """Whether everything in the memtables is in the write-ahead log too."""
         self._is_closed = True
         when_forked(self, keep_undestroyed)
-        self.closing = RLock()  # a checkpoint keeps the database and its stores open, and so does a flush
+        self.closing = RLock()  # held while a checkpoint or a flush needs the database and its stores open
         try:
             prepare_folder(self.path)
             found = self._open({"default", _POSITIONS, *stores})
             self._is_closed = False
             self._unbundle()
         except Exception as error:
-            with suppress(Exception):  # of the two, the first error says more
+            with suppress(Exception):  # the first error is the more useful one
                 self.close()
             remedy = remedy_for(error) or (
                 f"If another process uses this state.dir, give this one its own; if files are damaged, delete "
@@ -100,10 +104,13 @@ class TaskDatabase:
             )
             raise StateError(f"cannot open the state store files in {self.path}: {text_of(error)}. {remedy}") from error
         self.found_stores = frozenset(found)
-        """Names of the stores that were there when it was opened."""
+        """Names of the stores that existed when the database was opened."""
 
     def _open(self, wanted: Collection[str]) -> set[str]:
-        """Open it with these column families and those that exist, which are returned; without any, what is there."""
+        """Open the database with the existing column families and those in ``wanted``; return the existing ones.
+
+        With an empty ``wanted`` the database must exist.
+        """
         self._options = options = database_options(self.memory, loading=self.is_loading)
         exists = os.path.exists(os.path.join(self.path, "CURRENT"))
         if not exists and not wanted:
@@ -111,19 +118,22 @@ class TaskDatabase:
         found = set(rocksdict.Rdict.list_cf(self.path, options)) if exists else set()
         families = dict.fromkeys(sorted(found.union(wanted)), options)
         self._database = open_database(self.path, options, families)
-        self.place = Place(self.path)
+        self.location = Location(self.path)
         self._positions: Any = self._database.get_column_family(_POSITIONS)
         return found
 
     def store(self, name: str) -> RocksBytes:
-        """The bytes of one store; the same object every time."""
+        """Return the bytes store of a store; the same object every time."""
         found = self._stores.get(name)
         if found is None:
             found = self._stores[name] = RocksBytes(self, name)
         return found
 
     def properties(self, store: str) -> Mapping[str, float]:
-        """What RocksDB says of a store (:meth:`RocksBytes.properties`); empty when nobody uses it. Thread-safe."""
+        """Return the RocksDB properties of a store (:meth:`RocksBytes.properties`). Thread-safe.
+
+        Empty when :meth:`store` was never called for it.
+        """
         found = self._stores.get(store)
         return {} if found is None else found.properties()
 
@@ -131,27 +141,27 @@ class TaskDatabase:
 
     @property
     def uncommitted_bytes(self) -> int:
-        """What waits in memory for the next commit, about. Thread-safe."""
+        """Approximate size of the writes that wait for the next commit, in bytes. Thread-safe."""
         return sum(store.layer.size_bytes for store in list(self._stores.values()))
 
     def positions(self) -> dict[TopicPartition, int]:
-        """The offsets that were committed with what they stand for; those of which nothing is known are missing."""
+        """Return the changelog positions committed together with the stores' data. Unknown positions are missing."""
         found: dict[TopicPartition, int] = {}
         for key, data in self._attempt(lambda: list(self._positions.items(from_key=keys.TOPICS))):
             (found[keys.partition_in(key)],) = _OFFSET.unpack(data)
         return found
 
     def inputs(self) -> dict[TopicPartition, keys.InputEntry]:
-        """What the group had committed of the task's input when this was committed, at least."""
+        """Return the input offsets that the group had committed, at least, when the last commit here was made."""
         found = self._attempt(lambda: list(self._beginning_with(keys.INPUT)))
         return {keys.partition_in(at.removeprefix(keys.INPUT)): keys.read_input(data) for at, data in found}
 
     def layouts(self) -> dict[str, str]:
-        """How the files of each store are laid out (:mod:`.layouts`); those that nobody has noted are missing."""
+        """Return the stored layout of each store (:mod:`.layouts`). A store without a stored layout is missing."""
         return self._texts(keys.LAYOUT)
 
     def topic_ids(self) -> dict[str, str]:
-        """Of the topics that positions speak of: the ids that the cluster gave them, as far as they were noted."""
+        """Return the ids of the topics that positions refer to, as far as they were stored."""
         return self._texts(keys.TOPIC_ID)
 
     def _texts(self, prefix: bytes) -> dict[str, str]:
@@ -162,15 +172,20 @@ class TaskDatabase:
         return takewhile(lambda entry: entry[0].startswith(prefix), self._positions.items(from_key=prefix))
 
     def note_layouts(self, layouts: Mapping[str, str]) -> None:
-        """The files of these stores are laid out like this."""
+        """Store the layouts of these stores."""
         self._note(keys.LAYOUT, layouts, {})
 
     def note_topic_ids(self, ids: Mapping[str, str], at: Mapping[TopicPartition, int] = _NONE) -> None:
-        """The ids of the topics that positions are in; ``at``: new positions in these."""
+        """Store the ids of the topics that positions refer to.
+
+        Args:
+            ids: Topic -> topic id.
+            at: New positions, stored in the same batch.
+        """
         self._note(keys.TOPIC_ID, ids, at)
 
     def forget_topic_id(self, topic: str) -> None:
-        """Which topic the positions are in is no longer known."""
+        """Delete the id of a topic."""
         self._attempt(lambda: self._positions.delete(keys.TOPIC_ID + topic.encode()))
 
     def _note(self, prefix: bytes, texts: Mapping[str, str], positions: Mapping[TopicPartition, int]) -> None:
@@ -184,9 +199,17 @@ class TaskDatabase:
     def commit(
         self, positions: Mapping[TopicPartition, int], inputs: Mapping[TopicPartition, keys.InputEntry] = _NONE
     ) -> bool:
-        """Write what waits in all stores, and the positions, as one batch: after a crash all of it is there, or
-        nothing. After an error everything still waits. ``inputs``, which the group has, go along; False when there was
-        nothing that they could go along with."""
+        """Write the waiting writes of all stores, and the positions, as one batch.
+
+        After a crash, the database has either the whole batch or nothing of it. After an error, all writes still wait.
+
+        Args:
+            positions: Changelog positions that the stores reach with this commit.
+            inputs: Input offsets that the group has committed, stored in the same batch.
+
+        Returns:
+            False if there was nothing to commit. ``inputs`` were not stored then.
+        """
         if not positions and all(store.layer.is_empty for store in self._stores.values()):
             return False
         batch = rocksdict.WriteBatch(raw_mode=True)
@@ -196,16 +219,25 @@ class TaskDatabase:
         return True
 
     def restore(self, load: Callable[[], object], positions: Mapping[TopicPartition, int], *, in_bulk: int = 0) -> None:
-        """Commit what ``load`` writes, and the positions that it brings the stores to. What it writes with
-        ``write_batch`` goes straight into the batch: nobody reads it before it is committed. After an error nothing of
-        that is left.
+        """Commit the records that ``load`` writes, and the positions that the stores reach with them.
 
-        ``in_bulk``: it writes so many records that nobody needs on the disk before :meth:`settle_aside` has brought
-        them there. When there are many, they go past the write-ahead log, which would be half of what the disk has to
-        write. Column families are flushed together, so what a crash leaves is still a committed state with its
-        positions, but an older one. And into a database that is open for loading until :meth:`end_loading` or the next
-        commit, unless keys come in order, which RocksDB takes quickly anyway, or it is read meanwhile: each read would
-        have to sort what lies in memory."""
+        Writes through ``write_batch`` go directly into the batch, because no reader needs them before the commit. After
+        an error none of them remain.
+
+        A bulk restore of many records differs in two ways:
+
+        * It bypasses the write-ahead log, which would be half of the disk writes. Column families are flushed together,
+          so a crash still leaves a committed state with its positions, but an older one.
+        * The database is reopened for loading, until :meth:`end_loading` or the next commit. This does not happen if
+          the keys arrive in order, which is fast without it, or if the database is read meanwhile: each read would have
+          to sort the memtable.
+
+        Args:
+            load: Writes the records to the stores.
+            positions: Changelog positions that the stores reach with these records.
+            in_bulk: Number of records, if they need not be on disk before :meth:`flush_in_background` has returned
+                True; 0 otherwise.
+        """
         self._loaded_records += in_bulk
         unlogged = bool(in_bulk) and self._loaded_records > _LOGGED_RECORDS
         if unlogged:
@@ -225,10 +257,13 @@ class TaskDatabase:
         self._write(batch, positions, options)
 
     def take_in(self, store: str, files: Iterable[str], positions: Mapping[TopicPartition, int]) -> None:
-        """Have sorted files in a store, over all that it has, then the positions that they bring it to: after a crash
-        in between it has more than is known, which does no harm when the same follows once more."""
+        """Ingest sorted files into a store, on top of its content, and then commit the positions reached with them.
+
+        After a crash in between, the store has more records than its position says. That is harmless: the same records
+        are applied again.
+        """
         self.restore(lambda: None, {})
-        self.settle()
+        self.flush()
         self.store(store).take_in(files)
         self._loaded_bytes += _LOOK_BYTES
         self.restore(lambda: None, positions)
@@ -243,18 +278,22 @@ class TaskDatabase:
             self._merge(late=True)
 
     def note_read(self) -> None:
-        """Something in files is about to be read. What is loaded is brought there first, once until more is restored,
-        which may take its time: each read would have to sort what lies in memory, and nothing else runs meanwhile. Any
-        thread may."""
+        """Prepare for a read of the files. Thread-safe.
+
+        In a database that is open for loading, the first read after a restore flushes the memtables, which may take
+        long. Otherwise each read would have to sort the memtable, and the interpreter's lock is held meanwhile.
+        """
         if self.is_loading and not self.is_read:
-            with suppress(StateError):  # whoever restores meets it, too
-                self.settle()
+            with suppress(StateError):  # the thread that restores gets the same error
+                self.flush()
         self.is_read = True
 
     @property
     def is_behind(self) -> bool:
-        """True while what is restored past the log, or comes in files, waits for the disk: whoever restores has to
-        pause. Any thread may ask."""
+        """Whether restoring has to pause until the disk has caught up. Thread-safe.
+
+        Counts records that bypass the write-ahead log, and ingested files.
+        """
         if self._loaded_bytes < _LOOK_BYTES:
             return False
         if not self._has_failed and any(store.is_behind for store in list(self._stores.values())):
@@ -264,15 +303,20 @@ class TaskDatabase:
 
     @property
     def _has_failed(self) -> bool:
-        """RocksDB's threads could not write. It may have stopped them for good, and tells who writes next why."""
+        """Whether a background write of RocksDB failed.
+
+        RocksDB may have stopped its background threads for good. The next write raises the error.
+        """
         try:
             return bool(self._database.property_int_value("rocksdb.background-errors"))
-        except Exception:  # it is being closed, or opened again
+        except Exception:  # the database is being closed or reopened
             return False
 
     def end_loading(self) -> None:
-        """Have it open for reading and writing again; what is restored in bulk after that is another restoration. For
-        the thread that owns it."""
+        """Make sure that the database is open for reading and writing, not for loading.
+
+        Records restored in bulk after this call count as a new restore. For the thread that owns the database.
+        """
         self._loaded_records = 0
         self._leave_loading()
 
@@ -292,61 +336,63 @@ class TaskDatabase:
         with self.closing:
             if self._is_closed:
                 return
-            self.place.check()
-            self._settle()
+            self.location.check()
+            self._flush()
             for store in self._stores.values():
                 store.let_go()
             flush_at_once(self._positions)
             self._positions.close()
             self._database.close()
-            self._is_closed = True  # unless the next line succeeds
+            self._is_closed = True  # until it is open again
             self.is_loading = self._merges_late = loading
             self._attempt(lambda: self._open(()))
             self._is_closed = False
             for store in self._stores.values():
                 store.use_family()
 
-    def settle_aside(self) -> bool:
-        """Bring what is not in the log to the disk, on a thread of its own; to be asked again until it is True. For one
-        thread, whichever."""
-        if self.is_logged and not self._settling.is_under_way:
-            return True
-        return self._settling.is_done(self.settle) and (self.is_logged or self._is_closed)
+    def flush_in_background(self) -> bool:
+        """Flush data that bypassed the write-ahead log, on a background thread; return whether this has finished.
 
-    def settle(self) -> None:
-        """Bring what is not in the log to the disk. Any thread may; :meth:`close` waits for it."""
+        The caller calls this again until it returns True. All calls must come from one thread.
+        """
+        if self.is_logged and not self._flushing.is_under_way:
+            return True
+        return self._flushing.is_done(self.flush) and (self.is_logged or self._is_closed)
+
+    def flush(self) -> None:
+        """Flush data that bypassed the write-ahead log. Thread-safe; :meth:`close` waits for it."""
         with self.closing:
             if not self._is_closed:
-                self._settle()
+                self._flush()
 
-    def _settle(self) -> None:
+    def _flush(self) -> None:
         if self.is_logged:
             return
         self._flush_stores()
-        # After the stores: what a crash leaves in between is given the same records again.
+        # After the stores: if the process crashes in between, the stores get the same records again.
         self._attempt(self._positions.flush)
         self.is_logged = True
         self._loaded_bytes = 0
 
     def _flush_stores(self) -> None:
-        self.place.check()
+        self.location.check()
         for store in list(self._stores.values()):
             self._attempt(store.flush)
 
     def _write(self, batch: Any, positions: Mapping[TopicPartition, int], options: Any = None) -> None:
-        self.place.check()
+        self.location.check()
         logs = options is None
         if logs:
             self._leave_loading()
-            if not self.is_logged:  # else nobody waits for a copy that is being made
-                self.settle()  # after a crash the log would claim positions of which the stores have only a part
+            if not self.is_logged:  # flush() would wait for a running checkpoint, so only when needed
+                self.flush()  # otherwise, after a crash, the log has positions whose records the stores lack
         stores = [store for store in self._stores.values() if not store.layer.is_empty]
         bundles = {store: bundle for store in stores if (bundle := store.bundle()) is not None}
         self._fill(batch, stores, positions, bundles)
         if logs:
             self._attempt(lambda: self._database.write(batch))
         else:
-            with self.closing:  # not while it settles: positions, which are flushed last, would claim this too
+            with self.closing:  # not during a flush: it flushes positions last, and would include these
                 self._attempt(lambda: self._database.write(batch, options))
                 self.is_logged = False
         for store in stores:
@@ -359,27 +405,30 @@ class TaskDatabase:
         positions: Mapping[TopicPartition, int],
         bundles: Mapping[RocksBytes, tuple[bytes, bytes]],
     ) -> None:
-        """Apart from the write: an error that somebody keeps, keeps the variables of where it came from. A handle of a
-        column family among them would keep the files open, and nobody could open the database again."""
-        beside = self.handle(_POSITIONS)
+        """Fill a batch. Must be a function separate from the write.
+
+        A stored exception keeps the local variables of its traceback alive. A column family handle among them would
+        keep the files open, and the database could not be opened again.
+        """
+        metadata = self.handle(_POSITIONS)
         for store in stores:
             if store in bundles:
-                batch.put(*bundles[store], beside)
+                batch.put(*bundles[store], metadata)
             else:
-                self._write_out(batch, store, beside)
+                self._write_out(batch, store, metadata)
         for changelog, offset in positions.items():
-            batch.put(keys.key_of(changelog), _OFFSET.pack(offset), beside)
+            batch.put(keys.key_of(changelog), _OFFSET.pack(offset), metadata)
 
-    def _write_out(self, batch: Any, store: RocksBytes, beside: Any, *, layer: bool = True) -> None:
+    def _write_out(self, batch: Any, store: RocksBytes, metadata: Any, *, layer: bool = True) -> None:
         family = self.handle(store.name)
-        batch.set_default_column_family(family)  # for each entry, passing it costs as much as the entry
+        batch.set_default_column_family(family)  # passing it with each entry would double the cost of the entry
         store.entries_into(batch, family, layer=layer)
         batch.set_default_column_family(None)
         for key in store.bundle_keys:
-            batch.delete(key, beside)
+            batch.delete(key, metadata)
 
     def write_out(self, store: RocksBytes) -> None:
-        """Have in its column family what is bundled of a store."""
+        """Write the bundled entries of a store to its column family, and delete the bundles."""
         batch = self._bundled(store)
         self._attempt(lambda: self._database.write(batch))
         store.note_written_out()
@@ -390,7 +439,7 @@ class TaskDatabase:
         return batch
 
     def drop_bundles(self, store: RocksBytes) -> None:
-        """Forget what is bundled of a store."""
+        """Delete the bundles of a store."""
         batch = rocksdict.WriteBatch(raw_mode=True)
         for key in store.bundle_keys:
             batch.delete(key, self.handle(_POSITIONS))
@@ -399,26 +448,28 @@ class TaskDatabase:
             store.note_written_out()
 
     def _unbundle(self) -> None:
-        """Write out the bundles that an earlier owner of the files has left."""
+        """Write out the bundles left by a previous owner of the files."""
         batch = rocksdict.WriteBatch(raw_mode=True)
         try:
-            for key, bundle in self._beginning_with(BUNDLE):  # in the order of their numbers
+            for key, bundle in self._beginning_with(BUNDLE):  # in commit order
                 batch.set_default_column_family(self.handle(name_of(key)))
                 put_or_delete(batch, unpacked(bundle).items())
                 batch.delete(key, self.handle(_POSITIONS))
-        finally:  # who keeps an error keeps the batch, whose handle would keep the files open
+        finally:  # a stored exception keeps the batch alive, and its handle would keep the files open
             batch.set_default_column_family(None)
         if not batch.is_empty():
             self._database.write(batch)
 
     def roll_back(self) -> None:
-        """Drop what waits in all stores: they are as of the last commit."""
+        """Drop the uncommitted writes of all stores."""
         for store in self._stores.values():
             store.drop_layer()
 
     def forget(self, changelogs: Collection[TopicPartition]) -> None:
-        """Nothing is known of these any more, nor of their topics, nor of what was read; on disk, before anything else
-        happens to their stores."""
+        """Delete the positions of these changelogs, the ids of their topics, and all input offsets.
+
+        The deletion is synced to disk, so it is durable before the stores change.
+        """
         batch = rocksdict.WriteBatch(raw_mode=True)
         for partition in self.inputs():
             batch.delete(keys.INPUT + keys.key_of(partition), self.handle(_POSITIONS))
@@ -429,7 +480,7 @@ class TaskDatabase:
         self.force_log()
 
     def force_log(self) -> None:
-        """Have on the disk what was written: also a machine that loses its power keeps it."""
+        """Sync the write-ahead log to disk, so that everything written survives a power failure."""
         self._attempt(lambda: self._database.flush_wal(True))
 
     def _attempt(self, action: Callable[[], Any]) -> Any:
@@ -438,22 +489,28 @@ class TaskDatabase:
         except StateError:
             raise
         except Exception as error:
-            remedy = remedy_for(error) or "What was committed before is safe in the changelog topics"
-            raise StateError(f"the state store files in {self.path} failed: {text_of(error)}. {remedy}") from error
+            remedy = remedy_for(error) or "Data committed before is safe in the changelog topics"
+            raise StateError(f"cannot use the state store files in {self.path}: {text_of(error)}. {remedy}") from error
 
     def close(self) -> None:
-        """Close everything, open scans included; what waits is dropped. A second call does nothing. An error is raised
-        when everything is closed: closing flushes, and what stays open could not be opened again."""
+        """Close the database and all open scans. Uncommitted writes are dropped. A second call does nothing.
+
+        Closing flushes, which may fail. Everything is closed even then, because files that stay open could not be
+        opened again. The first error is raised at the end.
+        """
         self._ending.wait()
         self._close()
 
-    def close_aside(self) -> bool:
-        """:meth:`close`, while others go on; to be asked again until it is True."""
+    def close_in_background(self) -> bool:
+        """Run :meth:`close` on a background thread; return whether it has finished.
+
+        The caller calls this again until it returns True.
+        """
         return bool(self._attempt(lambda: self._ending.is_done(self._close)))
 
     def _close(self) -> None:
         stores = list(self._stores.values())
-        for store in stores:  # before somebody else who flushes them is waited for
+        for store in stores:  # first, because the next lines wait for other threads that flush
             store.flush_at_once()
         if not self._is_closed:
             flush_at_once(self._positions)
@@ -461,8 +518,8 @@ class TaskDatabase:
             closing = [store.close for store in stores]
             if not self._is_closed:
                 self._is_closed = True
-                closing += [partial(self.place.close, self._positions), partial(self.place.close, self._database)]
-                closing.append(self.place.check_closed)
+                closing += [partial(self.location.close, self._positions), partial(self.location.close, self._database)]
+                closing.append(self.location.check_closed)
             errors = []
             for close in closing:
                 try:
@@ -473,31 +530,35 @@ class TaskDatabase:
                 raise errors[0]
 
     def checkpoint(self, folder: str) -> tuple[dict[TopicPartition, int], dict[str, str]] | None:
-        """Make a copy of the committed state in a new folder of the same file system, mostly of links, and say which
-        positions it is at, at least, and in which topics; None when the database is closed. Any thread may;
-        :meth:`close` waits for it."""
+        """Copy the committed state into a new folder of the same file system, mostly by hard links.
+
+        Thread-safe; :meth:`close` waits for it.
+
+        Returns:
+            The positions that the copy has at least, and the ids of their topics. None when the database is closed.
+        """
         with self.closing:
             if self._is_closed:
                 return None
             positions, topic_ids = self.positions(), self.topic_ids()
-            self._flush_stores()  # the next line would, with the interpreter's lock
+            self._flush_stores()  # otherwise the next line flushes while it holds the interpreter's lock
             self._attempt(lambda: rocksdict.Checkpoint(self._database).create_checkpoint(folder))
             return positions, topic_ids
 
     # -- for RocksBytes ----------------------------------------------------------------------------------------
 
     def handle(self, name: str) -> Any:
-        """What batches know a column family by."""
+        """Return the handle that identifies a column family in batches."""
         return self._database.get_column_family_handle(name)
 
     def family(self, name: str) -> Any:
-        """A handle of one column family (creating it if need be)."""
+        """Return a column family. It is created if it does not exist."""
         try:
             return self._database.get_column_family(name)
-        except Exception:  # rocksdict has no question "does it exist"
+        except Exception:  # rocksdict offers no check for existence
             return self._database.create_column_family(name, self._options)
 
     def empty_family(self, name: str) -> Any:
-        """Drop a column family whose handles are closed and give a handle of a new, empty one."""
+        """Drop a column family, whose handles must be closed, and return a new, empty one of the same name."""
         self._database.drop_column_family(name)
         return self.family(name)

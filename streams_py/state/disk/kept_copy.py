@@ -1,14 +1,17 @@
-"""The copy of a task's database that is kept before stores of it are emptied.
+"""The copy of a task's database that is kept when stores in it are emptied.
 
-A task's stores share one database, and those without a changelog are nowhere else: so it is not moved away, but copied,
-by hard links, which takes no time, and room only when the files are gone that it shares. The copy is a task's
-directory: moved back to where the task's is, it serves a program that declares the stores as they were.
+All stores of a task share one database, and a store without a changelog exists nowhere else. So the database is copied
+instead of moved away. The copy consists of hard links: it is created immediately, and needs disk space only after the
+original files have been deleted. The copy is a complete task directory. Moved back to the path of the task's directory,
+it works with a program that declares the stores as before.
 
-It is made under a name of its own, ``0_3.part``, and is whole as soon as a database is in it, because RocksDB renames
-that last. It gets its final name when the stores are empty and their new layout is noted. So whoever comes after a
-process that was killed can tell what is still to be done: without a database in it the copy is made again, for nothing
-was emptied; with one it is the state from before, whatever was emptied since; and when no store is declared otherwise
-any more, only its name is missing.
+The copy is created under a temporary name, ``0_3.part``. It is complete as soon as it contains a database, because
+RocksDB renames the database into place last. It gets its final name when the stores are empty and their new layout is
+stored. So after a process was killed, the next one can tell what is left to do:
+
+* ``0_3.part`` has no database: no store was emptied, and the copy is made again.
+* ``0_3.part`` has a database: it is the earlier state, however many stores were emptied since.
+* No store is declared differently from its layout: only the rename is missing.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ _PART: Final = ".part"
 
 
 class KeptCopy:
-    """The copy of an open database, beside the directory of its task. For the thread that owns the task."""
+    """The copy of an open database, in a folder next to the task's directory. For the thread that owns the task."""
 
     def __init__(self, database: TaskDatabase) -> None:
         self._database = database
@@ -42,8 +45,14 @@ class KeptCopy:
         self._part = os.path.join(self._folder, self._name + _PART)
 
     def make(self) -> str:
-        """Make it, unless a process that was killed has; where :meth:`finish` will put it. StateError when it cannot be
-        made."""
+        """Create the copy, unless a process that was killed has already created it.
+
+        Returns:
+            The path that :meth:`finish` will give to the copy.
+
+        Raises:
+            StateError: The copy cannot be created.
+        """
         try:
             if not self._is_whole:
                 self._make()
@@ -64,29 +73,34 @@ class KeptCopy:
         self._force(self._part, self._folder, os.path.dirname(self._folder))
 
     def finish(self) -> None:
-        """Give it its name, if there is one: all stores are as declared, and that is noted. StateError when that
-        fails."""
+        """Give the copy, if there is one, its final name.
+
+        To be called when all stores have their declared layout, and the layouts are stored.
+
+        Raises:
+            StateError: The copy cannot be renamed.
+        """
         try:
             if not self._is_whole:
                 self._drop()
                 return
-            self._database.force_log()  # else a machine that loses its power would come back to stores to be emptied
+            self._database.force_log()  # otherwise, after a power failure, the stores would have to be emptied again
             os.rename(self._part, free_place(self._folder, self._name))
         except (OSError, StateError) as error:
             raise self._cannot(error) from error
         self._force(self._folder)
 
     def _drop(self) -> None:
-        if os.path.isdir(self._part):  # of a process that was killed before it was whole
+        if os.path.isdir(self._part):  # left by a process that was killed before the copy was complete
             delete(self._part)
 
     def _force(self, *folders: str) -> None:
-        with contextlib.suppress(OSError):  # not every file system can
+        with contextlib.suppress(OSError):  # not every file system supports fsync of a folder
             for folder in folders:
                 force_to_disk(folder)
 
     def _cannot(self, error: Exception) -> StateError:
         return StateError(
-            f"stores in {self._task_directory} are declared otherwise than they are kept, and cannot be set aside in "
-            f"{self._folder}: {error}. Make room there, or move {self._task_directory} away by hand"
+            f"the declaration of stores in {self._task_directory} has changed, and their files cannot be kept in "
+            f"{self._folder}: {error}. Free disk space there, or move {self._task_directory} away by hand"
         )

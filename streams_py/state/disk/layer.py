@@ -1,8 +1,8 @@
-"""The uncommitted layer of one store: what was written since the last commit, in memory (the idea of KIP-892).
+"""The uncommitted layer of one store: the writes since the last commit, in memory (the idea of KIP-892).
 
-A dict that only grows until it is committed or dropped as a whole. Because nothing leaves it and dicts keep the order
-of insertion, the keys added since the last scan are simply the newest ones; so writing costs no more than the dict, and
-a scan sorts in what is new.
+The layer is a dict that only grows until it is committed or dropped as a whole. No key is ever removed, and dicts keep
+insertion order, so the keys added since the last scan are simply the newest ones. So a write costs no more than a dict
+insertion, and a scan only has to sort in the new keys.
 """
 
 from __future__ import annotations
@@ -14,27 +14,28 @@ from threading import Lock
 __all__ = ["SMALL_BYTES", "Layer"]
 
 SMALL_BYTES = 256
-"""Up to here key and data need not be counted: an entry of the dict costs as much."""
+"""Assumed size of a small entry in bytes. Up to this size, key and data are not counted: a dict entry costs as much."""
 _INSERT_MAX = 32
-"""Up to so many new keys are inserted one by one instead of sorting."""
+"""Maximum number of new keys that are inserted one by one. More keys are sorted in together."""
 _RUN_MAX = 1024
+"""Maximum length of a run in :class:`_SortedKeys`."""
 
 
 class _SortedKeys:
-    """Distinct keys in order, in runs of bounded length: one more key moves one run, however many there are."""
+    """Distinct sorted keys in runs of bounded length, so that inserting a key moves the keys of one run only."""
 
     __slots__ = ("_count", "_firsts", "_runs")
 
     def __init__(self) -> None:
         self._runs: list[list[bytes]] = []
-        self._firsts: list[bytes] = []  # of each run but the first
+        self._firsts: list[bytes] = []  # the first key of each run except the first run
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, key: bytes) -> None:
-        """Add one that is not there."""
+        """Add a key that is not present."""
         if not self._runs:
             self.add_all([key])
             return
@@ -48,7 +49,7 @@ class _SortedKeys:
             self._firsts.insert(number, run[half])
 
     def add_all(self, keys: list[bytes]) -> None:
-        """Add many that are not there."""
+        """Add many keys that are not present."""
         every = [key for run in self._runs for key in run]
         every += keys
         every.sort()
@@ -57,7 +58,7 @@ class _SortedKeys:
         self._firsts = [run[0] for run in self._runs[1:]]
 
     def between(self, first: bytes | None, end: bytes | None) -> list[bytes]:
-        """Those from ``first`` on and below ``end``."""
+        """Return the keys from ``first`` (included) to ``end`` (excluded); None is an open end."""
         found: list[bytes] = []
         start = 0 if first is None else bisect_right(self._firsts, first)
         for run in islice(self._runs, start, None):
@@ -69,9 +70,11 @@ class _SortedKeys:
 
 
 class Layer:
-    """Uncommitted writes of one store (None: removed). One thread writes, any thread reads.
+    """The uncommitted writes of one store (None: deleted). One thread writes, any thread reads.
 
-    ``floor``: everything below it in the database is removed too.
+    Args:
+        data: The writes; an empty dict if not given.
+        floor: All keys below this one are deleted in the database too.
     """
 
     __slots__ = ("_sorted", "_sorting", "data", "floor", "in_bulk", "large_bytes")
@@ -81,27 +84,27 @@ class Layer:
         self.floor = floor
         self.large_bytes = 0
         self.in_bulk = False
-        """Something in it was written in bulk: restored, and of a size that nobody has counted."""
+        """Whether some entries were restored in bulk. Their size is not counted."""
         self._sorted = _SortedKeys()
         self._sorting = Lock()
 
     @property
     def is_empty(self) -> bool:
-        """True when there is nothing to commit."""
+        """Whether there is nothing to commit."""
         return not self.data and self.floor is None
 
     @property
     def size_bytes(self) -> int:
-        """What it holds in memory, about."""
+        """Approximate size in memory, in bytes."""
         return len(self.data) * SMALL_BYTES + self.large_bytes
 
     def count_large(self, key: bytes, data: bytes) -> None:
-        """An entry of more than SMALL_BYTES is about to be written."""
+        """Count an entry of more than ``SMALL_BYTES`` that is about to be written."""
         replaced = self.data.get(key)
         self.large_bytes += len(key) + len(data) - (0 if replaced is None else len(key) + len(replaced))
 
     def between(self, first: bytes | None, end: bytes | None, *, reverse: bool) -> list[tuple[bytes, bytes | None]]:
-        """Copy of the entries from ``first`` on and below ``end``, sorted by key."""
+        """Return a copy of the entries from ``first`` (included) to ``end`` (excluded), sorted by key."""
         data = self.data
         if not data:
             return []
@@ -117,7 +120,7 @@ class Layer:
         while True:
             count = len(data)
             added = list(islice(reversed(data), count - len(keys)))
-            if len(data) == count:  # else the writer was between the two: what was taken may leave out some
+            if len(data) == count:  # otherwise the writer added keys between the two lines, and some may be missing
                 break
         if len(added) > _INSERT_MAX:
             keys.add_all(added)
@@ -126,7 +129,7 @@ class Layer:
                 keys.add(key)
 
     def above(self, end: bytes) -> Layer:
-        """The same without what is below ``end``, there and in the database."""
+        """Return a copy in which all keys below ``end`` are deleted, in the layer and in the database."""
         floor = end if self.floor is None else max(end, self.floor)
         kept = Layer({key: data for key, data in self.data.items() if key >= end}, floor)
         kept.large_bytes, kept.in_bulk = self.large_bytes, self.in_bulk

@@ -1,11 +1,16 @@
-"""How the files of a store are laid out, and what happens when a new version of a program wants them otherwise.
+"""The layout of a store's files, and what happens when a new version of a program declares a different one.
 
-The keys of window and session stores begin with the number of a segment, whose length follows from size and retention;
-a time to live puts a timestamp before each value, and counts time in steps that follow from it: what was put under
-steps of another length would never be removed. Files of another layout cannot be read. The database says beside the
-positions how each store is kept, so that a store whose declaration has changed starts empty and is restored from its
-changelog topic, which has Kafka Streams' format whatever the declaration. What it was is kept (:mod:`.kept_copy`): an
-earlier version of the program may want it back, and a store without a changelog is nowhere else.
+Two declarations change the layout:
+
+* In window and session stores, keys start with a segment number. The length of a segment follows from window size and
+  retention.
+* With a time to live, a timestamp precedes each value, and expiry works in time steps whose length follows from the
+  time to live. Entries that were put with another step length would never be removed.
+
+Files with another layout cannot be read. So the database stores, next to the positions, the layout of each store. A
+store whose declared layout has changed starts empty and is restored from its changelog topic, which has Kafka Streams'
+format for every declaration. The old files are kept (:mod:`.kept_copy`): an earlier version of the program may need
+them again, and a store without a changelog exists nowhere else.
 """
 
 from __future__ import annotations
@@ -29,7 +34,7 @@ _logger = logging.getLogger(__name__)
 
 
 def layout_of(builder: StoreBuilder) -> str:
-    """How the files of a store are laid out, in words."""
+    """Return the layout of a store's files, in words."""
     words = [f"a {builder.kind.value} store"]
     if builder.windows is not None:
         words.append(f"with segments of {builder.windows.segment_ms} ms")
@@ -43,9 +48,18 @@ def set_changed_aside(
     builders: Collection[StoreBuilder],
     changelogs_of: Callable[[str], Collection[TopicPartition]],
 ) -> None:
-    """Empty the stores on disk whose files are laid out otherwise than declared, and forget their positions, those of
-    ``changelogs_of(store)``, when a copy of the database is kept beside. The stores are not open yet. StateError when
-    it cannot be kept: then nothing was emptied."""
+    """Empty the stores on disk whose layout is not the declared one, after copying the database.
+
+    The positions of their changelogs are deleted too. The stores are not open yet.
+
+    Args:
+        database: The database of the stores.
+        builders: The declarations of the stores on disk.
+        changelogs_of: Returns the changelog partitions of a store, given its name.
+
+    Raises:
+        StateError: The database cannot be copied. No store was emptied then.
+    """
     known = database.layouts()
     wanted: Mapping[str, str] = {builder.name: layout_of(builder) for builder in builders}
     changed = [
@@ -58,20 +72,20 @@ def set_changed_aside(
             _empty(database, name, known[name], wanted[name], changelogs_of(name), place)
     if any(known.get(name) != layout for name, layout in wanted.items()):
         database.note_layouts(wanted)
-    copy.finish()  # also what a process that was killed before this line had begun
+    copy.finish()  # even if nothing changed: an earlier process may have been killed before this line
 
 
 def _empty(
     database: TaskDatabase, name: str, before: str, now: str, changelogs: Collection[TopicPartition], place: str
 ) -> None:
     _logger.warning(
-        "store %s in %s was kept as %s and is now declared as %s: it starts empty%s. All as it was before is kept in "
-        "%s; delete that when nobody wants it back",
+        "store %s in %s was stored as %s and is now declared as %s: it starts empty%s. A copy of the old files is kept "
+        "in %s; delete it when it is no longer needed",
         name,
         os.path.dirname(database.path),
         before,
         now,
-        " and is restored from its changelog topic" if changelogs else ", and has no changelog to be restored from",
+        " and is restored from its changelog topic" if changelogs else ", and has no changelog to restore from",
         place,
     )
     database.forget(changelogs)

@@ -24,13 +24,16 @@ __all__ = ["use_own_library"]
 _MODULE: Final = "rocksdict.rocksdict"
 _file: Final = sys.modules[_MODULE].__file__ or ""
 _loaded = {"pid": os.getpid()}
-"""The process that loaded the library in use."""
+"""Id of the process that loaded the library in use."""
 
 
 def use_own_library() -> None:
-    """Give this process a RocksDB of its own if it was forked since the library was loaded.
+    """Load a second copy of the RocksDB library if this process was forked after the library was loaded.
 
-    Databases that were opened before the fork keep the old library. StateError when the library cannot be loaded.
+    Databases that were opened before the fork keep using the old copy.
+
+    Raises:
+        StateError: The library cannot be loaded.
     """
     if _loaded["pid"] == os.getpid():
         return

@@ -1,8 +1,9 @@
-"""Opening a database, and whether it is still where it was opened.
+"""Open a database, and check that its files still exist at the path where it was opened.
 
-Whoever deletes the directory of a running process takes nothing from it at first: its files stay open, and what is read
-and written goes to them. But nothing of that is there after a restart; the next flush fails; and when another process
-has made a database in the same place meanwhile, it would go into that one's files. So each commit looks first.
+When somebody deletes the state directory of a running process, the process notices nothing at first: its files stay
+open, and reads and writes still work. But the data is lost after a restart, and the next flush fails. If another
+process has created a database at the same path in the meantime, the flush would even write into that database's files.
+So every commit first checks that the path still holds the database that was opened.
 """
 
 from __future__ import annotations
@@ -18,39 +19,42 @@ import rocksdict
 from streams_py.errors import StateError
 from streams_py.system.private_files import FOLDER_MODE, close_to_others, make_folder
 
-__all__ = ["Place", "open_database", "prepare_folder"]
+__all__ = ["Location", "open_database", "prepare_folder"]
 
 _HELD_HERE: Final = "lock hold by current process"
-"""So RocksDB says that it is still open in this process."""
+"""Part of RocksDB's error message when the database is still open in this process."""
 _OPEN_TRIES: Final = 50
 _OPEN_PAUSE_S: Final = 0.01
 _IDENTITY: Final = "IDENTITY"
-"""RocksDB's file with what no two databases have in common."""
+"""The file in which RocksDB stores the unique id of a database."""
 _IDENTITY_BYTES_MAX: Final = 100
 
 
 def prepare_folder(path: str) -> None:
-    """Create the folder of a database, or check that it belongs to this user, and close its files to other users.
-    OSError when that is not possible."""
+    """Create the folder of a database, or check its owner, and revoke other users' access to its files.
+
+    Raises:
+        OSError: The folder cannot be created, or its files cannot be protected.
+    """
     os.makedirs(os.path.dirname(path), mode=FOLDER_MODE, exist_ok=True)
     make_folder(path)
     close_to_others(path)
 
 
 def open_database(path: str, options: Any, families: Mapping[str, Any]) -> Any:
-    """Open it with these column families."""
+    """Open the database at ``path`` with these column families (name -> options)."""
     for tries_left in reversed(range(_OPEN_TRIES)):
         try:
             return rocksdict.Rdict(path, options, dict(families))
         except Exception as error:
             if _HELD_HERE not in str(error) or not tries_left:
                 raise
-        sleep(_OPEN_PAUSE_S)  # a query is within a step of a scan, and lets go of the files after it
-    raise AssertionError("the last try raises")
+        sleep(_OPEN_PAUSE_S)  # a query in another thread is in the middle of a scan, and closes the files after it
+    raise AssertionError("unreachable: the last attempt raises")
 
 
-class Place:
-    """Where a database is that has just been opened."""
+class Location:
+    """The path of an open database, and the id that the database had there when it was opened."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -67,31 +71,38 @@ class Place:
 
     @property
     def is_gone(self) -> bool:
-        """The database is not there any more."""
+        """Whether the database no longer exists at its path: deleted, or replaced by another database."""
         return self._identity is not None and self._now() != self._identity
 
     @property
     def is_taken(self) -> bool:
-        """Another one is there."""
+        """Whether another database exists at the path."""
         return self._identity is not None and self._now() not in (self._identity, None)
 
     def _now(self) -> bytes | None:
         try:
             return self._read()
-        except OSError:  # a limit of open files, say: that tells nothing
+        except OSError:  # for example too many open files: this does not mean that the database is gone
             return self._identity
 
     def check(self) -> None:
-        """StateError when the database is not there any more, with what is gone."""
+        """Check that the database still exists at its path.
+
+        Raises:
+            StateError: The database was deleted or replaced. The message names the topmost deleted directory.
+        """
         if self.is_gone:
             raise StateError(self._what_is_gone())
 
     def close(self, handle: Any) -> None:
-        """Close a handle of the database, which flushes. In a place that another one has taken it is left open for
-        ever: files of both have the same names. What was lost is told by :meth:`check_closed`."""
+        """Close a handle of the database, which flushes its data.
+
+        If another database now exists at the path, the handle stays open for the life of the process: a flush would
+        write to file names that belong to the other database. :meth:`check_closed` reports data that was lost.
+        """
         if self.is_taken:
             self._lost = True
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))  # also when Python ends
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))  # so that even interpreter shutdown does not close it
             return
         try:
             handle.close()
@@ -101,7 +112,11 @@ class Place:
             self._lost = True
 
     def check_closed(self) -> None:
-        """Once, when something was lost in :meth:`close`: StateError."""
+        """Report data that :meth:`close` could not flush.
+
+        Raises:
+            StateError: Data was lost since the last call of this method.
+        """
         if self._lost:
             self._lost = False
             raise StateError(self._what_is_gone())
@@ -109,8 +124,8 @@ class Place:
     def _what_is_gone(self) -> str:
         if self.is_taken:
             return (
-                f"the state store files in {self._path} were deleted while they were in use, and others are there now: "
-                f"another process uses this state.dir; {_REMEDY}"
+                f"the state store files in {self._path} were deleted while they were in use, and another database is "
+                f"there now: another process uses this state.dir; {_REMEDY}"
             )
         gone = self._path
         while not os.path.exists(parent := os.path.dirname(gone)):
@@ -119,6 +134,6 @@ class Place:
 
 
 _REMEDY: Final = (
-    "what was committed is safe in the changelog topics, and is restored from them when this thread is replaced or the "
-    "application started again"
+    "committed data is safe in the changelog topics, and is restored from them when this thread is replaced or the "
+    "application is restarted"
 )

@@ -1,8 +1,8 @@
-"""How RocksDB is set up here, and what its errors mean.
+"""RocksDB options, and advice for RocksDB errors.
 
-Memory is bounded for the process, not per store as in Kafka Streams: all databases share one block cache, and one
-write buffer manager makes them flush when their memtables together grow too large. Arena blocks are small, so that a
-hundred tasks that have seen one record each do not hold a hundred megabytes.
+Memory is bounded per process, not per store as in Kafka Streams: all databases share one block cache, and one write
+buffer manager makes them flush when their memtables together grow too large. Arena blocks are small, so that a hundred
+tasks with one record each do not use a hundred megabytes.
 """
 
 from __future__ import annotations
@@ -30,61 +30,75 @@ __all__ = [
 ]
 
 _WRITE_BUFFER_BYTES: Final = 8 << 20
-"""Per store. Half of Kafka's: a counter that is overwritten leaves a version per write in the buffer, and reading and
-writing get slower as it outgrows the processor's cache (10,000 counters: 2.9 us per get and put, 3.8 with 16 MB)."""
+"""Size of a store's write buffer (memtable) in bytes: half of Kafka's.
+
+Every write of an overwritten counter leaves a version in the buffer. Reads and writes get slower as the buffer outgrows
+the processor's cache (10,000 counters: 2.9 us per get and put; 3.8 us with 16 MB).
+"""
 _BUFFERS_MAX: Final = 4
+"""Maximum number of write buffers of a store, full ones included."""
 _FLUSHES: Final = min(4, os.cpu_count() or 1)
-"""So many buffers of the process are brought to the disk at a time. RocksDB's one thread takes about as many entries as
-one stream thread restores."""
+"""Number of write buffers of the process that are flushed concurrently.
+
+RocksDB's default, one thread, writes about as many entries per second as one stream thread restores.
+"""
 BUFFERS_WAITING_MAX: Final = _BUFFERS_MAX - 2
+"""Number of full write buffers from which on a bulk restore pauses.
+
+From 3 full buffers or 20 level-0 files on, RocksDB delays writers and finally blocks them, while rocksdict holds the
+interpreter's lock.
+"""
 LEVEL_0_FILES_MAX: Final = 16
-"""So many full buffers and files may wait for RocksDB's own threads. From 3 and 20 on it slows writers down, then stops
-them, and rocksdict holds the interpreter's lock meanwhile."""
+"""Number of level-0 files from which on a bulk restore pauses; see :data:`BUFFERS_WAITING_MAX`."""
 LEVEL_0_FILES_MERGED: Final = 4
+"""Number of level-0 files that triggers their compaction into the next level."""
 LEVEL_0_FILES_MERGED_LATE: Final = 12
-"""So many files are merged into the next level; the latter number while a store is restored in bulk: mostly that ends
-before, and there is one merging less."""
+"""The same trigger during a bulk restore. Most restores end before it is reached, which saves one compaction."""
 _LOG_BYTES_MAX: Final = 64 << 20
-"""Of a database's write-ahead log: what has to be read again when the task opens after a crash."""
+"""Maximum size of a database's write-ahead log in bytes, which is read again when a task opens after a crash."""
 _KEPT_ENTRIES: Final = 262_144
-"""By all stores of the process together, for reading; about 50 MB."""
+"""Number of recently committed entries that all stores of the process together keep for reading; about 50 MB."""
 _KEPT_ENTRIES_MIN: Final = 1_024
+"""Minimum of :attr:`RocksMemory.kept_entries`."""
 _KEPT_ENTRIES_MAX: Final = 16_384
+"""Maximum of :attr:`RocksMemory.kept_entries`."""
 _OPEN_FILES_PER_TASK: Final = "8 to 10"
 
 
 class RocksMemory:
-    """What the databases of this process may hold in memory together, in bytes."""
+    """The memory limits that all databases of this process share, in bytes."""
 
     def __init__(self, *, block_cache_bytes: int = 64 << 20, write_buffer_bytes: int = 64 << 20) -> None:
         use_own_library()
         self.block_cache = rocksdict.Cache(block_cache_bytes)
-        # allow_stall=False: beyond the limit the database being written flushes; writers are never blocked.
+        # allow_stall=False: above the limit, the database that is written to flushes; writers are never blocked.
         self.write_buffers = rocksdict.WriteBufferManager(write_buffer_bytes, False)
-        rocksdict.Env().set_high_priority_background_threads(_FLUSHES)  # of the process
+        rocksdict.Env().set_high_priority_background_threads(_FLUSHES)  # for the whole process
         self._open_stores = 0
         self._counting = Lock()
         when_forked(self, _leave_to_parent)
 
     def note_opened(self) -> None:
-        """One more store is open."""
+        """Count a store that was opened."""
         with self._counting:
             self._open_stores += 1
 
     def note_closed(self) -> None:
-        """A store was closed."""
+        """Count a store that was closed."""
         with self._counting:
             self._open_stores -= 1
 
     @property
     def kept_entries(self) -> int:
-        """So many small entries of what was committed lately each store may keep for reading, because what was written
-        last is often read next."""
+        """Number of recently committed small entries that each store may keep in memory for reading.
+
+        Recently written entries are often read next.
+        """
         return max(_KEPT_ENTRIES_MIN, min(_KEPT_ENTRIES_MAX, _KEPT_ENTRIES // max(1, self._open_stores)))
 
 
 def _leave_to_parent(memory: RocksMemory) -> None:
-    """In a forked child: what it opens shares no memory with the parent's databases, which are never closed here."""
+    """In a forked child, use a new :class:`RocksMemory`, and never close the parent's databases."""
     keep_undestroyed(memory)
     shared_rocks_memory.cache_clear()
     end_without_destructors()
@@ -97,8 +111,13 @@ def shared_rocks_memory() -> RocksMemory:
 
 
 def database_options(memory: RocksMemory, *, loading: bool = False) -> Any:
-    """Options of a database and of its column families. ``loading``: for many writes that nobody reads yet: what is
-    written is only lined up, and sorted by the threads that bring it to the disk."""
+    """Return the options of a database and of its column families.
+
+    Args:
+        memory: The shared memory limits.
+        loading: Whether to optimise for many writes without reads. Writes are only appended to the memtable, and the
+            flush threads sort them.
+    """
     table = rocksdict.BlockBasedOptions()
     table.set_block_cache(memory.block_cache)
     table.set_cache_index_and_filter_blocks(True)
@@ -115,9 +134,10 @@ def database_options(memory: RocksMemory, *, loading: bool = False) -> Any:
     options.set_level_zero_file_num_compaction_trigger(LEVEL_0_FILES_MERGED_LATE if loading else LEVEL_0_FILES_MERGED)
     if loading:
         options.set_memtable_factory(rocksdict.MemtableFactory.vector())
-    # With RocksDB's 2 whoever fills a buffer waits for the one before it to be flushed: restoring would, all the time.
+    # With RocksDB's default of 2, a writer that fills a buffer waits until the previous one is flushed. A restore would
+    # wait all the time.
     options.set_max_write_buffer_number(_BUFFERS_MAX)
-    # Data and positions reach the files together, also when the machine loses its power and the log its end.
+    # Data and positions must reach the files together, even if a power failure truncates the write-ahead log.
     options.set_atomic_flush(True)
     options.set_max_total_wal_size(_LOG_BYTES_MAX)
     options.set_arena_block_size(64 << 10)
@@ -129,7 +149,7 @@ def database_options(memory: RocksMemory, *, loading: bool = False) -> Any:
 
 
 def remedy_for(error: Exception) -> str | None:
-    """What to do about an error that comes from the machine, not from the files."""
+    """Return advice for an error that the machine causes (open files, disk space). None for other errors."""
     text = str(error)
     if os.strerror(errno.EMFILE) in text or os.strerror(errno.ENFILE) in text:
         return (
@@ -138,6 +158,6 @@ def remedy_for(error: Exception) -> str | None:
         )
     if os.strerror(errno.ENOSPC) in text:
         return (
-            "Make room on that disk, or set state.dir to another one: the state is restored from the changelog topics"
+            "Free space on that disk, or set state.dir to another disk: the state is restored from the changelog topics"
         )
     return None

@@ -1,9 +1,11 @@
-"""Entries of a key-value store as sorted files, which a database takes in whole: in milliseconds, whatever their size.
+"""Write entries of a key-value store to sorted files (SST files), which a database ingests whole.
 
-Whoever makes them need not have the database open, so another process can (:mod:`streams_py.clients.sorter_program`).
-Entries come in the order of a changelog; the last one of a key counts, and one without data removes the key from what
-the database has already. They are collected in memory, up to a bound; each time that is full, it becomes one file.
-Files are to be taken in in their order.
+Ingesting a file takes milliseconds, whatever its size. Writing the files does not need the open database, so another
+process can do it (:mod:`streams_py.clients.sorter_program`).
+
+Entries are added in the order of the changelog. The last entry of a key wins. An entry without data (a tombstone)
+deletes the key from the data that the database already has. Entries are collected in memory up to a limit. Whenever the
+limit is reached, they are written as one file. The files must be ingested in the order in which they were written.
 """
 
 from __future__ import annotations
@@ -22,47 +24,60 @@ from streams_py.system.printable import text_of
 from streams_py.system.private_files import make_folder
 from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 
-__all__ = ["SortedFiles", "place_of", "sorted_folder"]
+__all__ = ["SortedFiles", "sorted_files_target", "sorted_folder"]
 
 _FOLDER: Final = "sorted"
-"""In the directory of a task, whose next owner removes what is left there."""
+"""Folder in a task's directory. The next owner of the task deletes files that are left in it."""
 
 _BYTES_MAX: Final = 48 << 20
-"""Keys and data of one file, before compression."""
+"""Size limit of the keys and values of one file, in bytes before compression."""
 _ENTRIES_MAX: Final = 400_000
-"""Of one file: each takes about 150 bytes of memory beside its own."""
+"""Entry limit of one file. In memory, each entry costs about 150 bytes in addition to its key and value."""
 
 
 def sorted_folder(task_directory: str) -> str:
-    """Where the files of a task go: on the disk of the database that takes them in."""
+    """Return the folder for a task's sorted files, on the same disk as the database that ingests them."""
     return os.path.join(task_directory, _FOLDER)
 
 
-def place_of(builder: StoreBuilder, task_directory: str) -> tuple[str, bool] | None:
-    """Where files of a store on disk go, and whether its values are stamped; None when the database has other keys than
-    its changelog, or more of them, and files of the latter are of no use."""
+def sorted_files_target(builder: StoreBuilder, task_directory: str) -> tuple[str, bool] | None:
+    """Return the folder for a store's sorted files, and whether its values start with a timestamp.
+
+    None when the keys in the database are not exactly the keys in the changelog. Files made from the changelog are of
+    no use then.
+    """
     if builder.kind not in (StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE) or builder.ttl_ms is not None:
         return None
     return sorted_folder(task_directory), builder.kind is StoreKind.TIMESTAMPED_KEY_VALUE
 
 
 class SortedFiles:
-    """Files of one store, in ``folder``, whose names begin with ``name``. ``stamped``: the store keeps the timestamp of
-    a record in front of its value. One thread uses it."""
+    """The sorted files of one store. Not thread-safe.
+
+    Args:
+        folder: Folder to write to.
+        name: Start of the file names.
+        stamped: Whether the store keeps the timestamp of a record in front of its value.
+        bytes_max: Size limit of the keys and values of one file.
+    """
 
     def __init__(self, folder: str, name: str, *, stamped: bool, bytes_max: int = _BYTES_MAX) -> None:
         self.paths: list[str] = []
-        """Those that are complete."""
+        """The complete files, in the order in which they were written."""
         self._folder, self._name = folder, name
         self._stamped = stamped
         self._bytes_max = bytes_max
         self._entries: dict[bytes, bytes | None] = {}
         self._bytes = 0
         self._removes = False
-        make_folder(folder)  # not what is above it: the task may be gone
+        make_folder(folder)  # not its parents: the task may have been deleted
 
     def add(self, entries: ChangelogEntries) -> int:
-        """The next records of the changelog; those without a key are left out. Returns the bytes of the others."""
+        """Add the next records of the changelog. Records without a key are skipped.
+
+        Returns:
+            The size of the keys and values that were added, in bytes.
+        """
         keys, kept = entries.with_keys()
         self._removes = self._removes or kept.removes
         self._entries.update(zip(keys, kept.stamped() if self._stamped else kept.values, strict=True))
@@ -73,7 +88,11 @@ class SortedFiles:
         return weight
 
     def finish(self) -> Sequence[str]:
-        """Write what is left, and say which files there are. StateError names the folder when the disk is full, say."""
+        """Write the remaining entries, and return the paths of all files.
+
+        Raises:
+            StateError: A file cannot be written, for example because the disk is full.
+        """
         if self._entries:
             self._write()
         return self.paths
@@ -92,7 +111,7 @@ class SortedFiles:
                         del writer[key]
                     else:
                         writer[key] = data
-            else:  # without a line of Python for each of them
+            else:  # map() runs no Python code per entry
                 deque(map(writer.__setitem__, keys, map(entries.__getitem__, keys)), maxlen=0)
             writer.finish()
         except Exception as error:

@@ -1,4 +1,4 @@
-"""One store on disk as a bytes store: its uncommitted layer, over what was committed lately, over its column family."""
+"""A store on disk as a bytes store: uncommitted layer, then recent commits in memory, then the column family."""
 
 from __future__ import annotations
 
@@ -28,19 +28,20 @@ __all__ = ["RocksBytes", "flush_at_once", "put_or_delete"]
 
 _MISSING: Final = object()
 _BUNDLED_BYTES_MAX: Final = 1 << 20
-"""In the bundles of one store: what opening it costs more."""
+"""Size limit of the bundles of one store, in bytes. Opening the database has to write out the bundles."""
 _BUNDLES_MAX: Final = 1_000
-_LOOKED_AT: Final = 64
+"""Maximum number of bundles of one store."""
+_SAMPLED: Final = 64
+"""Number of keys of each restored batch that are examined for key order."""
 _OUT_OF_ORDER: Final = 0.1
-"""Of the first so many keys that are restored at a time: more that are followed by a lower one are no order. Of random
-ones, half are."""
+"""Maximum share of sampled keys followed by a lower key in an ordered batch. In random order it is one half."""
 _STALLS: Final = dict.fromkeys(("level0_slowdown_writes_trigger", "level0_stop_writes_trigger"), str(1 << 30))
-"""RocksDB's options that make writers wait for files of the first level to be merged, from so many on."""
+"""RocksDB options that stop it from delaying writers, however many level-0 files wait for compaction."""
 _ENDED: Final[Iterator[tuple[bytes, bytes]]] = iter(())
 
 
 def put_or_delete(batch: Any, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
-    """Add entries (None: removed) to a batch, in its default column family."""
+    """Add entries (None: deleted) to a batch, for its default column family."""
     put, delete = batch.put, batch.delete
     for key, data in entries:
         if data is None:
@@ -50,17 +51,18 @@ def put_or_delete(batch: Any, entries: Iterable[tuple[bytes, bytes | None]]) -> 
 
 
 def flush_at_once(family: Any) -> None:
-    """Have what is in memory of a column family flushed without a wait, from now on until it is opened again.
+    """Let flushes of a column family run without delay, until it is opened again. To be called before closing.
 
-    RocksDB lets a flush wait as long as writers would have to, until files of the first level are merged, and closing
-    flushes. Whoever closes writes no more, and breaks off what merges."""
-    with suppress(Exception):  # rocksdict says in several ways that it is closed; and a disk that is full is told later
+    RocksDB delays a flush as long as it would delay writers, that is until level-0 files have been compacted. Closing
+    flushes, but it writes nothing afterwards and cancels running compactions, so it need not wait for them.
+    """
+    with suppress(Exception):  # a closed handle raises several kinds of errors; a full disk is reported by the flush
         if int(family.property_value("rocksdb.num-files-at-level0")) >= LEVEL_0_FILES_MAX:
             family.set_options(_STALLS)
 
 
 class _Closed(dict[bytes, "bytes | None"]):
-    """What a closed store has in memory: refuses, so that nothing gets lost silently."""
+    """The in-memory data of a closed store. Raises on every access, so that no write is lost silently."""
 
     def get(self, *_: object) -> NoReturn:
         raise StateStoreMigratedError("the store is closed")
@@ -71,34 +73,36 @@ class _Closed(dict[bytes, "bytes | None"]):
     update = __setitem__
 
 
-class _Held:
-    """What is read before the column family is: ``waiting`` is the dict of the layer, ``written`` that of ``lately``,
-    which has the latest of what was committed, among it all that is in ``bundles`` of the database (so many) and not in
-    the family.
+class _InMemory:
+    """The part of a store that is in memory, and is read before the column family.
 
-    Only the thread that owns the store writes. Other threads look into ``waiting``, then ``written``, then the
-    family; that is safe because what is committed is in ``written`` or in the family before it leaves ``waiting``, and
-    what was bundled is in the family before it leaves ``written``.
+    * ``waiting``: the dict of the uncommitted ``layer``.
+    * ``written``: the dict of ``recent``, which has recently committed entries. It includes all bundled entries, which
+      are in the database's ``bundles`` (that many) but not in the column family.
+
+    Only the thread that owns the store writes. Other threads read ``waiting``, then ``written``, then the column
+    family. This is safe: a committed entry is in ``written`` or in the column family before it leaves ``waiting``, and
+    a bundled entry is in the column family before it leaves ``written``.
     """
 
-    __slots__ = ("bundled_bytes", "bundles", "lately", "layer", "load", "waiting", "was_scanned", "written")
+    __slots__ = ("bundled_bytes", "bundles", "layer", "load", "recent", "waiting", "was_scanned", "written")
 
     def __init__(self) -> None:
         self.load: Callable[[bytes], Any]
-        """Reads the family."""
+        """Reads a key from the column family."""
         self.use(Layer())
         self.keep(Layer())
         self.bundles = self.bundled_bytes = 0
         self.was_scanned = False
-        """Since the last commit. A store that is scanned has no bundles: they are one more run to merge."""
+        """Whether it was scanned since the last commit. If so, no bundle is made: scans would have to merge it."""
 
     def use(self, layer: Layer) -> None:
         self.layer = layer
         self.waiting = layer.data
 
-    def keep(self, lately: Layer) -> None:
-        self.lately = lately
-        self.written = lately.data
+    def keep(self, recent: Layer) -> None:
+        self.recent = recent
+        self.written = recent.data
 
 
 class RocksBytes:
@@ -109,8 +113,8 @@ class RocksBytes:
         self._database = database
         self._scans: weakref.WeakSet[_Scan] = weakref.WeakSet()
         self._is_closed = False
-        self._scanning = Lock()  # scans are opened by any thread
-        self._held = _Held()
+        self._scanning = Lock()  # any thread may open a scan
+        self._held = _InMemory()
         self._memory = database.memory
         self.use_family()
         self._memory.note_opened()
@@ -123,7 +127,7 @@ class RocksBytes:
                 if data is _MISSING:
                     floor = held.layer.floor
                     data = held.load(key) if floor is None or key >= floor else None
-            return data  # type: ignore[no-any-return]  # bytes or None, whatever it came from
+            return data  # type: ignore[no-any-return]  # bytes or None in each case
 
         def write(key: bytes, data: bytes) -> None:
             if len(key) + len(data) > SMALL_BYTES:
@@ -138,7 +142,7 @@ class RocksBytes:
         self.remove: Callable[[bytes], object] = remove
 
     def use_family(self) -> None:
-        """Use the column family of the database as it is open now."""
+        """Use the column family of the currently open database."""
         self._bind(self._attempt(lambda: self._database.family(self.name)))
 
     def _bind(self, family: Any) -> None:
@@ -150,7 +154,7 @@ class RocksBytes:
         return self._family.get(key)
 
     def _refuse(self, _key: bytes) -> NoReturn:
-        raise StateStoreMigratedError(f"store {self.name!r} is being closed or opened again")
+        raise StateStoreMigratedError(f"store {self.name!r} is being closed or reopened")
 
     def write_batch(self, keys: Sequence[bytes], datas: Iterable[bytes | None], *, removes: bool = True) -> None:
         held = self._held
@@ -162,19 +166,19 @@ class RocksBytes:
         if held.written:
             held.keep(Layer())
         if not self._database.is_loading:
-            some = keys[:_LOOKED_AT]
+            some = keys[:_SAMPLED]
             self._database.is_shuffled = sum(map(gt, some, some[1:])) > len(some) * _OUT_OF_ORDER
         batch.set_default_column_family(self._database.handle(self.name))
         try:
             if not removes:
-                any(map(batch.put, keys, datas))  # all of them: it returns None
+                any(map(batch.put, keys, datas))  # consumes the whole map, because put returns None
             else:
                 put_or_delete(batch, zip(keys, datas, strict=True))
         finally:
             batch.set_default_column_family(None)
 
     def take_in(self, files: Iterable[str]) -> None:
-        """Take in sorted files whole, which are used up, one over the other, and over everything that is here."""
+        """Ingest sorted files in their order, on top of the store's content. The files are moved into the database."""
         if self._held.bundles:
             self._database.write_out(self)
         self._held.keep(Layer())
@@ -185,7 +189,7 @@ class RocksBytes:
 
     def scan(self, first: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
         self._database.note_read()
-        layer = self._held.layer  # before the snapshot: what is committed in between is in both, and not in neither
+        layer = self._held.layer  # before the snapshot: entries committed in between are in both, not in neither
         above = self._above(layer, first, end, reverse=reverse)
         floor = layer.floor
         if floor is not None and (first is None or first < floor):
@@ -212,21 +216,21 @@ class RocksBytes:
                     while entries.valid():
                         below.append((entries.key(), entries.value()))
                         entries.next()
-                    entries.status()  # raises if damage has ended it
+                    entries.status()  # raises if a damaged block ended the iteration
             except Exception:
-                return list(self.scan(first, end))  # once more, to say what failed
+                return list(self.scan(first, end))  # fails again, with an error that names the store
         return list(overlaid(above, iter(below), reverse=False)) if above else below
 
     def _above(
         self, layer: Layer, first: bytes | None, end: bytes | None, *, reverse: bool
     ) -> list[tuple[bytes, bytes | None]]:
-        """What is not in the column family, or newer there: the layer, and what is bundled."""
+        """Return entries that the column family does not have in this version: the layer, and bundled entries."""
         held = self._held
         held.was_scanned = True
         above = layer.between(first, end, reverse=reverse)
         if not held.bundles:
             return above
-        below = held.lately.between(first, end, reverse=reverse)
+        below = held.recent.between(first, end, reverse=reverse)
         return sorted((dict(below) | dict(above)).items(), reverse=reverse)
 
     def remove_below(self, end: bytes) -> None:
@@ -244,47 +248,47 @@ class RocksBytes:
         self._held.keep(Layer())
         self.drop_layer()
         if next(self.scan(None, None), None) is None:
-            return  # dropping and creating a column family takes tens of milliseconds
+            return  # already empty; dropping and creating a column family would take tens of milliseconds
         self.let_go()
         self._bind(self._attempt(lambda: self._database.empty_family(self.name)))
 
     def close(self) -> None:
         self.flush_at_once()
-        with self._database.closing:  # a handle that flushes cannot be closed
+        with self._database.closing:  # a handle cannot be closed during a flush
             if not self._is_closed:
                 self._is_closed = True
                 self._memory.note_closed()
                 self._held.use(Layer(_Closed()))
-                self._held.keep(Layer(_Closed()))  # bundled data is nowhere else: a reader must not miss it and go on
+                self._held.keep(Layer(_Closed()))  # bundled entries exist nowhere else: a reader must not miss them
                 self.let_go()
 
     def let_go(self) -> None:
-        """Close the handle and the scans: one that stays open would keep the files open."""
+        """Close the handle and all scans. An open one would keep the files open."""
         self._held.load = self._refuse
         self.flush_at_once()
         with self._scanning:
             for scan in list(self._scans):
                 scan.end()
-            with suppress(rocksdict.DbClosedError):  # no other one could be opened after it
-                self._database.place.close(self._family)
+            with suppress(rocksdict.DbClosedError):  # the handle was already closed
+                self._database.location.close(self._family)
 
     def properties(self) -> Mapping[str, float]:
-        """What RocksDB says of the store (:data:`PROPERTIES`). Any thread may ask; empty when it is closed."""
+        """Return the RocksDB properties of the store (:data:`PROPERTIES`). Empty when it is closed. Thread-safe."""
         try:
             with self._scanning:
                 found = {name: self._family.property_int_value(f"rocksdb.{name}") for name in PROPERTIES}
-        except Exception:  # rocksdict says in several ways that a store is being emptied or closed
+        except Exception:  # while a store is being emptied or closed, rocksdict raises several kinds of errors
             return {}
         return {name: of for name, of in found.items() if of is not None}
 
     @property
     def is_behind(self) -> bool:
-        """True while so much waits for the disk that RocksDB would soon make writers wait. Any thread may ask."""
+        """Whether RocksDB would soon delay writers, because too much data waits for the disk. Thread-safe."""
         try:
             with self._scanning:
                 buffers = self._family.property_int_value("rocksdb.num-immutable-mem-table")
                 files = int(self._family.property_value("rocksdb.num-files-at-level0"))
-        except Exception:  # it is being emptied or closed
+        except Exception:  # the store is being emptied or closed
             return False
         return buffers >= BUFFERS_WAITING_MAX or files >= LEVEL_0_FILES_MAX
 
@@ -292,11 +296,11 @@ class RocksBytes:
 
     @property
     def layer(self) -> Layer:
-        """What waits for the next commit."""
+        """The writes that wait for the next commit."""
         return self._held.layer
 
     def bundle(self) -> tuple[bytes, bytes] | None:
-        """What waits as one entry, its key and its data; None when it is to be written out."""
+        """Return the waiting writes as a bundle (key, data). None when they should be written key by key."""
         held = self._held
         data, written = held.waiting, held.written
         layer = held.layer
@@ -311,11 +315,14 @@ class RocksBytes:
 
     @property
     def bundle_keys(self) -> list[bytes]:
-        """The keys of its bundles in the database."""
+        """The keys of the store's bundles in the database."""
         return [bundle_key(self.name, number) for number in range(self._held.bundles)]
 
     def entries_into(self, batch: Any, family: Any, *, layer: bool = True) -> None:
-        """Add what is bundled to a batch, whose default this family is, and what waits if ``layer`` is wanted, too."""
+        """Add the bundled entries to a batch, and the waiting writes if ``layer``.
+
+        ``family`` is the store's column family, and must be the default column family of the batch.
+        """
         held = self._held
         if layer and held.layer.floor is not None:
             batch.delete_range(b"", held.layer.floor, family)
@@ -325,21 +332,21 @@ class RocksBytes:
         put_or_delete(batch, entries.items())
 
     def flush(self) -> None:
-        """Bring what is committed from memory into files; closing has."""
+        """Flush committed data from the memtable to files. Does nothing when closed: closing has flushed."""
         if not self._is_closed:
             self._family.flush()
 
     def flush_at_once(self) -> None:
-        """See :func:`flush_at_once`. Any thread may."""
+        """See :func:`flush_at_once`. Thread-safe."""
         with self._scanning:
             flush_at_once(self._family)
 
     def merge(self, files: int) -> None:
-        """Have so many files of the first level merged into the next one."""
+        """Set the number of level-0 files that triggers their compaction into the next level."""
         self._attempt(lambda: self._family.set_options({"level0_file_num_compaction_trigger": str(files)}))
 
     def note_committed(self, bundle: bytes | None) -> None:
-        """What waited is in the database, as this bundle or else written out."""
+        """Mark the waiting writes as committed: as this bundle, or key by key if ``bundle`` is None."""
         held = self._held
         layer = held.layer
         if bundle is None:
@@ -357,11 +364,11 @@ class RocksBytes:
         held.was_scanned = False
 
     def note_written_out(self) -> None:
-        """Nothing is bundled any more."""
+        """Mark all bundles as written to the column family."""
         self._held.bundles = self._held.bundled_bytes = 0
 
     def drop_layer(self) -> None:
-        """Forget what waits."""
+        """Drop the waiting writes."""
         if not self._is_closed and not self._held.layer.is_empty:
             if self._held.layer.floor is not None:
                 self._held.keep(Layer())
@@ -376,15 +383,15 @@ class RocksBytes:
             raise self.failure(error) from error
 
     def failure(self, error: Exception) -> StreamsError:
-        """The error to raise for one of the database."""
-        if self._is_closed:  # rocksdict says in several ways that it is closing
+        """Return the error to raise for an error of the database."""
+        if self._is_closed:  # while closing, rocksdict raises several kinds of errors
             return StateStoreMigratedError(f"store {self.name!r} is closed")
-        remedy = remedy_for(error) or "What was committed before is safe in the changelog topic"
+        remedy = remedy_for(error) or "Data committed before is safe in the changelog topic"
         return StateError(f"store {self.name!r} in {self._database.path} failed: {text_of(error)}. {remedy}")
 
 
 class _Scan:
-    """Entries of a snapshot; :meth:`end` makes it let go of the files."""
+    """An iterator over the entries of a snapshot. :meth:`end` releases the files."""
 
     __slots__ = ("__weakref__", "_items", "_options", "_store")
 
@@ -399,7 +406,7 @@ class _Scan:
         reverse: bool,
     ) -> None:
         self._store = store
-        # Kept as long as the items: the iterator points into it, and rocksdict 0.3.29 does not see to that.
+        # Must live as long as the iterator, which points into it. rocksdict 0.3.29 does not keep it alive.
         self._options = rocksdict.ReadOptions()
         if end is not None:
             self._options.set_iterate_upper_bound(end)
@@ -409,7 +416,7 @@ class _Scan:
             items = family.items(from_key=first, read_opt=self._options)
         items = _whole(items, family, first, self._options, reverse=reverse)
         if reverse and first is not None:
-            # Not set_iterate_lower_bound: in rocksdict 0.3.29 that sets the upper bound.
+            # set_iterate_lower_bound cannot be used: in rocksdict 0.3.29 it sets the upper bound.
             items = takewhile(lambda entry: entry[0] >= first, items)
         self._items: Iterator[tuple[bytes, bytes]] | None = overlaid(above, items, reverse=reverse) if above else items
 
@@ -423,7 +430,7 @@ class _Scan:
         try:
             return next(items)
         except StopIteration:
-            self._items = _ENDED  # lets go of the snapshot
+            self._items = _ENDED  # releases the snapshot
             raise
         except Exception as error:
             raise self._store.failure(error) from error
@@ -440,17 +447,17 @@ def _whole(
     *,
     reverse: bool,
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yield all ``items``. Raises the error of the database if damage has ended them.
+    """Yield all ``items``. Raises the error of the database if a damaged block ended the iteration.
 
-    rocksdict's iterators end at a damaged block as they do behind the last entry, without an error. So after the last
-    item, an iterator that has a status reads the next block again.
+    rocksdict's iterators end at a damaged block as they do after the last entry, without an error. So after the last
+    item, another iterator, which has a status, reads the next block again.
 
     Args:
-        items: From ``first`` on, or backwards from the upper bound of ``options``. They are opened already, so that
-            their snapshot is that of the moment in which the scan was opened.
+        items: Entries from ``first`` on, or backwards from the upper bound of ``options``. The iterator is already
+            open, so that its snapshot is from the time at which the scan was opened.
         family: The column family.
-        first: The first key, None for all.
-        options: Those of ``items``.
+        first: The first key, or None for all keys.
+        options: The read options of ``items``.
         reverse: Whether the items go backwards.
     """
     last: bytes | None = None

@@ -1,4 +1,4 @@
-"""What is measured of the stores of one task, while they are open."""
+"""The metrics of the stores of one task while they are open."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ __all__ = ["MeasuredStores", "Measuring"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measuring:
-    """What is wanted. ``uses``: how often and how long stores are used (DEBUG); ``ages``: also how old records are that
-    are put (TRACE). ``now_ms``: the wall clock."""
+    """Which store metrics are recorded."""
 
     now_ms: Callable[[], int]
+    """The wall clock."""
     uses: bool = False
+    """Whether to record the rate and latency of store operations (recording level DEBUG)."""
     ages: bool = False
+    """Whether to record the age of records when they are put (recording level TRACE)."""
 
 
 class MeasuredStores:
-    """Iterators and use of the stores of one task; nothing of them without ``measuring``."""
+    """The metrics of the stores of one task. Without ``measuring``, iterators and operations are not measured."""
 
     def __init__(self, builders: Mapping[str, StoreBuilder], measuring: Measuring | None) -> None:
         self._builders = builders
@@ -39,25 +41,31 @@ class MeasuredStores:
         counts = measuring is not None and measuring.uses
         now_ms = measuring.now_ms if measuring is not None and measuring.ages else None
         self.uses = {name: StoreFigures(now_ms=now_ms) for name in builders} if counts else {}
-        """Of each store by name, with DEBUG."""
+        """Store -> the metrics of its operations, with recording level DEBUG."""
 
     def watch(self, name: str, store: Any) -> None:
-        """A store was opened."""
+        """Start to measure a store that was opened."""
         if self._measuring is not None and isinstance(store, ListsIterators):
             store.iterators = OpenIterators(self._measuring.now_ms)
         if name in self.uses:
             self.uses[name].watch(store)
 
     def attach(self, record: RecordContext) -> None:
-        """From now on this is the record in process."""
+        """Set the context of the record that is being processed."""
         for use in self.uses.values():
             use.record = record
 
     def figures(
         self, opened: Mapping[str, Any], database: TaskDatabase | None, defaults: StoreDefaults, seconds: float
     ) -> Iterator[tuple[str, str, Mapping[str, float]]]:
-        """Kafka's tag, name and figures of each open store, with what RocksDB says of those in ``database``; those of
-        use are over so many seconds. Thread-safe."""
+        """Yield Kafka's tag, the name and the metrics of each open store. Thread-safe.
+
+        Args:
+            opened: The open stores by name.
+            database: The task's database, for RocksDB's properties.
+            defaults: The defaults for store declarations.
+            seconds: Time for which operations were counted, to compute rates.
+        """
         for name, store in list(opened.items()):
             builder = self._builders[name]
             on_disk = database is not None and is_persistent(builder, defaults)
@@ -80,13 +88,12 @@ class MeasuredStores:
             yield from use.figures(seconds)
 
     def _is_counted(self, name: str, store: Any) -> bool:
-        """Whether to know the number of its keys costs nothing: in memory, without a time to live, and ours."""
+        """Whether counting keys is cheap: the store is in memory, without a time to live, and not a custom store."""
         builder = self._builders[name]
         return not store.persistent and builder.supplier is None and builder.ttl_ms is None
 
     def of_caches(self, opened: Mapping[str, Any]) -> Iterator[tuple[str, float, Mapping[str, float]]]:
-        """Of each cached store that is measured: its name, the bytes in its cache, and Kafka's figures of the share of
-        reads that it answered. Thread-safe."""
+        """Yield name, bytes in the cache and hit ratios of each measured store with a cache. Thread-safe."""
         for name, use in self.uses.items():
             if name in opened and use.cached_bytes is not None:
                 yield name, use.cached_bytes, use.hit_ratios

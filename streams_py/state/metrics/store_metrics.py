@@ -1,9 +1,10 @@
-"""Figures of single stores: what RocksDB says of itself, and with DEBUG how often and how long stores are used.
+"""Metrics of single stores: RocksDB properties and, with recording level DEBUG, the rate and latency of operations.
 
-Names are Kafka Streams' (group ``stream-state-metrics``, times in ns). Without DEBUG nothing is measured, and RocksDB
-is asked only when somebody looks. With it, the methods of a store are replaced by ones that take the time. One method
-of a store may call another one of it: that is one call, of the outer one's kind. An aggregation reads and writes in one
-step, which counts as ``put``. A scan counts when it is opened; how long it was open is a figure of its own.
+The names are Kafka Streams' (group ``stream-state-metrics``, times in ns). Without DEBUG nothing is measured, and
+RocksDB properties are read only when the metrics are read. With DEBUG, the methods of a store are replaced by methods
+that measure the time. If a method calls another method of the store, this counts as one call of the outer method. An
+aggregation reads and writes in one step, which counts as ``put``. A scan counts when it is opened; the time that it was
+open is a separate metric.
 """
 
 from __future__ import annotations
@@ -53,38 +54,39 @@ _METHODS: Final[Mapping[str, str]] = {
     "restore": "restore",
     "restore_records": "restore",
 }
-"""Method of a store -> what Kafka calls it."""
+"""Method of a store -> Kafka's name of the operation."""
 
 OPERATIONS: Final = tuple(dict.fromkeys(_METHODS.values()))
+"""Kafka's names of all operations."""
 
 _MS: Final = 1_000_000
-"""In ns."""
+"""One millisecond in ns."""
 
 _PUTS: Final = ("put", "put_value", "put_if_absent")
-"""Methods after which it is said how old the record in process is; so does an aggregation. Not ``put_all``, as in Kafka
-Streams."""
+"""Methods that record the age of the current record. Aggregations do too; ``put_all`` does not, as in Kafka Streams."""
 
 _READS: Final = ("get", "get_parts")
-"""Methods that count for the hit ratio of a cache; so does an aggregation, which reads before it writes."""
+"""Methods that count for the hit ratio of a cache. Aggregations count too, because they read before they write."""
 
 
 class StoreUse(NamedTuple):
-    """Of one kind of operation: how many, and how long they took together and at most, in ns; or the same of a size."""
+    """The count, sum and maximum of a measured value: latencies of one kind of operation in ns, or sizes."""
 
     calls: int = 0
     total: int = 0
     longest: int = 0
 
     def with_one(self, more: int) -> StoreUse:
-        """And one more."""
+        """Return a copy with one more measured value."""
         return StoreUse(self.calls + 1, self.total + more, max(self.longest, more))
 
 
 class StoreFigures:
-    """How one store is used, over its whole life in a task. Any thread may use the store and read this.
+    """The metrics of one store's operations since its task was created. Thread-safe.
 
-    ``now_ms``: the wall clock, when it is to be measured how old records are that are put. ``record``: the one in
-    process.
+    Args:
+        now_ns: The clock for latencies.
+        now_ms: The wall clock, if the age of records is to be recorded when they are put.
     """
 
     def __init__(
@@ -93,7 +95,8 @@ class StoreFigures:
         self._now_ns = now_ns
         self._now_ms = now_ms
         self.record = RecordContext()
-        self._lock = threading.RLock()  # an iterator may be ended by the garbage collector, in the middle of anything
+        """The context of the record that is being processed."""
+        self._lock = threading.RLock()  # reentrant: the garbage collector may finish an iterator at any time
         self._scans = StoreUse()
         self._ages = Sampled()
         self._inside = threading.local()
@@ -104,7 +107,7 @@ class StoreFigures:
         self._buffered: dict[str, StoreUse] = {}
 
     def watch(self, store: Any) -> None:
-        """From now on take the time of what is called on this store."""
+        """Measure all operations on this store from now on."""
         for method, operation in _METHODS.items():
             call = getattr(store, method, None)
             if call is not None:
@@ -194,20 +197,21 @@ class StoreFigures:
 
     @property
     def hit_ratios(self) -> dict[str, float]:
-        """Share of what was read that the store's cache had, over all; and what that share was lately, after each read,
-        at least and at most."""
+        """The share of reads that the store's cache answered, overall, and its recent minimum and maximum."""
         share = 1 - self._missed / self._reads if self._reads else 0.0
         lately = self._hit_ratios.extent(self._now_ns() // _MS) or Extent(share, share, share)
         return {"hit-ratio-avg": share, "hit-ratio-min": lately.least, "hit-ratio-max": lately.most}
 
     @property
     def cached_bytes(self) -> int | None:
-        """What the entries of the store's cache count in its budget; None without one. Goes through all of them."""
+        """Bytes that the store's cache uses of its budget; None without a cache. Iterates over all entries."""
         return None if self._cached is None else sum(entry[1] for entry in list(self._cached._entries.values()))
 
     def figures(self, seconds: float) -> Iterator[tuple[str, float]]:
-        """Rate and latencies of each operation that was used, over so many seconds; how long iterators were open, and
-        how old records were."""
+        """Yield the rate and latencies of each operation that was used, and the metrics of iterators and record ages.
+
+        ``seconds``: the time for which operations were counted, to compute rates.
+        """
         with self._lock:
             uses, scans = dict(self._uses), self._scans
         if scans.calls:
@@ -227,7 +231,7 @@ class StoreFigures:
 
 
 def state_tag(builder: StoreBuilder, *, persistent: bool) -> str:
-    """The tag that has the store's name: Kafka's scope of such a store, and ``-state-id``."""
+    """Return the metric tag for the store's name: Kafka's scope of such a store, followed by ``-state-id``."""
     if builder.kind is StoreKind.SUPPRESSION:
         return "in-memory-suppression-state-id"
     if builder.supplier is not None:

@@ -1,4 +1,4 @@
-"""From a store's declaration to an open store."""
+"""Open stores from their declarations."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from streams_py.state.buffers.suppress_buffer import SuppressionBuffer
 from streams_py.state.caching.cache import RecordCache
 from streams_py.state.caching.cached_plain import CachedPlainStore
 from streams_py.state.caching.cached_timestamped import CachedTimestampedStore
-from streams_py.state.custom.context import OwnStoreContext
-from streams_py.state.custom.own_store import OwnStore
+from streams_py.state.custom.context import CustomStoreContext
+from streams_py.state.custom.own_store import CustomStoreAdapter
 from streams_py.state.custom.supplied_bytes import SuppliedBytes
 from streams_py.state.opening.window_stores import WINDOWED_KINDS, WindowedStore, open_windowed
 from streams_py.state.stores.bytes_store import BytesStore, MemoryBytes
@@ -38,9 +38,9 @@ __all__ = [
     "Store",
     "StoreDefaults",
     "changelog_topic",
+    "disk_layouts",
+    "is_on_disk",
     "is_persistent",
-    "kept_as",
-    "lies_on_disk",
     "open_store",
 ]
 
@@ -52,53 +52,55 @@ AnyKeyValueStore: TypeAlias = (
 
 Store: TypeAlias = (
     "AnyKeyValueStore | WindowedStore | SuppressionBuffer[Any, Any] | JoinBuffer[Any, Any] | VersionedStore[Any, Any]"
-    " | OwnStore"
+    " | CustomStoreAdapter"
 )
 """An open store of any kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreDefaults:
-    """What a declaration that leaves it open gets: ``default.key.serde``, ``default.value.serde`` and
-    ``dsl.store.suppliers.class``.
-
-    ``all_on_disk``: bytes of stores that are declared to be in memory lie in the task's database, too, for tasks that
-    must not grow with them. Such a store lists the same, in the same order, as it does in memory.
-    ``reference_behaviour``: window stores keep no longer than in Kafka Streams.
-    """
+    """The defaults for everything that the declaration of a store does not specify."""
 
     key_serde: Serde[Any] | None = None
+    """``default.key.serde``."""
     value_serde: Serde[Any] | None = None
+    """``default.value.serde``."""
     persistent: bool = True
+    """Whether stores are on disk (``dsl.store.suppliers.class``)."""
     all_on_disk: bool = False
+    """Whether the bytes of stores in memory are also kept in the task's database, to bound the memory of the task.
+
+    Such a store has the same entries in the same order as in memory.
+    """
     reference_behaviour: bool = False
+    """Whether window stores keep windows no longer than Kafka Streams does."""
 
 
 def changelog_topic(builder: StoreBuilder, application_id: str) -> str:
-    """Full name of the store's changelog topic; also the topic name its serdes see when it has none."""
+    """Return the full name of the store's changelog topic. Serdes get this name even without a changelog."""
     return builder.source_topic or names.full_topic_name(application_id, names.changelog_topic(builder.name))
 
 
 def is_persistent(builder: StoreBuilder, defaults: StoreDefaults) -> bool:
-    """Whether the store is declared to be on disk, so that it is there again when its task comes back."""
+    """Whether the store is declared to be on disk, so that it survives a restart of its task."""
     if builder.supplier is not None:
         return False
     return defaults.persistent if builder.persistent is None else builder.persistent
 
 
-def lies_on_disk(builder: StoreBuilder, defaults: StoreDefaults) -> bool:
-    """Whether its bytes are in the task's database, where the task has one. A suppression buffer holds objects."""
+def is_on_disk(builder: StoreBuilder, defaults: StoreDefaults) -> bool:
+    """Whether the store's bytes are in the task's database, if the task has one. Suppression buffers never are."""
     if builder.supplier is not None or builder.kind is StoreKind.SUPPRESSION:
         return False
     return defaults.all_on_disk or is_persistent(builder, defaults)
 
 
-def kept_as(builders: Iterable[StoreBuilder], defaults: StoreDefaults) -> dict[str, str]:
-    """Of each store on disk: what its bytes depend on."""
+def disk_layouts(builders: Iterable[StoreBuilder], defaults: StoreDefaults) -> dict[str, str]:
+    """Return for each store on disk everything that determines the format of its bytes, as text."""
     return {
         builder.name: repr((builder.kind.value, builder.ttl_ms, builder.history_ms, builder.windows))
         for builder in builders
-        if lies_on_disk(builder, defaults)
+        if is_on_disk(builder, defaults)
     }
 
 
@@ -116,21 +118,29 @@ def open_store(
 ) -> Store:
     """Open the store that ``builder`` declares.
 
-    ``log`` gets every change when the store keeps a changelog of its own (not with ``logging=False``, and not when a
-    source topic is the changelog). ``disk`` gives the bytes of a store that lies on disk by name, see
-    ``TaskDatabase.store``; without it the store is kept in memory. ``cache`` is the thread's budget for stores declared
-    with caching; none, or one of 0 bytes, means that every update is logged and forwarded. ``task_id`` and
-    ``directory`` (None: nothing is kept on disk) are what stores of the user's own are told of their place. ConfigError
-    when a serde is missing, or a supplier makes something else.
+    Args:
+        builder: The declaration of the store.
+        application_id: The ``application.id``.
+        context: The record context of the task.
+        defaults: The defaults for declarations.
+        log: Writes to the store's changelog. Not used with ``logging=False``, or if the changelog is a source topic.
+        disk: Returns the bytes store of a store on disk, see ``TaskDatabase.store``. None: stores are kept in memory.
+        cache: The thread's budget for stores declared with caching. Without it, or with a budget of 0 bytes, every
+            update is logged and forwarded.
+        task_id: The task, for custom stores.
+        directory: The directory for files of a custom store. None: nothing is kept on disk.
+
+    Raises:
+        ConfigError: A serde is missing, or a supplier returns an object of the wrong type.
     """
     defaults = defaults or StoreDefaults()
     own_log = log if builder.logging and builder.source_topic is None else None
-    own_place: OwnStoreContext | None = None
+    custom_context: CustomStoreContext | None = None
     if builder.supplier is not None:
         topic = changelog_topic(builder, application_id)
-        own_place = OwnStoreContext(builder.name, application_id, task_id, topic, directory, context, own_log)
+        custom_context = CustomStoreContext(builder.name, application_id, task_id, topic, directory, context, own_log)
         if builder.kind is StoreKind.CUSTOM:
-            return OwnStore(builder.supplier, own_place)
+            return CustomStoreAdapter(builder.supplier, custom_context)
     codec: StoreCodec[Any, Any] = StoreCodec(
         changelog_topic(builder, application_id),
         _serde(builder, defaults, is_key=True),
@@ -138,7 +148,7 @@ def open_store(
     )
     persistent = disk is not None and is_persistent(builder, defaults)
     cached = builder.caching and cache is not None and cache.max_bytes > 0
-    files = disk(builder.name) if disk is not None and lies_on_disk(builder, defaults) else None
+    files = disk(builder.name) if disk is not None and is_on_disk(builder, defaults) else None
     if builder.kind is StoreKind.SUPPRESSION:
         return SuppressionBuffer(builder.name, codec, context, log=own_log)
     if builder.kind in WINDOWED_KINDS:
@@ -148,9 +158,9 @@ def open_store(
             builder, codec, context, content=files, persistent=persistent, log=own_log, cache=cache if cached else None
         )
     content: BytesStore = MemoryBytes() if files is None else files
-    if builder.supplier is not None and own_place is not None:
+    if builder.supplier is not None and custom_context is not None:
         is_timestamped = builder.kind is StoreKind.TIMESTAMPED_KEY_VALUE
-        content = SuppliedBytes(builder.supplier, own_place, is_timestamped=is_timestamped)
+        content = SuppliedBytes(builder.supplier, custom_context, is_timestamped=is_timestamped)
     if builder.kind is StoreKind.JOIN_BUFFER:
         return JoinBuffer(builder.name, content, codec, context, persistent=persistent, log=own_log)
     if builder.kind is StoreKind.VERSIONED_KEY_VALUE:

@@ -1,4 +1,4 @@
-"""The ways in which a store can be asked for; what then reads it is in :mod:`streams_py.state.reading.store_views`."""
+"""The types of read-only views of a store. The views themselves are in :mod:`streams_py.state.reading.store_views`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ __all__ = ["QueryableStoreType"]
 
 
 class QueryableStoreType(Enum):
-    """How a store is to be read."""
+    """The type of a read-only view of a store."""
 
     KEY_VALUE = "key-value"
-    """Values; of a timestamped store, without their timestamps."""
+    """Values by key. Timestamps of a timestamped store are left out."""
     TIMESTAMPED_KEY_VALUE = "timestamped key-value"
-    """``ValueAndTimestamp`` pairs; only timestamped stores."""
+    """``ValueAndTimestamp`` pairs by key. Only for timestamped stores."""
     WINDOW = "window"
-    """Values by key and window; of a timestamped store, without their timestamps."""
+    """Values by key and window. Timestamps of a timestamped store are left out."""
     TIMESTAMPED_WINDOW = "timestamped window"
-    """``ValueAndTimestamp`` pairs by key and window; only timestamped stores."""
+    """``ValueAndTimestamp`` pairs by key and window. Only for timestamped stores."""
     SESSION = "session"
     """Aggregates by key and session."""
     VERSIONED = "versioned"

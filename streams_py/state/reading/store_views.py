@@ -1,7 +1,7 @@
-"""Reading a store from outside: one read-only face over the local instances of a store, one per task.
+"""Read-only views of stores for interactive queries. A view combines the local partitions of a store, one per task.
 
-Answers to Kafka Streams' ``CompositeReadOnlyKeyValueStore`` and ``QueryableStoreTypes``. Readers run beside the stream
-thread and see what is in the record caches, that is, values that are not committed yet.
+Corresponds to Kafka Streams' ``CompositeReadOnlyKeyValueStore`` and ``QueryableStoreTypes``. Readers run concurrently
+with the stream thread. They also see the content of the record caches, that is, values that are not committed yet.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from streams_py.errors import InvalidStateStoreError, StateStoreNotAvailableErro
 from streams_py.state.buffers.join_buffer import JoinBuffer
 from streams_py.state.buffers.suppress_buffer import SuppressionBuffer
 from streams_py.state.caching.cached_plain import CachedPlainStore
-from streams_py.state.custom.own_store import OwnStore
+from streams_py.state.custom.own_store import CustomStoreAdapter
 from streams_py.state.opening.stores import AnyKeyValueStore, Store
 from streams_py.state.reading.queryable import QueryableStoreType
 from streams_py.state.reading.window_views import (
     ReadOnlySessionStore,
     ReadOnlyWindowStore,
-    as_it_is,
-    faced,
+    converted,
     not_here,
     scans,
+    unchanged,
     value_only,
 )
 from streams_py.state.stores.key_value import ExpiringPlainStore, PlainStore
@@ -43,11 +43,20 @@ ReadOnlyStore: TypeAlias = (
     "ReadOnlyKeyValueStore[Any, Any] | ReadOnlyWindowStore[Any, Any] | ReadOnlySessionStore[Any, Any]"
     " | ReadOnlyVersionedStore[Any, Any]"
 )
-"""The face of a store of any kind."""
+"""A read-only view of a store of any kind."""
 
 
 def read_only(name: str, kind: QueryableStoreType, find: Callable[[], Sequence[Store]]) -> ReadOnlyStore:
-    """The face that ``kind`` asks for; InvalidStateStoreError when the store is of another kind."""
+    """Return a view of type ``kind``.
+
+    Args:
+        name: Name of the store.
+        kind: Type of the view.
+        find: Returns the stores that may be read now, one per partition.
+
+    Raises:
+        InvalidStateStoreError: The store does not support this type of view.
+    """
     match kind:
         case QueryableStoreType.SESSION:
             return ReadOnlySessionStore(name, find)
@@ -61,32 +70,34 @@ def read_only(name: str, kind: QueryableStoreType, find: Callable[[], Sequence[S
 
 
 class ReadOnlyKeyValueStore(Mapping[K, S]):
-    """All local instances of a key-value store as one mapping: ``store[key]``, ``key in store``, ``store.items()``; and
-    ranges by key bytes. ``len`` counts every entry; :meth:`approximate_num_entries` does not.
+    """A mapping of all local partitions of a key-value store: ``store[key]``, ``key in store``, ``store.items()``.
 
-    ``find`` gives the instances that may be read now, and raises InvalidStateStoreError when that is none of them or
-    when the tasks have moved since the store was asked for. It is asked at every call; so a KeyError means that the
-    key is in no instance here, never that there is none. Values are objects of the reader: changing them changes
-    nothing in the store.
+    Ranges are ordered by key bytes. ``len()`` iterates over all entries to count them;
+    :meth:`approximate_num_entries` does not. The values that a reader gets are copies: changing them does not change
+    the store.
+
+    ``find`` returns the stores that may be read now, one per partition. It raises InvalidStateStoreError when there are
+    none, or when the tasks have moved since the view was created. It is called for every read. So a KeyError always
+    means that no local partition has the key, never that no partition could be read.
     """
 
     def __init__(self, name: str, kind: QueryableStoreType, find: Callable[[], Sequence[Store]]) -> None:
         self._name = name
         self._kind = kind
         self._find = find
-        self._instances()  # a wrong type is said now, not at the first read
+        self._stores()  # raises for a store of the wrong type now, not at the first read
 
     @overload
     def get(self, key: K, /) -> S | None: ...
     @overload
     def get(self, key: K, /, default: S | D) -> S | D: ...
     def get(self, key: K, /, default: object = None) -> object:
-        """The value of ``key``, from the first instance that has it."""
-        for store in self._instances():
+        """Return the value of ``key``, from the first partition that has it."""
+        for store in self._stores():
             found = store.peek(key)
             if found is not None:
-                return self._face(store)(found)
-        self._find()  # was it absent, or has its store gone meanwhile?
+                return self._converter(store)(found)
+        self._find()  # raises if the store has moved meanwhile; the key may not be absent then
         return default
 
     def __getitem__(self, key: K) -> S:
@@ -108,62 +119,64 @@ class ReadOnlyKeyValueStore(Mapping[K, S]):
         return next(self.all(), None) is not None
 
     def items(self) -> ItemsView[K, S]:
-        """Every entry, read in one pass, as :meth:`all` does."""
+        """Return all entries, read in one pass like :meth:`all`."""
         return _Items(self)
 
     def values(self) -> ValuesView[S]:
-        """Every value, read in one pass."""
+        """Return all values, read in one pass."""
         return _Values(self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r}, {self._kind.value}>"
 
     def range(self, first: K | None, last: K | None) -> Iterator[tuple[K, S]]:
-        """Entries from ``first`` to ``last``, both included; sorted by key bytes within each partition."""
+        """Return the entries from ``first`` to ``last``, both included, sorted by key bytes within each partition."""
         return self._each(lambda store: store.range(first, last))
 
     def reverse_range(self, first: K | None, last: K | None) -> Iterator[tuple[K, S]]:
-        """As :meth:`range`, backwards."""
+        """As :meth:`range`, in reverse order."""
         return self._each(lambda store: store.reverse_range(first, last))
 
     def all(self) -> Iterator[tuple[K, S]]:
-        """Every entry; sorted by key bytes within each partition."""
+        """Return all entries, sorted by key bytes within each partition."""
         return self._each(lambda store: store.all())
 
     def reverse_all(self) -> Iterator[tuple[K, S]]:
-        """As :meth:`all`, backwards."""
+        """As :meth:`all`, in reverse order."""
         return self._each(lambda store: store.reverse_all())
 
     def prefix_scan(self, prefix: bytes) -> Iterator[tuple[K, S]]:
-        """Entries whose serialized key starts with ``prefix``."""
+        """Return the entries whose serialized key starts with ``prefix``."""
         return self._each(lambda store: store.prefix_scan(prefix))
 
     def approximate_num_entries(self) -> int:
-        """Sum over the instances."""
-        return sum(store.approximate_num_entries() for store in self._instances())
+        """Return the sum of the partitions' approximate numbers of entries."""
+        return sum(store.approximate_num_entries() for store in self._stores())
 
-    def _instances(self) -> Sequence[AnyKeyValueStore]:
+    def _stores(self) -> Sequence[AnyKeyValueStore]:
         stores = self._find()
         if not stores:
             raise StateStoreNotAvailableError(not_here(self._name))
-        other = (WindowedEntries, SuppressionBuffer, JoinBuffer, VersionedStore, OwnStore, CustomStateStore)
+        other = (WindowedEntries, SuppressionBuffer, JoinBuffer, VersionedStore, CustomStoreAdapter, CustomStateStore)
         windowed = next((store for store in stores if isinstance(store, other)), None)
         if windowed is not None:
-            raise InvalidStateStoreError(f"store {self._name!r} is no key-value store: {windowed!r}")
+            raise InvalidStateStoreError(f"store {self._name!r} is not a key-value store: it is {windowed!r}")
         if self._kind is QueryableStoreType.TIMESTAMPED_KEY_VALUE and any(map(_is_plain, stores)):
             raise InvalidStateStoreError(
-                f"store {self._name!r} keeps no timestamps: ask for it as {QueryableStoreType.KEY_VALUE}"
+                f"store {self._name!r} keeps no timestamps: query it as {QueryableStoreType.KEY_VALUE}"
             )
         return [store for store in stores if not isinstance(store, other)]
 
     def _each(self, entries: Callable[[AnyKeyValueStore], Iterator[tuple[Any, Any]]]) -> Iterator[tuple[K, S]]:
-        # Every scan is opened here, so that all partitions are seen as of the same moment, nearly.
-        return scans([(store, faced(entries(store), self._face(store))) for store in self._instances()], self._find)
+        # Every scan is opened here, so that all partitions are read as of nearly the same moment.
+        return scans(
+            [(store, converted(entries(store), self._converter(store))) for store in self._stores()], self._find
+        )
 
-    def _face(self, store: Store) -> Callable[[Any], Any]:
-        """From what the store holds to what the reader asked for."""
+    def _converter(self, store: Store) -> Callable[[Any], Any]:
+        """Return the conversion from stored values to the type that the reader requested."""
         if self._kind is QueryableStoreType.TIMESTAMPED_KEY_VALUE or _is_plain(store):
-            return as_it_is
+            return unchanged
         return value_only
 
 
@@ -182,42 +195,46 @@ class _Values(ValuesView[S]):
 
 
 class ReadOnlyVersionedStore(Generic[K, V]):
-    """All local instances of a versioned store as one (KIP-960, KIP-968); ``find`` is that of
-    :class:`ReadOnlyKeyValueStore`.
+    """A view of all local partitions of a versioned store (KIP-960, KIP-968).
 
-    A table is kept in such a store when it has a ``history``.
+    A table with a ``history`` is kept in such a store. ``find`` is as in :class:`ReadOnlyKeyValueStore`.
     """
 
     def __init__(self, name: str, find: Callable[[], Sequence[Store]]) -> None:
         self._name = name
         self._find = find
-        self._instances()  # a wrong type is said now, not at the first read
+        self._stores()  # raises for a store of the wrong type now, not at the first read
 
     def get(self, key: K, as_of: int | None = None) -> VersionedRecord[V] | None:
-        """The version of ``key`` that is valid now, or that was at the time ``as_of`` (ms); None when there is none, or
-        when that time is before the history."""
-        found = (store.get(key, as_of) for store in self._instances())
+        """Return the version of ``key`` that is valid now, or was valid at the time ``as_of`` (ms).
+
+        None when the key had no version, or when the time is before the start of the history.
+        """
+        found = (store.get(key, as_of) for store in self._stores())
         version = next((version for version in found if version is not None), None)
         if version is None:
-            self._find()  # was it absent, or has its store gone meanwhile?
+            self._find()  # raises if the store has moved meanwhile; the key may not be absent then
         return version
 
     def history(
         self, key: K, first: int | None = None, last: int | None = None, *, reverse: bool = False
     ) -> Iterator[VersionedRecord[V]]:
-        """The versions of ``key`` that were valid at some time from ``first`` to ``last`` (ms, both included; None:
-        open end), oldest first. Only those that the store still has."""
+        """Return the versions of ``key`` that were valid at any time from ``first`` to ``last``.
+
+        Both times are in ms and included; None is an open end. The oldest version comes first unless ``reverse``.
+        Versions that the store no longer has are missing.
+        """
         return scans(
-            [(store, store.history(key, first, last, reverse=reverse)) for store in self._instances()], self._find
+            [(store, store.history(key, first, last, reverse=reverse)) for store in self._stores()], self._find
         )
 
-    def _instances(self) -> list[VersionedStore[K, V]]:
+    def _stores(self) -> list[VersionedStore[K, V]]:
         stores = self._find()
         found: list[VersionedStore[K, V]] = [store for store in stores if isinstance(store, VersionedStore)]
         if not stores:
             raise StateStoreNotAvailableError(not_here(self._name))
         if len(found) < len(stores):
-            raise InvalidStateStoreError(f"store {self._name!r} is no versioned store: {stores[0]!r}")
+            raise InvalidStateStoreError(f"store {self._name!r} is not a versioned store: it is {stores[0]!r}")
         return found
 
 

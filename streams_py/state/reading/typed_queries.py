@@ -1,9 +1,9 @@
-"""Typed queries of stores (KIP-796): what can be asked, and the answer of one instance of a store.
+"""Typed interactive queries (KIP-796): the query types, and the answer of one partition of a store.
 
-A query is an object that says what kind of store it is for; ``KafkaStreams.query`` asks every partition on the instance
-and gives an answer or the reason for none per partition. Where :meth:`KafkaStreams.store` raises when tasks have moved,
-this tells which partitions are there, and how far they are. A class of your own derived from :class:`Query` is passed
-to ``CustomStateStore.query``.
+A query is an object whose type determines which kind of store can answer it. ``KafkaStreams.query`` sends it to every
+partition on the instance, and returns for each partition an answer or the reason for a failure.
+:meth:`KafkaStreams.store` raises when tasks have moved; ``query`` instead reports which partitions are on the instance,
+and their positions. Instances of other subclasses of :class:`Query` are passed to ``CustomStateStore.query``.
 """
 
 from __future__ import annotations
@@ -47,31 +47,36 @@ R = TypeVar("R")
 _TIME_MAX_MS = 2**63 - 1
 
 Position: TypeAlias = Mapping[str, Mapping[int, int]]
-"""Input topic -> partition -> offset of the last record whose effects are in the store. See
-:attr:`QueryResult.position`."""
+"""Input topic -> partition -> offset of the last record whose effects are in the store.
+
+See :attr:`QueryResult.position`.
+"""
 
 
 class Query(Generic[R]):
-    """What is asked; ``R`` is the type of the answer of one partition."""
+    """The base class of all queries. ``R`` is the type of one partition's answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyQuery(Query[Any | None]):
-    """The value of a key in a key-value store; of a timestamped one without its timestamp. None: no such key."""
+    """The value of a key in a key-value store, without its timestamp. The answer is None if the key does not exist."""
 
     key: Any
 
 
 @dataclass(frozen=True, slots=True)
 class TimestampedKeyQuery(Query[ValueAndTimestamp[Any] | None]):
-    """The value of a key with its timestamp, in a timestamped key-value store (KIP-992)."""
+    """The value of a key with its timestamp in a timestamped key-value store (KIP-992)."""
 
     key: Any
 
 
 @dataclass(frozen=True, slots=True)
 class RangeQuery(Query[Iterator[tuple[Any, Any]]]):
-    """The entries of a key-value store from ``first`` to ``last``, both included (None: open end), by key bytes."""
+    """The entries of a key-value store from ``first`` to ``last``, ordered by key bytes.
+
+    Both keys are included; None is an open end.
+    """
 
     first: Any = None
     last: Any = None
@@ -80,7 +85,7 @@ class RangeQuery(Query[Iterator[tuple[Any, Any]]]):
 
 @dataclass(frozen=True, slots=True)
 class TimestampedRangeQuery(Query[Iterator[tuple[Any, ValueAndTimestamp[Any]]]]):
-    """The same with timestamps, in a timestamped key-value store (KIP-992)."""
+    """As :class:`RangeQuery`, with timestamps, for a timestamped key-value store (KIP-992)."""
 
     first: Any = None
     last: Any = None
@@ -89,8 +94,11 @@ class TimestampedRangeQuery(Query[Iterator[tuple[Any, ValueAndTimestamp[Any]]]])
 
 @dataclass(frozen=True, slots=True)
 class WindowKeyQuery(Query[Iterator[tuple[int, Any]]]):
-    """(start, value) of a key's windows that start from ``first`` to ``last`` (ms, both included), by start. Values of
-    timestamped stores, which windowed aggregations have, are ``ValueAndTimestamp`` pairs."""
+    """The windows of a key that start from ``first`` to ``last``, as pairs (start, value), ordered by start.
+
+    Times are in ms, and both are included. Values in timestamped stores, which windowed aggregations use, are
+    ``ValueAndTimestamp`` pairs.
+    """
 
     key: Any
     first: int
@@ -99,8 +107,11 @@ class WindowKeyQuery(Query[Iterator[tuple[int, Any]]]):
 
 @dataclass(frozen=True, slots=True)
 class WindowRangeQuery(Query[Iterator[tuple[Windowed[Any], Any]]]):
-    """All keys' windows that start from ``first`` to ``last`` (ms, both included) of a window store; or, with ``key``
-    and without them, the sessions of a key in a session store. Values as of :class:`WindowKeyQuery`."""
+    """The windows of all keys in a window store, or the sessions of one key in a session store.
+
+    For a window store, give ``first`` and ``last``: the windows that start from ``first`` to ``last`` are returned (ms,
+    both included). For a session store, give only ``key``. Values are as for :class:`WindowKeyQuery`.
+    """
 
     key: Any = None
     first: int | None = None
@@ -109,7 +120,7 @@ class WindowRangeQuery(Query[Iterator[tuple[Windowed[Any], Any]]]):
 
 @dataclass(frozen=True, slots=True)
 class VersionedKeyQuery(Query[VersionedRecord[Any] | None]):
-    """The version of a key that is valid now, or was at ``as_of`` (ms), in a versioned store (KIP-960)."""
+    """The version of a key that is valid now, or was valid at ``as_of`` (ms), in a versioned store (KIP-960)."""
 
     key: Any
     as_of: int | None = None
@@ -117,8 +128,10 @@ class VersionedKeyQuery(Query[VersionedRecord[Any] | None]):
 
 @dataclass(frozen=True, slots=True)
 class MultiVersionedKeyQuery(Query[Iterator[VersionedRecord[Any]]]):
-    """The versions of a key that were valid at some time from ``first`` to ``last`` (ms, both included; None: open
-    end), oldest first unless ``reverse`` (KIP-968)."""
+    """The versions of a key that were valid at any time from ``first`` to ``last`` (KIP-968).
+
+    Both times are in ms and included; None is an open end. The oldest version comes first unless ``reverse``.
+    """
 
     key: Any
     first: int | None = None
@@ -127,20 +140,23 @@ class MultiVersionedKeyQuery(Query[Iterator[VersionedRecord[Any]]]):
 
 
 class FailureReason(Enum):
-    """Why a partition did not answer."""
+    """The reason why a partition did not answer a query."""
 
     UNKNOWN_QUERY_TYPE = "unknown query type"
-    """A store of this kind does not answer such queries."""
+    """A store of this kind does not support this type of query."""
     NOT_ACTIVE = "not active"
-    """A running active was asked for; this is a standby, or is being restored. Ask later, or the active."""
+    """The query requires a running active task, but this one is a standby or is being restored.
+
+    Retry later, or query the instance with the active task.
+    """
     NOT_UP_TO_BOUND = "not up to bound"
-    """The partition has not processed its input up to the position that was asked for, or cannot say. Ask later."""
+    """The partition has not reached the required position, or its position is unknown. Retry later."""
     NOT_PRESENT = "not present"
-    """The partition is not on this instance, or has just left it. Ask the instance that has it."""
+    """The partition is not on this instance, or has just left it. Query the instance that has it."""
     DOES_NOT_EXIST = "does not exist"
-    """No store has such a partition."""
+    """The store has no partition with this number."""
     STORE_EXCEPTION = "store exception"
-    """The store raised; the message has what."""
+    """The store raised an error, which is in the message."""
 
 
 # No slots: Python 3.11 cannot call ``QueryResult[int](...)`` of a frozen dataclass that has them.
@@ -148,18 +164,25 @@ class FailureReason(Enum):
 
 @dataclass(frozen=True)
 class QueryResult(Generic[R]):
-    """The answer of one partition, or why there is none: ``failure``, and ``message`` with the words for it."""
+    """The answer of one partition, or the reason for a failure."""
 
     _value: R | None = field(default=None, repr=False)
     failure: FailureReason | None = None
+    """The reason for a failure; None if there is an answer."""
     message: str = ""
+    """The description of a failure."""
     position: Position = field(default_factory=dict)
-    """How far the task with this partition was before the store was read, at least: for each input topic (source and
-    repartition topics, these by their full names; no changelogs) and partition that the task reads, the offset of the
-    last record that it has processed, or that the group had committed when it began. Those of the task, also where a
-    record did not touch this store. Not necessarily committed: after a failure, or a transaction that is aborted, the
-    task may be behind it for a while. With calls that wait (``map_values_async``) what is committed. A partition of
-    which nothing is known is missing; the whole is empty for standbys, global stores and partitions that are not here.
+    """The position of the partition's task before the store was read; the answer may be newer.
+
+    For each input topic and partition that the task reads, it is the offset of the last record that the task has
+    processed, or that the group had committed when the task started. Input topics are source topics and repartition
+    topics (with their full names), not changelogs. The position belongs to the task: it includes records that did not
+    change this store.
+
+    It need not be committed: after a failure or an aborted transaction, the task may be behind this position for a
+    while. With asynchronous functions (``map_values_async``) it is the committed position. Partitions with an unknown
+    position are missing. The mapping is empty for standbys, global stores, and partitions that are not on this
+    instance.
     """
 
     @property
@@ -169,7 +192,7 @@ class QueryResult(Generic[R]):
 
     @property
     def value(self) -> R:
-        """The answer; InvalidStateStoreError with the reason when there is none."""
+        """The answer. Raises InvalidStateStoreError with the reason if the query failed."""
         if self.failure is not None:
             raise InvalidStateStoreError(f"the query has no answer: {self.failure.value}: {self.message}")
         return cast("R", self._value)
@@ -177,25 +200,33 @@ class QueryResult(Generic[R]):
 
 @dataclass(frozen=True)
 class StateQueryResult(Generic[R]):
-    """Answers by partition; of a global store ``global_result`` alone."""
+    """The results of all partitions of a store, or the one result of a global store."""
 
     partitions: Mapping[int, QueryResult[R]]
+    """Partition -> result. Empty for a global store."""
     global_result: QueryResult[R] | None = None
+    """The result of a global store; None for other stores."""
 
     @property
     def only(self) -> QueryResult[R] | None:
-        """The one partition's result that has an answer, and one that is not None; None when there is none. For queries
-        by key. ValueError when several have one."""
+        """The only result with an answer that is not None, or None. For queries by key.
+
+        Raises:
+            ValueError: Several partitions have an answer.
+        """
         results = [*self.partitions.values()] if self.global_result is None else [self.global_result]
         found = [result for result in results if result.is_success and result.value is not None]
         if len(found) > 1:
-            raise ValueError(f"{len(found)} partitions have answers; look into result.partitions")
+            raise ValueError(f"{len(found)} partitions have answers; use result.partitions")
         return found[0] if found else None
 
     @property
     def position(self) -> Position:
-        """Those of all partitions together, input topic -> partition -> offset (see :attr:`QueryResult.position`):
-        what a later query can be bound to. Also of partitions that were not up to the bound, or whose store raised."""
+        """The combined position of all partitions, which a later query can use as its bound.
+
+        It maps input topic -> partition -> offset (see :attr:`QueryResult.position`), and includes partitions that had
+        not reached the bound or whose store raised an error.
+        """
         merged: dict[str, dict[int, int]] = {}
         for result in self.partitions.values():
             for topic, offsets in result.position.items():
@@ -206,8 +237,10 @@ class StateQueryResult(Generic[R]):
 
 
 def is_up_to(position: Position, bound: Position, partition: int) -> bool:
-    """Whether a store's partition has seen what ``bound`` says of its own partition number; of others it says
-    nothing."""
+    """Whether a store's partition has reached ``bound``.
+
+    Only the bound's offsets for input partitions with the same partition number count.
+    """
     return all(
         position.get(topic, {}).get(partition, -1) >= offsets[partition]
         for topic, offsets in bound.items()
@@ -216,21 +249,27 @@ def is_up_to(position: Position, bound: Position, partition: int) -> bool:
 
 
 def answer_of(query: Query[R], name: str, store: object, find: Callable[[], Sequence[Any]]) -> QueryResult[R]:
-    """The answer of one open store. ``find`` gives it as long as it may be read, and raises or gives another one after
-    that. Raises nothing."""
+    """Return the answer of one open store. Never raises.
+
+    Args:
+        query: The query.
+        name: Name of the store.
+        store: The open store.
+        find: Returns the store as long as it may be read. Afterwards it raises, or returns another store.
+    """
     try:
         ask = _question(query, name, store, find)
     except InvalidStateStoreError as error:
         return _failed(error, FailureReason.UNKNOWN_QUERY_TYPE)
     if ask is None:
-        message = f"store {name!r} ({type(store).__name__}) does not answer a {type(query).__name__}"
+        message = f"store {name!r} ({type(store).__name__}) does not support a {type(query).__name__}"
         return QueryResult(failure=FailureReason.UNKNOWN_QUERY_TYPE, message=message)
     try:
         value = ask()
     except Exception as error:
         return _failed(error, FailureReason.STORE_EXCEPTION)
     if value is NotImplemented:
-        message = f"store {name!r} ({type(store).__name__}) does not know a {type(query).__name__}"
+        message = f"store {name!r} ({type(store).__name__}) does not support a {type(query).__name__}"
         return QueryResult(failure=FailureReason.UNKNOWN_QUERY_TYPE, message=message)
     return QueryResult(value)
 
@@ -245,7 +284,11 @@ def _failed(error: Exception, reason: FailureReason) -> QueryResult[Any]:
 def _question(
     query: Query[Any], name: str, store: object, find: Callable[[], Sequence[Any]]
 ) -> Callable[[], Any] | None:
-    """What to call for the answer, None when nothing is known. InvalidStateStoreError when the kinds do not fit."""
+    """Return a function that returns the answer; None for an unknown query type.
+
+    Raises:
+        InvalidStateStoreError: A store of this kind cannot answer this type of query.
+    """
     if isinstance(store, CustomStateStore):
         return _own_question(query, store, find)
     match query:
@@ -279,7 +322,7 @@ def _own_question(query: Query[Any], store: CustomStateStore, find: Callable[[],
         try:
             return store.query(query)
         finally:
-            find()  # whatever it says, or raises, may come of being closed meanwhile
+            find()  # raises if the store was closed meanwhile, which may have caused any answer or error
 
     return ask
 
@@ -302,12 +345,14 @@ def _window_range(
     key, first, last = query.key, query.first, query.last
     if isinstance(store, SessionStoreOverEntries):
         if key is None or first is not None or last is not None:
-            raise InvalidStateStoreError(f"session store {name!r} answers a WindowRangeQuery with a key and no times")
+            raise InvalidStateStoreError(
+                f"session store {name!r} requires a WindowRangeQuery with a key, and without first and last"
+            )
         sessions: ReadOnlySessionStore[Any, Any] = ReadOnlySessionStore(name, find)
         return lambda: sessions.fetch(key)
     windows = _windows(name, store, find)
     if key is not None or first is None or last is None:
         raise InvalidStateStoreError(
-            f"window store {name!r} answers a WindowRangeQuery with first and last, and no key"
+            f"window store {name!r} requires a WindowRangeQuery with first and last, and without a key"
         )
     return lambda: windows.fetch_all(first, last)

@@ -1,4 +1,4 @@
-"""A store as those see it who may only read it: the global stores, for every processor but the one that fills them."""
+"""Read-only views of global stores, for all processors except the one that fills the store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
-from streams_py.state.custom.context import only_asked, refuse_change
+from streams_py.state.custom.context import read_only_call, refuse_change
 from streams_py.state.opening.stores import Store
 from streams_py.topology.declare.custom_stores import CustomStateStore
 
@@ -14,11 +14,11 @@ __all__ = ["WriteProtectedStore", "write_protected"]
 
 
 class WriteProtectedStore:
-    """Passes every question on, and refuses every change."""
+    """A view of a store that passes reads through and refuses changes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.get = getattr(store, "get", None)  # without a detour: joins ask with every record
+        self.get = getattr(store, "get", None)  # avoids __getattr__, because joins call it for every record
 
     def __getattr__(self, name: str) -> Any:
         if name in _CHANGES:
@@ -27,8 +27,11 @@ class WriteProtectedStore:
 
 
 class _WriteProtectedCustomStore:
-    """The same of a store with methods of the user's own. Which of them change it nobody can know before; those that
-    say so, as all must that want to be restored (``log_change``), are refused when they do."""
+    """A view of a custom store that passes reads through and refuses changes.
+
+    Which methods of a custom store change it cannot be known in advance. A method that calls ``log_change``, as it must
+    for the change to be restored, is refused at that call.
+    """
 
     def __init__(self, store: CustomStateStore) -> None:
         object.__setattr__(self, "_store", store)
@@ -38,31 +41,31 @@ class _WriteProtectedCustomStore:
         if name in _CHANGES or name in _LIFE:
             return partial(refuse_change, store.name)
         found = getattr(store, name)
-        return only_asked(store.name, found) if callable(found) else found
+        return read_only_call(store.name, found) if callable(found) else found
 
     def __setattr__(self, name: str, value: object) -> None:
         refuse_change(self._store.name)
 
     def __repr__(self) -> str:
-        return f"<{self._store!r}, to be read only>"
+        return f"<{self._store!r}, read-only>"
 
 
 def write_protected(store: Store | CustomStateStore) -> Any:
-    """What other processors than its own get of a global store."""
+    """Return the view of a global store for all processors except the one that fills it."""
     return _kind_of(type(store))(store) if isinstance(store, CustomStateStore) else WriteProtectedStore(store)
 
 
 @lru_cache(maxsize=256)
 def _kind_of(kind: type[CustomStateStore]) -> type[_WriteProtectedCustomStore]:
-    """With the special methods of ``kind``, which Python looks for in the class: ``len(store)``, ``key in store``."""
+    """Return a view class with the special methods of ``kind``, which Python looks for in classes only."""
 
-    def asked(name: str) -> Callable[..., Any]:
-        return lambda self, *args: only_asked(self._store.name, getattr(self._store, name))(*args)
+    def reading(name: str) -> Callable[..., Any]:
+        return lambda self, *args: read_only_call(self._store.name, getattr(self._store, name))(*args)
 
     def refused(self: _WriteProtectedCustomStore, *_: object) -> None:
         refuse_change(self._store.name)
 
-    methods = {name: asked(name) for name in _SPECIAL_QUESTIONS if hasattr(kind, name)}
+    methods = {name: reading(name) for name in _SPECIAL_READS if hasattr(kind, name)}
     return type(
         f"WriteProtected{kind.__name__}", (_WriteProtectedCustomStore,), methods | dict.fromkeys(_ITEMS, refused)
     )
@@ -84,5 +87,5 @@ _CHANGES = frozenset(
     }
 )
 _LIFE = frozenset({"commit", "flush", "open"})
-_SPECIAL_QUESTIONS = ("__bool__", "__call__", "__contains__", "__getitem__", "__iter__", "__len__", "__reversed__")
+_SPECIAL_READS = ("__bool__", "__call__", "__contains__", "__getitem__", "__iter__", "__len__", "__reversed__")
 _ITEMS = ("__delitem__", "__setitem__")

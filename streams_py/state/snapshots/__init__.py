@@ -1,5 +1,5 @@
-"""Copies of tasks' stores outside of the machine, so that an empty disk is filled from a copy and not by replaying.
+"""Snapshots: copies of tasks' stores outside the machine, so that a task on an empty disk need not replay changelogs.
 
-:mod:`.manifest` says what a snapshot is of, :mod:`.storage` is where they are, :mod:`.snapshots` makes and fetches
-them.
+:mod:`.manifest` describes the content of a snapshot, :mod:`.storage` reads and writes the shared storage, and
+:mod:`.snapshots` uploads and downloads snapshots.
 """

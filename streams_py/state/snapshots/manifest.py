@@ -1,7 +1,7 @@
-"""What a snapshot is: the files of one task's database, each with its hash, and whose they are.
+"""The manifest of a snapshot: the files of one task's database with their hashes, and the owner of the state.
 
-JSON, with a hash over all of it: a manifest that was half written, or changed, is none. It is written when all files
-are there.
+A manifest is JSON with a hash over its whole content, so a truncated or modified manifest is detected. It is written
+after all files have been uploaded.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ _FILES_MAX: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class SnapshotOf:
-    """Whose state it is. ``layout``: of each store on disk, what kind it is and what its bytes depend on."""
+    """The state that a snapshot belongs to."""
 
     application: str
     cluster: str | None
     task: str
     layout: Mapping[str, str]
+    """Store on disk -> its kind and everything else that determines the format of its bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFile:
-    """SHA-256 of a file, in hex, and its size in bytes."""
+    """The SHA-256 of a file, in hex, and its size in bytes."""
 
     sha256: str
     size: int
@@ -46,20 +47,22 @@ class SnapshotFile:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One snapshot. ``positions``: offset of the last record that is in it, by changelog partition; ``topic_ids``: of
-    the topics that these are positions in, as far as they have ids; ``taken_ms``: a time at which nothing was missing
-    in it, in ms since 1970 (None: an older version's, which did not say); ``in_transactions``: changelog topics that
-    the task writes in transactions only, so that a marker comes after each position."""
+    """The description of one snapshot."""
 
     of: SnapshotOf
     positions: Mapping[TopicPartition, int]
+    """Changelog partition -> offset of the last record in the snapshot."""
     files: Mapping[str, SnapshotFile]
+    """File name -> hash and size."""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """Ids of the topics that the positions refer to, as far as they have ids."""
     taken_ms: int | None = None
+    """A time at which the snapshot was complete, in ms since 1970. None: written by an older version without it."""
     in_transactions: frozenset[str] = frozenset()
+    """Changelog topics that only the task writes, in transactions, so that a marker follows each position."""
 
     def encode(self) -> bytes:
-        """As it is stored."""
+        """Return the stored form."""
         content = {
             "format": _FORMAT,
             "application": self.of.application,
@@ -76,19 +79,23 @@ class Manifest:
 
     @classmethod
     def decode(cls, data: bytes) -> Manifest:
-        """SnapshotError for anything that :meth:`encode` did not write."""
+        """Read the stored form.
+
+        Raises:
+            SnapshotError: The data was not written by :meth:`encode`, or was modified.
+        """
         try:
             outer = loads_foreign(data)
             content = outer["snapshot"]
             if outer["sha256"] != _digest(content):
-                raise SnapshotError("its manifest was changed, or is not whole")
+                raise SnapshotError("its manifest was modified or is incomplete")
             if content["format"] != _FORMAT:
                 raise SnapshotError(f"its manifest has format {content['format']!r:.20}; this version reads {_FORMAT}")
             files = {
                 _name(name): SnapshotFile(_hash(sha256), int(size)) for name, (sha256, size) in content["files"].items()
             }
             if len(files) > _FILES_MAX:
-                raise SnapshotError(f"it has {len(files)} files")
+                raise SnapshotError(f"it has {len(files)} files, more than the limit of {_FILES_MAX}")
             return cls(
                 SnapshotOf(
                     _label(content["application"]),
@@ -106,21 +113,26 @@ class Manifest:
             raise SnapshotError(f"its manifest cannot be read: {printable(named(error), 200)}") from error
 
     def check(self, wanted: SnapshotOf) -> None:
-        """SnapshotError that says in which way this is somebody else's state."""
+        """Check that the snapshot belongs to the wanted state.
+
+        Raises:
+            SnapshotError: It belongs to other state. The message names the difference.
+        """
         found = self.of
         if found.application != wanted.application or found.task != wanted.task:
-            raise SnapshotError(f"it is of task {found.task} of application {found.application!r}")
+            raise SnapshotError(f"it belongs to task {found.task} of application {found.application!r}")
         if found.cluster is not None and wanted.cluster is not None and found.cluster != wanted.cluster:
-            raise SnapshotError(f"it is of cluster {found.cluster}, and this one is {wanted.cluster}")
+            raise SnapshotError(f"it belongs to cluster {found.cluster}, not to {wanted.cluster}")
         for store in sorted(found.layout.keys() | wanted.layout.keys()):
             theirs, ours = found.layout.get(store), wanted.layout.get(store)
             if theirs != ours:
                 raise SnapshotError(
-                    f"store {store!r} is {theirs or 'not in it'}, and {ours or 'not there'} in this topology"
+                    f"store {store!r} is {theirs or 'missing'} in the snapshot, "
+                    f"but {ours or 'missing'} in this topology"
                 )
 
     def is_of(self, of: SnapshotOf) -> bool:
-        """False when :meth:`check` has something to say."""
+        """Whether the snapshot belongs to this state (:meth:`check` does not raise)."""
         try:
             self.check(of)
         except SnapshotError:
@@ -133,7 +145,7 @@ def _digest(content: Any) -> str:
 
 
 def _label(text: object) -> str:
-    """Text that errors may show."""
+    """Return text that is safe to show in errors; ValueError for anything else."""
     if not isinstance(text, str) or printable(text) != text:
         raise ValueError(f"expected text without control characters, got {type(text).__name__}")
     return text
@@ -141,7 +153,7 @@ def _label(text: object) -> str:
 
 def _name(name: str) -> str:
     if not _FILE_NAME.fullmatch(name):
-        raise SnapshotError(f"it has a file {name!r:.100}")
+        raise SnapshotError(f"it has a file with the invalid name {name!r:.100}")
     return name
 
 
@@ -151,5 +163,5 @@ def _time(time_ms: int | None) -> int | None:
 
 def _hash(text: str) -> str:
     if not _HASH.fullmatch(text):
-        raise SnapshotError(f"{text!r:.100} is no SHA-256")
+        raise SnapshotError(f"{text!r:.100} is not a valid SHA-256")
     return text

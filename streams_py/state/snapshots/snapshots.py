@@ -1,11 +1,12 @@
-"""Makes snapshots of open tasks in the background, and fetches them for tasks whose disk is empty.
+"""Upload snapshots of open tasks in the background, and download them for tasks without local state.
 
-A database contains the changelog positions of its stores, committed with them. So a checkpoint of RocksDB (hard links,
-a fraction of a second) is a snapshot whenever it is taken, and the stream thread has no part in it. Only active tasks
-are uploaded. A fetched snapshot is opened like any state found on disk: what its positions lack is replayed.
+A database contains the changelog positions of its stores, committed together with them. So a RocksDB checkpoint (hard
+links, made in a fraction of a second) is a valid snapshot at any time, and the stream thread is not involved. Only
+active tasks are uploaded. A downloaded snapshot is opened like any state found on disk: changelog records after its
+positions are replayed.
 
-Nothing here can make an application fail: what cannot be uploaded is tried again later, what cannot be used is passed
-over with a warning, and without a snapshot the changelog is replayed.
+Snapshots never make an application fail. A failed upload is retried later, an unusable snapshot is skipped with a
+warning, and without a snapshot the changelog is replayed.
 """
 
 from __future__ import annotations
@@ -39,58 +40,77 @@ _FETCH: Final = "snapshot-fetch"
 _MAKE: Final = "snapshot-make"
 
 _NOTICE_S: Final = 600.0
-"""Within so long a process that was frozen has noticed that its tasks are somebody else's."""
+"""Time after which a process that was frozen has noticed that other members own its tasks, in s."""
 DELETE_RETENTION_MS: Final = 86_400_000
-"""Kafka's default of ``delete.retention.ms``, for topics whose configuration may not be read."""
+"""Kafka's default of ``delete.retention.ms``, in ms, for topics whose configuration may not be read."""
 _FETCHED_MAX_MS: Final = 600_000
-"""What was fetched longer ago, for a task that went away before it was opened, is fetched anew: there are newer ones,
-and it may be too old by now."""
+"""Maximum age of a finished download, in ms.
+
+A task may move away before it opens its downloaded snapshot. When it comes back later than this, it downloads again:
+there are newer snapshots, and the old one may be too old by now.
+"""
 _HOUR_MS: Final = 3_600_000
 _SHARE_TO_REPLAY: Final = 10
-"""Of that time a tenth is for fetching, and for replaying what came since."""
+"""One in this many parts of ``delete.retention.ms`` is reserved for the download and for replaying newer records."""
 _SILENCE_MAX_MS: Final = 120_000
-"""A store that brings nothing for so long is given up. Clients of object stores have time-outs of about a minute, and
-try again."""
+"""Time without progress after which a download is given up, in ms.
+
+Clients of object stores have timeouts of about a minute, and retry.
+"""
 _UPLOAD_SILENCE_MAX_MS: Final = 600_000
-"""The same of uploads, for which nobody waits: their clients tell of parts of 50 MB, and some only of whole files."""
+"""The same for uploads, in ms.
+
+It is longer because no task waits for an upload, and clients report parts of 50 MB, or only whole files.
+"""
 _ASK_AGAIN_S: Final = 0.5
 _WARNING_MS: Final = 10_000
-"""So often it is said that the cluster does not answer, while that lasts."""
+"""Interval between warnings while the cluster does not answer, in ms."""
 _LOOK_S: Final = 2.0
+"""Interval between checks of a running upload, in s."""
 _HANGING_MAX: Final = 8
-"""Threads that wait for a store which may never answer. With so many, nothing more is uploaded."""
+"""Number of hanging upload threads from which on nothing more is uploaded. The store may never answer them."""
 
 
 class ChangelogNow(NamedTuple):
-    """First and end offset of a changelog partition, its topic's id, where the cluster gives one, and the topic's
-    ``delete.retention.ms``; None when it is not compacted."""
+    """The current offsets of a changelog partition, and facts about its topic."""
 
     first: int
+    """Log start offset."""
     end: int
+    """End offset."""
     topic_id: str | None = None
+    """Id of the topic. None when the cluster does not report one."""
     delete_retention_ms: int | None = DELETE_RETENTION_MS
+    """The topic's ``delete.retention.ms``. None when the topic is not compacted."""
 
 
 KnownOffsets = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, ChangelogNow]]
-"""Changelog partitions as far as known."""
+"""A function that looks up changelog partitions. Unknown partitions are missing in its result."""
 
 
 class _Open(NamedTuple):
-    """A task that is uploaded; the changelog topics that it writes itself; and the hashes of the files that it has:
-    another database may have others under the same names, and the same numbers in the file system."""
+    """An open task whose state is uploaded."""
 
     database: TaskDatabase
     layout: Mapping[str, str]
     written: frozenset[str]
+    """The changelog topics that only the task writes."""
     hashes: dict[tuple[str, int], SnapshotFile]
+    """(Name, inode) -> hash, of this database's files. Another database may have the same names and inodes."""
 
 
 class Snapshots:
     """The snapshots of one client's tasks. Thread-safe.
 
-    ``storage`` is that of :func:`~streams_py.state.snapshots.storage.open_storage`; ``keep`` snapshots of each task are
-    left. ``interval_s`` 0: only :meth:`upload_all` uploads. ``transactional``: whether tasks write to changelogs in
-    transactions. ``now_ms`` is the wall clock.
+    Args:
+        storage: The result of :func:`~streams_py.state.snapshots.storage.open_storage`.
+        application: The ``application.id``.
+        cluster: Returns the id of the cluster, None if it has none.
+        offsets: Looks up changelog partitions.
+        interval_s: Interval between uploads. 0: only :meth:`upload_all` uploads.
+        transactional: Whether tasks write to changelogs in transactions.
+        keep: Number of snapshots to keep per task.
+        now_ms: The wall clock.
     """
 
     def __init__(
@@ -115,15 +135,17 @@ class Snapshots:
         self._lock = threading.Lock()
         self._open: dict[TaskId, _Open] = {}
         self._fetches: dict[TaskId, Download] = {}
-        self._hanging: list[Upload] = []  # that were given up
+        self._hanging: list[Upload] = []  # given up, but their threads still run
         self._uploaded: dict[TaskId, Mapping[TopicPartition, int]] = {}
         self._stop = threading.Event()
         if interval_s > 0:
             threading.Thread(target=self._run, args=(interval_s,), name="state-snapshots", daemon=True).start()
 
     def stop(self) -> None:
-        """No more uploads; one that is under way is left without a manifest. Downloads end with the file that they are
-        at."""
+        """Stop uploading and downloading.
+
+        A running upload ends without a manifest. Running downloads stop after the current file.
+        """
         self._stop.set()
         with self._lock:
             for fetch in self._fetches.values():
@@ -132,10 +154,18 @@ class Snapshots:
     # -- of tasks --------------------------------------------------------------------------------------------
 
     def before_open(self, task: TaskId, folder: str, layout: Mapping[str, str]) -> bool:
-        """Fill a task's folder, if it has no database and there is a snapshot; True when that is there now. LockError
-        while it takes time: the caller comes again. A store that brings nothing for two minutes is given up."""
+        """Download a snapshot into a task's directory, if it has no database.
+
+        A download without progress for two minutes is given up.
+
+        Returns:
+            Whether a snapshot was put in place.
+
+        Raises:
+            LockError: The download is still running. The caller tries again later.
+        """
         if has_database(folder):
-            _remove_left(folder)  # by a process that was killed
+            _remove_left(folder)  # left by a process that was killed
             return False
         now_ms = self._now_ms()
         with self._lock:
@@ -155,14 +185,14 @@ class Snapshots:
             del self._fetches[task]
         if is_late:
             _log.warning(
-                "task %s: nothing came of %s for %d s, its snapshot is given up and its changelogs are replayed",
+                "task %s: the download of its snapshot made no progress (%s) for %d s; replaying its changelogs",
                 task,
                 fetch.what,
                 _SILENCE_MAX_MS // 1_000,
             )
         elif fetch.result is not None and os.path.isdir(fetch.result):
             database = os.path.join(folder, DATABASE_DIRECTORY)
-            shutil.rmtree(database, ignore_errors=True)  # there is none in it
+            shutil.rmtree(database, ignore_errors=True)  # contains no database
             os.replace(fetch.result, database)
             _force_names(folder)
             return True
@@ -171,12 +201,19 @@ class Snapshots:
     def opened(
         self, task: TaskId, database: TaskDatabase, layout: Mapping[str, str], logs: Collection[TopicPartition]
     ) -> None:
-        """Upload this one from now on. ``logs``: the changelogs that nobody but its owner writes."""
+        """Upload the state of this task from now on.
+
+        Args:
+            task: The task.
+            database: Its open database.
+            layout: The layout of its stores; see :class:`SnapshotOf`.
+            logs: The changelog partitions that only the task writes.
+        """
         with self._lock:
             self._open[task] = _Open(database, layout, frozenset(log.topic for log in logs), {})
 
     def closing(self, task: TaskId) -> None:
-        """The task's database is about to be closed: no copies are made of it any more."""
+        """Stop uploading a task, because its database is about to be closed."""
         with self._lock:
             self._open.pop(task, None)
 
@@ -191,20 +228,27 @@ class Snapshots:
             self.upload_all(taken_ms)
 
     def upload_all(self, taken_ms: int | None = None) -> int:
-        """Make a snapshot of every open task that has moved since the last one; how many. ``taken_ms``: a time at which
-        nobody else had these tasks, so that nothing of their changelogs was missing; now, if not given."""
+        """Upload a snapshot of every open task whose positions have changed since its last one.
+
+        Args:
+            taken_ms: A time at which no other member owned these tasks, so that their changelogs had no other records.
+                Default: now.
+
+        Returns:
+            The number of new snapshots.
+        """
         taken_ms = self._now_ms() if taken_ms is None else taken_ms
         with self._lock:
             tasks = sorted(self._open.items())
         return sum(self._upload(task, opened, taken_ms) for task, opened in tasks)
 
     def _upload(self, task: TaskId, opened: _Open, taken_ms: int) -> bool:
-        """On a thread of its own, which is left alone when it hangs in the store."""
+        """Upload on a separate thread, which is abandoned when the store hangs."""
         self._hanging = [one for one in self._hanging if not one.done.is_set()]
         if self._stop.is_set():
             return False
         if len(self._hanging) >= _HANGING_MAX:
-            _log.warning("task %s: no snapshot is made while %d uploads hang", task, len(self._hanging))
+            _log.warning("task %s: not uploading a snapshot while %d uploads hang", task, len(self._hanging))
             return False
         folder = os.path.dirname(opened.database.path)
         upload = Upload(folder, _MAKE, self._now_ms(), silence_max_ms=_UPLOAD_SILENCE_MAX_MS)
@@ -219,7 +263,7 @@ class Snapshots:
                 self._hanging.append(upload)
                 shutil.rmtree(upload.folder, ignore_errors=True)
                 _log.warning(
-                    "task %s: nothing went of %s for %d s, its snapshot is given up, trying again later",
+                    "task %s: the upload of its snapshot made no progress (%s) for %d s; retrying later",
                     task,
                     upload.what,
                     _UPLOAD_SILENCE_MAX_MS // 1_000,
@@ -232,12 +276,12 @@ class Snapshots:
             upload.begin("the copy of its stores")
             copied = opened.database.checkpoint(upload.folder)
             if copied is None or not copied[0] or copied[0] == self._uploaded.get(task):
-                return  # without positions all would be replayed, whatever is in it
+                return  # unchanged; or without positions, so that everything would be replayed anyway
             self._upload_folder(upload, task, *copied, opened, taken_ms)
             upload.is_made = True
         except Exception as error:
             if not upload.given_up:
-                _log.warning("task %s: no snapshot was made, trying again later: %s", task, text_of(error))
+                _log.warning("task %s: uploading a snapshot failed, retrying later: %s", task, text_of(error))
         finally:
             shutil.rmtree(upload.folder, ignore_errors=True)
             upload.done.set()
@@ -266,7 +310,7 @@ class Snapshots:
         of = SnapshotOf(self._application, self._cluster(), str(task), opened.layout)
         in_transactions = opened.written if self._transactional else frozenset()
         place.put_manifest(Manifest(of, positions, files, topic_ids, taken_ms, in_transactions))
-        upload.begin("what older snapshots needed")
+        upload.begin("the files of older snapshots")
         self._uploaded[task] = positions
         place.prune(of, self._keep, upload.begin)
 
@@ -282,21 +326,21 @@ class Snapshots:
                 fetch.begin(f"snapshot {name}")
                 try:
                     self._fetch_files(fetch, task, place, name, wanted)
-                except (SnapshotError, FileNotFoundError) as error:  # also one that its owner deletes meanwhile
-                    if fetch.given_up:  # and its folder is gone
+                except (SnapshotError, FileNotFoundError) as error:  # its owner may be deleting it
+                    if fetch.given_up:  # the local folder is gone
                         raise
-                    _log.warning("task %s: snapshot %s is not used: %s", task, name, error)
+                    _log.warning("task %s: skipping snapshot %s: %s", task, name, error)
                     continue
                 folder = fetch.folder
-                _log.info("task %s starts from snapshot %s", task, name)
+                _log.info("task %s: starting from snapshot %s", task, name)
                 break
         except Exception as error:
             if not fetch.given_up:
                 _log.warning(
-                    "task %s: no snapshot can be fetched, its changelogs are replayed: %s", task, text_of(error)
+                    "task %s: cannot download a snapshot, replaying its changelogs instead: %s", task, text_of(error)
                 )
         finally:
-            if folder is None:  # before its task goes on
+            if folder is None:  # delete before the task can continue
                 shutil.rmtree(fetch.folder, ignore_errors=True)
             with self._lock:
                 fetch.result = None if fetch.given_up else folder
@@ -309,11 +353,11 @@ class Snapshots:
         manifest = place.manifest(name)
         manifest.check(wanted)
         if not manifest.positions:
-            raise SnapshotError("it has no positions: all would be replayed")
+            raise SnapshotError("it has no changelog positions, so everything would be replayed anyway")
         known = self._known(fetch, task, name, manifest.positions.keys())
         self._check_positions(manifest, known, time_of(name) if manifest.taken_ms is None else manifest.taken_ms)
         shutil.rmtree(fetch.folder, ignore_errors=True)
-        make_folder(fetch.folder)  # not what is above it: the task may be gone
+        make_folder(fetch.folder)  # not its parents: the task may have been deleted
         for file_name, file in manifest.files.items():
             path = os.path.join(fetch.folder, file_name)
             fetch.begin_file(f"{file_name} of snapshot {name}", path)
@@ -324,53 +368,72 @@ class Snapshots:
     def _known(
         self, fetch: Download, task: TaskId, name: str, changelogs: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, ChangelogNow]:
-        """However long that takes: nobody else finds out that it is too old, and without the cluster nothing could be
-        replayed, either."""
+        """Look up the changelogs of a snapshot, waiting for the cluster as long as necessary.
+
+        No later check would detect a snapshot that is too old. And without the cluster, replaying would not work
+        either.
+        """
         warned_ms: int | None = None
         while True:
-            fetch.begin(f"what the cluster says of snapshot {name}", self._now_ms)
+            fetch.begin(f"the changelog offsets for snapshot {name}", self._now_ms)
             try:
                 return self._offsets(changelogs)
             except BrokerUnavailableError as error:
                 now_ms = self._now_ms()
                 if warned_ms is None or now_ms - warned_ms >= _WARNING_MS:
                     warned_ms = now_ms
-                    _log.warning("task %s: snapshot %s is not used yet: %s; asking again", task, name, error)
+                    _log.warning("task %s: cannot check snapshot %s yet: %s; retrying", task, name, error)
             self._stop.wait(_ASK_AGAIN_S)
 
     def _check_positions(self, manifest: Manifest, known: Mapping[TopicPartition, ChangelogNow], taken_ms: int) -> None:
         for changelog in sorted(manifest.positions):
-            # A record in a transaction has a marker behind it. So one offset more than there was is that of the last
-            # record then, and not both of a new one.
+            # In a transactional changelog, a marker follows the last record of the snapshot. So an end offset that is
+            # larger by one does not mean that there are new records: those would add at least a record and a marker.
             markers = 1 if self._transactional and changelog.topic in manifest.in_transactions else 0
             end = manifest.positions[changelog] + 1 + markers
             self._check_age(changelog, known.get(changelog), end, taken_ms)
         for changelog, (first, end, topic_id, _) in known.items():
             at, id_then = manifest.positions[changelog] + 1, manifest.topic_ids.get(changelog.topic)
             if id_then is not None and topic_id is not None and id_then != topic_id:
-                raise SnapshotError(f"topic {changelog.topic} was deleted and created anew since")
+                raise SnapshotError(f"topic {changelog.topic} was deleted and created again since")
             if at > end:
-                raise SnapshotError(f"it is at {at} of {changelog}, which ends at {end}: that is another changelog")
+                raise SnapshotError(
+                    f"it is at offset {at} of {changelog}, which ends at {end}: this is a different changelog"
+                )
             if at < first:
-                raise SnapshotError(f"it is at {at} of {changelog}, which begins at {first} by now: it is too old")
+                raise SnapshotError(
+                    f"it is at offset {at} of {changelog}, which now starts at {first}: the snapshot is too old"
+                )
 
     def _check_age(self, changelog: TopicPartition, now: ChangelogNow | None, end: int, taken_ms: int) -> None:
-        """What was deleted since is a record to be replayed, until compaction removes it: a key that was deleted by
-        then would be there for ever. Nobody else finds out. ``end``: of the changelog, if nothing came since."""
+        """Check that the changelog still has every tombstone written since the snapshot.
+
+        Keys that were deleted since are deleted when their tombstones are replayed. Compaction removes tombstones after
+        ``delete.retention.ms``; from then on such a key would stay forever. No later check would detect this.
+
+        Args:
+            changelog: The changelog partition.
+            now: Its current offsets; None: unknown.
+            end: The end offset that it has without new records.
+            taken_ms: A time at which the snapshot was complete.
+
+        Raises:
+            SnapshotError: The snapshot is too old.
+        """
         retention_ms = DELETE_RETENTION_MS if now is None else now.delete_retention_ms
         if retention_ms is None or (now is not None and now.end <= end):
-            return  # nothing is compacted, or nothing came since
+            return  # the topic is not compacted, or has not changed
         age_ms = self._now_ms() - taken_ms
         if age_ms >= retention_ms - retention_ms // _SHARE_TO_REPLAY:
             raise SnapshotError(
-                f"it is {age_ms / _HOUR_MS:.1f} h old, and topic {changelog.topic} keeps deletions for "
-                f"{retention_ms / _HOUR_MS:.1f} h (delete.retention.ms), a tenth of them to replay in: keys that were "
-                "deleted since could stay"
+                f"it is {age_ms / _HOUR_MS:.1f} h old, and topic {changelog.topic} keeps tombstones for "
+                f"{retention_ms / _HOUR_MS:.1f} h (delete.retention.ms), of which a tenth is reserved for replaying: "
+                "keys that were deleted since could reappear"
             )
 
 
 def _remove_left(folder: str) -> None:
-    """What downloads and uploads have left in a task's folder."""
+    """Delete what downloads and uploads have left in a task's directory."""
     with os.scandir(folder) as found:
         for entry in found:
             if entry.name.startswith((_MAKE, _FETCH)):
@@ -378,7 +441,7 @@ def _remove_left(folder: str) -> None:
 
 
 def _force_names(folder: str) -> None:
-    with contextlib.suppress(OSError):  # not every file system can
+    with contextlib.suppress(OSError):  # not every file system supports fsync of a folder
         force_to_disk(folder)
 
 

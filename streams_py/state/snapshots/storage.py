@@ -1,10 +1,10 @@
-"""Where snapshots are: a folder per task, at any address that fsspec knows.
+"""The storage of snapshots: a folder per task, at any URL that fsspec supports.
 
-    <address>/<application.id>/<task>/files/<sha256>
-    <address>/<application.id>/<task>/manifests/<time in ms>-<random>.json
+    <url>/<application.id>/<task>/files/<sha256>
+    <url>/<application.id>/<task>/manifests/<time in ms>-<random>.json
 
-Files are named by their content. So those that two snapshots share are there once, and a table file of RocksDB, which
-never changes, is uploaded once.
+Files are named by the hash of their content. So a file that two snapshots share is stored once, and a RocksDB table
+file, which never changes, is uploaded once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,11 @@ _BLOCK_BYTES: Final = 1 << 20
 
 
 def open_storage(url: str) -> tuple[Any, str]:
-    """fsspec's file system and the path in it. ConfigError when the address, or a package for it, is no good."""
+    """Return fsspec's file system for a URL, and the path in it.
+
+    Raises:
+        ConfigError: The URL is not valid, a package for it is not installed, or another user controls the folder.
+    """
     key = "state.snapshot.store"
     try:
         import fsspec
@@ -58,29 +62,40 @@ def _is_local(files: Any) -> bool:
 
 
 class TaskSnapshots:
-    """The snapshots of one task. Errors are those of the file system (mostly OSError)."""
+    """The snapshots of one task. Methods raise the errors of the file system (mostly OSError)."""
 
     def __init__(self, storage: tuple[Any, str], application: str, task: str) -> None:
         self._fs, root = storage
         self._root = root
         self._files = f"{root}/{application}/{task}/files"
         self._manifests = f"{root}/{application}/{task}/manifests"
-        self._fs.invalidate_cache()  # of listings: others write there, and delete
+        self._fs.invalidate_cache()  # its cached listings: other processes write and delete there
 
     def names(self) -> list[str]:
-        """Those there are, newest first; whether they can be used is another question."""
+        """Return the names of all snapshots, newest first. Some may not be usable."""
         return sorted(self._list(self._manifests, ".json"), reverse=True)
 
     def manifest(self, name: str) -> Manifest:
-        """SnapshotError when it is none."""
+        """Read the manifest of a snapshot.
+
+        Raises:
+            SnapshotError: The file is not a valid manifest.
+        """
         path = f"{self._manifests}/{name}"
         if self._fs.size(path) > _MANIFEST_BYTES_MAX:
             raise SnapshotError("its manifest is too large")
         return Manifest.decode(self._fs.cat_file(path))
 
     def put_file(self, local: str, file: SnapshotFile, note_part: Callable[[], object]) -> None:
-        """Upload, unless it is there. One that an upload broke off in is shorter, and replaced. ``note_part`` is called
-        when something of it has gone, as far as the file system tells."""
+        """Upload a file, unless it is there already.
+
+        A file left by an interrupted upload has a smaller size, and is replaced.
+
+        Args:
+            local: Path of the local file.
+            file: Hash and size of the file.
+            note_part: Called whenever a part has been uploaded, if the file system reports that.
+        """
         from fsspec.callbacks import Callback
 
         remote = f"{self._files}/{file.sha256}"
@@ -90,36 +105,48 @@ class TaskSnapshots:
             self._close_to_others(remote)
 
     def put_manifest(self, manifest: Manifest) -> None:
-        """Make it a snapshot: all of its files must be there."""
+        """Upload the manifest, which completes a snapshot. All of its files must have been uploaded."""
         self._make_folder(self._manifests)
         now_ms = time.time_ns() // 1_000_000
-        newest_ms = max((time_of(name) for name in self.names()), default=0)  # perhaps by a clock that is ahead
+        newest_ms = max((time_of(name) for name in self.names()), default=0)  # another machine's clock may be ahead
         name = f"{max(now_ms, newest_ms + 1):015d}-{uuid.uuid4().hex[:8]}.json"
         path = f"{self._manifests}/{name}"
         self._fs.pipe_file(path, manifest.encode())
         self._close_to_others(path)
 
     def get_file(self, file: SnapshotFile, local: str) -> None:
-        """Download, compare, and force to the disk: files that a database claims and that a machine without power has
-        lost would keep it from opening. SnapshotError when it is not what the manifest says."""
+        """Download a file, verify its hash, and sync it to disk.
+
+        Without the sync, a power failure could lose a file that the database refers to, and the database could not be
+        opened.
+
+        Raises:
+            SnapshotError: The file is missing, or differs from the manifest.
+        """
         remote = f"{self._files}/{file.sha256}"
         if not self._fs.exists(remote) or self._fs.size(remote) != file.size:
-            raise SnapshotError(f"its file {file.sha256[:12]} is missing or not whole")
+            raise SnapshotError(f"its file {file.sha256[:12]} is missing or incomplete")
         self._fs.get_file(remote, local, callback=_bounded(file.size))
         if hash_of(local) != file:
-            raise SnapshotError(f"its file {file.sha256[:12]} is not what was uploaded")
+            raise SnapshotError(f"its file {file.sha256[:12]} differs from the uploaded one (wrong SHA-256 or size)")
         force_to_disk(local)
 
     def prune(self, of: SnapshotOf, keep: int, begin: Callable[[str], object]) -> None:
-        """Delete all but the newest of ``of``, and the files that no snapshot left needs. Those of something else, such
-        as another cluster or topology, are left alone. ``begin`` is told what is next, and may raise instead."""
+        """Delete old snapshots, and the files that no remaining snapshot needs.
+
+        Args:
+            of: The state whose snapshots are deleted. Snapshots of other state, such as another cluster or topology,
+                are kept.
+            keep: Number of the newest snapshots to keep.
+            begin: Called with a description of each step before it starts. May raise to stop.
+        """
         unwanted: list[str] = []
         needed: set[str] = set()
         for name in self.names():
             begin(f"snapshot {name}")
             try:
                 manifest = self.manifest(name)
-            except SnapshotError:  # what a killed process left; or one that is being written, which is newer
+            except SnapshotError:  # left by a killed process; or currently being written, then it is newer
                 if keep <= 0:
                     unwanted.append(name)
                 continue
@@ -133,7 +160,7 @@ class TaskSnapshots:
         self._remove(self._files, set(self._list(self._files, "")) - needed, begin)
 
     def _make_folder(self, folder: str) -> None:
-        """Create a folder below the address. On this machine's file system it is for this user alone, as state is."""
+        """Create a folder below the URL. In the local file system only this user may access it, as with all state."""
         if not _is_local(self._fs):
             self._fs.makedirs(folder, exist_ok=True)
             return
@@ -162,25 +189,28 @@ class TaskSnapshots:
 
 
 def _bounded(size: int) -> Any:
-    """Stops a download of more bytes than the manifest says: what a bucket announces is not what it sends."""
+    """Return a callback that stops a download after ``size`` bytes.
+
+    An object store may send more bytes than the size that it reports.
+    """
     from fsspec.callbacks import Callback
 
     class Bound(Callback):  # type: ignore[misc]
         def call(self, *args: Any, **kwargs: Any) -> None:
             if self.value > size:
-                raise SnapshotError(f"its file is more than the {size} bytes that the manifest says")
+                raise SnapshotError(f"its file is larger than the {size} bytes in the manifest")
 
     return Bound()
 
 
 def time_of(manifest: str) -> int:
-    """When it was written, in ms; 0 when the name says none."""
+    """Return the time in a manifest's name, in ms; 0 when the name has none."""
     time_ms = manifest.partition("-")[0]
     return int(time_ms) if re.fullmatch("[0-9]{15}", time_ms) else 0
 
 
 def hash_of(path: str) -> SnapshotFile:
-    """Hash and size of a local file."""
+    """Return the hash and size of a local file."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         while block := file.read(_BLOCK_BYTES):

@@ -1,4 +1,4 @@
-"""A download or an upload that is under way, and whether anything still moves."""
+"""A running download or upload, and whether it still makes progress."""
 
 from __future__ import annotations
 
@@ -13,19 +13,26 @@ from streams_py.errors import SnapshotError
 __all__ = ["Download", "Transfer", "Upload"]
 
 _ASKED_EACH_MS: Final = 2_000
-"""Whoever waits asks at least so often, unless its process is frozen: that is no silence of the store."""
+"""Longest interval between two calls of ``is_silent`` that counts as silence, in ms.
+
+The caller calls it more often than this. A longer interval means that the process was frozen, which is not the store's
+fault.
+"""
 
 
 class Transfer:
-    """The thread that does it cannot be ended while it waits for the store, and perhaps goes on one day: so it has a
-    folder of its own (``kind-...`` in that of the task), and asks in :meth:`begin` whether it is still wanted."""
+    """A transfer that runs on its own thread.
+
+    A thread that waits for the store cannot be stopped, and may continue at any time. So each transfer uses a separate
+    folder (``kind-...`` in the task's directory), and :meth:`begin` stops it when it has been given up.
+    """
 
     def __init__(self, task_folder: str, kind: str, now_ms: int, *, silence_max_ms: int) -> None:
         self.folder = os.path.join(task_folder, f"{kind}-{uuid.uuid4().hex[:8]}")
         self.done = threading.Event()
         self.given_up = False
         self.what = ""
-        """What is under way."""
+        """Description of the current step."""
         self._silence_max_ms = silence_max_ms
         self._moved: Callable[[], int] = int
         self._seen: tuple[str, int] = ("", 0)
@@ -33,13 +40,21 @@ class Transfer:
         self._asked_ms = now_ms
 
     def begin(self, what: str, moved: Callable[[], int] = int) -> None:
-        """What comes next, and something that grows meanwhile. SnapshotError when nobody waits for it."""
+        """Start the next step.
+
+        Args:
+            what: Description of the step.
+            moved: Returns a number that grows while the step makes progress.
+
+        Raises:
+            SnapshotError: The transfer was given up.
+        """
         self.what, self._moved = what, moved
         if self.given_up:
-            raise SnapshotError("nobody waits for it any more")
+            raise SnapshotError("the transfer was given up")
 
     def is_silent(self, now_ms: int) -> bool:
-        """Whether nothing has moved for too long. Asked again and again."""
+        """Whether the transfer has made no progress for too long. To be called regularly."""
         seen = (self.what, self._moved())
         waited_ms = min(max(now_ms - self._asked_ms, 0), _ASKED_EACH_MS)
         self._silent_ms = self._silent_ms + waited_ms if seen == self._seen else 0
@@ -48,36 +63,37 @@ class Transfer:
 
 
 class Download(Transfer):
-    """Of the newest snapshot that can be used, into :attr:`folder`."""
+    """A download of the newest usable snapshot into :attr:`folder`."""
 
     result: str | None = None
-    """What came, ready to be moved into place."""
+    """The folder with the complete snapshot, ready to be moved into place; or None."""
     ended_ms = 0
+    """Wall-clock time at which the download ended, in ms."""
 
     def begin_file(self, what: str, path: str) -> None:
-        """:meth:`begin` with a local file that grows."""
+        """Start a step whose progress is the growing size of a local file."""
         self.begin(what, lambda: _size(path))
 
 
 class Upload(Transfer):
-    """Of a copy in :attr:`folder`."""
+    """An upload of the copy in :attr:`folder`."""
 
     is_made = False
-    """There is a new snapshot."""
+    """Whether a new snapshot was created."""
     parts = 0
-    """That the store's client has told to have gone."""
+    """Number of uploaded parts that the store's client has reported."""
 
     def begin_file(self, what: str) -> None:
-        """:meth:`begin` with a file that goes in parts."""
+        """Start a step whose progress is the number of uploaded parts."""
         self.begin(what, lambda: self.parts)
 
     def note_part(self) -> None:
-        """Something of the file has gone."""
+        """Count an uploaded part of the file."""
         self.parts += 1
 
 
 def _size(path: str) -> int:
     try:
         return os.path.getsize(path)
-    except OSError:  # not begun
+    except OSError:  # the file does not exist yet
         return 0

@@ -1,8 +1,8 @@
-"""Where the bytes of one store live: the interface that memory and RocksDB share, and the one in memory.
+"""The interface of bytes stores, which contain the bytes of one store, and the implementation in memory.
 
-A bytes store knows nothing of types, logs or caches. One thread writes; any thread reads. ``read``, ``write`` and
-``remove`` are plain callables on purpose: the typed stores above call them once per record, so an implementation may
-hand out C functions directly.
+A bytes store has no types, log or cache. One thread writes, any thread reads. ``read``, ``write`` and ``remove`` are
+callable attributes instead of methods, so that an implementation can provide C functions directly: the typed stores
+above call them for every record.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ __all__ = ["BytesStore", "MemoryBytes", "after_prefix", "overlaid"]
 S = TypeVar("S")
 
 _INSERT_MAX = 32
-"""Up to so many new keys are inserted one by one (a memmove each) instead of sorting."""
+"""Maximum number of new keys that are inserted one by one (a memmove each). More keys are sorted in together."""
 
 
 class BytesStore(Protocol):
-    """Ordered bytes to bytes, by unsigned byte order of the keys."""
+    """An ordered map from bytes to bytes, in unsigned byte order of the keys."""
 
     @property
     def read(self) -> Callable[[bytes], bytes | None]: ...
@@ -31,16 +31,16 @@ class BytesStore(Protocol):
     def remove(self) -> Callable[[bytes], object]: ...
 
     def write_batch(self, keys: Sequence[bytes], datas: Iterable[bytes | None], *, removes: bool = True) -> None:
-        """Write (None: remove) many entries, in order. ``removes``: False when none of them is None."""
+        """Write many entries in order; data None deletes. ``removes``: whether any data may be None."""
 
     def scan(self, first: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
-        """Snapshot of the entries from ``first`` on and below ``end`` (not included); None is an open end."""
+        """Return a snapshot of the entries from ``first`` (included) to ``end`` (excluded). None is an open end."""
 
     def collect(self, first: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
-        """As :meth:`scan`, for a few entries that are wanted at once."""
+        """As :meth:`scan`, as a list. For few entries."""
 
     def remove_below(self, end: bytes) -> None:
-        """Remove everything below ``end``, as a whole: for segments that have expired."""
+        """Remove all keys below ``end`` in one step. For expired segments."""
 
     def approximate_count(self) -> int: ...
 
@@ -48,11 +48,11 @@ class BytesStore(Protocol):
         """Remove everything."""
 
     def close(self) -> None:
-        """Scans that are still open fail from now on, or go on from their snapshot."""
+        """Close the store. Open scans fail from now on, or continue on their snapshot."""
 
 
 def after_prefix(prefix: bytes) -> bytes | None:
-    """The first key after all keys that start with ``prefix``; None when nothing can come after them."""
+    """Return the first key after all keys that start with ``prefix``. None when no key is greater than all of them."""
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes((kept[-1] + 1,)) if kept else None
 
@@ -60,7 +60,7 @@ def after_prefix(prefix: bytes) -> bytes | None:
 def overlaid(
     above: list[tuple[bytes, S | None]], below: Iterator[tuple[bytes, S]], *, reverse: bool
 ) -> Iterator[tuple[bytes, S]]:
-    """Merge two runs in the same order; ``above`` wins, and None in it hides."""
+    """Merge two sorted runs. For equal keys ``above`` wins, and None in it hides the entry below."""
     overlay = iter(above)
     over = next(overlay, None)
     for under in below:
@@ -82,10 +82,10 @@ def overlaid(
 
 
 class MemoryBytes:
-    """A dict, with its keys sorted when somebody asks for a range.
+    """A bytes store in memory: a dict whose keys are sorted when a range is read.
 
-    Writing only notes new keys; the next scan sorts them into the key list (timsort merges the two runs). Removed keys
-    stay in that list as ghosts until they outnumber the living.
+    A write only notes new keys, and the next scan sorts them into the key list (timsort merges the two runs). Removed
+    keys stay in that list until more keys are removed than present.
     """
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ class MemoryBytes:
 
     def _keys_between(self, first: bytes | None, end: bytes | None) -> list[bytes]:
         with self._sorting:
-            noted = len(self._new_keys)  # the writer may append meanwhile: take only what was there now
+            noted = len(self._new_keys)  # the writer may append meanwhile: take only the keys noted so far
             if len(self._sorted_keys) > 2 * len(self._data) + 64:
                 self._sorted_keys = [key for key in self._sorted_keys if key in self._data]
             if noted:
@@ -145,14 +145,14 @@ class MemoryBytes:
 
 
 def _merge(keys: list[bytes], added: list[bytes]) -> list[bytes]:
-    """Add to the sorted, distinct ``keys``; ``added`` may repeat what is there as a ghost."""
+    """Merge ``added`` into the sorted, distinct ``keys``, which may already have some of them (removed, then put)."""
     if len(added) > _INSERT_MAX:
         keys = sorted(keys + added)
         return list(dict.fromkeys(keys))
     for key in added:
-        place = bisect_left(keys, key)
-        if place == len(keys) or keys[place] != key:
-            keys.insert(place, key)
+        index = bisect_left(keys, key)
+        if index == len(keys) or keys[index] != key:
+            keys.insert(index, key)
     return keys
 
 

@@ -1,4 +1,4 @@
-"""What stores are restored from: key, value and timestamp of each changelog record."""
+"""Batches of changelog records to restore stores from: key, value and timestamp of each record."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from streams_py.state.stores.codec import pack_timestamp
 __all__ = ["ChangelogEntries", "RestoreRecord", "changelog_entries"]
 
 RestoreRecord: TypeAlias = "tuple[bytes | None, bytes | None, int]"
-"""Key, value, timestamp (ms) of a changelog record."""
+"""Key, value and timestamp (ms) of a changelog record."""
 
 _time_of: Final = itemgetter(1)
 
 
 class ChangelogEntries:
-    """Records of a changelog, by columns: a column is worked on without a line of Python for each record, and without
-    an object for each record that Python's collector would look at. Iterated over they are :data:`RestoreRecord`."""
+    """Changelog records in columns.
+
+    Columns can be processed without running Python code per record, and without an object per record that the garbage
+    collector would have to track. Iterating yields :data:`RestoreRecord`.
+    """
 
     __slots__ = ("_times_ms", "keys", "removes", "values")
 
@@ -30,11 +33,11 @@ class ChangelogEntries:
         self.values = values
         self._times_ms = times_ms
         self.removes = _has_null(values)
-        """Some of them remove their key."""
+        """Whether some records are tombstones (value None)."""
 
     @classmethod
     def of(cls, records: Iterable[RestoreRecord]) -> ChangelogEntries:
-        """The same records by columns."""
+        """Return the same records in columns."""
         if isinstance(records, ChangelogEntries):
             return records
         rows = list(records)
@@ -48,18 +51,18 @@ class ChangelogEntries:
         return len(self.keys)
 
     def at(self, keys: Sequence[bytes | None]) -> ChangelogEntries:
-        """The same under other keys."""
+        """Return the same values and timestamps with other keys."""
         return ChangelogEntries(keys, self.values, self._times_ms)
 
     def with_keys(self) -> tuple[Sequence[bytes], ChangelogEntries]:
-        """Those whose key is not null, and their keys."""
+        """Return the records whose key is not None, and their keys."""
         entries = self
         if _has_null(self.keys):
             entries = ChangelogEntries.of([record for record in self if record[0] is not None])
         return cast("Sequence[bytes]", entries.keys), entries
 
     def stamped(self) -> Iterable[bytes | None]:
-        """Each value with its timestamp in front, as timestamped stores keep it."""
+        """Return each value preceded by its timestamp, as timestamped stores store it."""
         if not self.removes:
             return map(add, map(pack_timestamp, self._times_ms()), self.values)
         return [
@@ -69,15 +72,15 @@ class ChangelogEntries:
 
 
 def _has_null(column: Sequence[bytes | None]) -> bool:
-    """Most columns have nothing that counts as false, which is found out in a third of the time."""
+    # Most columns have no false value at all, and all() detects this in a third of the time.
     return not all(column) and None in column
 
 
 def changelog_entries(records: Sequence[RawRecord]) -> ChangelogEntries:
-    """Key, value and timestamp of each record, in their order. The records are of one class, as one consumer gives."""
+    """Return the records in columns. All records must have the same class, as the records of one consumer do."""
     if not records:
         return ChangelogEntries.of(())
-    kind = type(records[0])  # its own functions, called without a line of Python for each record
+    kind = type(records[0])  # map() over its methods runs no Python code per record
     return ChangelogEntries(
         list(map(kind.key, records)),
         list(map(kind.value, records)),

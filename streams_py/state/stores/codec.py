@@ -1,8 +1,9 @@
-"""Between the objects of a store and the bytes it holds.
+"""Conversion between the objects of a store and its stored bytes.
 
-A plain store holds the bytes of its values. A timestamped store holds ``i64 timestamp`` + value bytes; its changelog
-records carry only the value bytes, with the timestamp as the record's (Kafka Streams' ValueAndTimestampSerializer and
-ChangeLoggingTimestampedKeyValueBytesStore). Numbers are packed together with their timestamp in one step.
+A plain store stores the serialized values. A timestamped store stores ``i64 timestamp`` + serialized value. Its
+changelog records have only the serialized value, and the timestamp as the record's timestamp (Kafka Streams'
+ValueAndTimestampSerializer and ChangeLoggingTimestampedKeyValueBytesStore). Numbers are packed together with their
+timestamp in one step.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ pack_timestamp = _TIMESTAMP.pack
 
 
 def timestamp_of(data: bytes) -> int:
-    """The timestamp in front of a timestamped store's bytes."""
+    """Return the timestamp at the start of a timestamped store's bytes, in ms."""
     timestamp: int = _TIMESTAMP.unpack_from(data)[0]
     return timestamp
 
 
 class StoreCodec(Generic[K, V]):
-    """The serdes of one store, asked for their functions once.
+    """The serialization functions of one store, created once from its serdes.
 
-    ``topic`` is the full name of the changelog topic even when the store has none: serdes with a schema registry
-    depend on it.
+    ``topic`` is the full name of the changelog topic, even if the store has no changelog, because serdes with a schema
+    registry need a topic name.
     """
 
     def __init__(self, topic: str, key_serde: Serde[K], value_serde: Serde[V]) -> None:
@@ -51,14 +52,14 @@ class StoreCodec(Generic[K, V]):
         self.decode_value: Callable[[bytes], V] = value_serde.deserializer(topic, is_key=False)
 
     def copier(self) -> Callable[[V], V] | None:
-        """copy(value) -> an equal value that shares nothing with it; None when values cannot change."""
+        """Return ``copy(value)``, which returns an equal value without shared objects. None if values are immutable."""
         if self.value_serde.plain_type is not None:
             return None
         encode, decode = self.encode_value, self.decode_value
         return lambda value: decode(encode(value))
 
     def timestamped_encoder(self) -> Callable[[V, int], bytes]:
-        """encode(value, timestamp_ms) -> bytes of a timestamped store."""
+        """Return ``encode(value, timestamp_ms)``, which returns the bytes of a timestamped store."""
         encode_value = self.encode_value
         number = self.value_serde.struct_format
         plain_type = self.value_serde.plain_type
@@ -74,13 +75,13 @@ class StoreCodec(Generic[K, V]):
         return encode
 
     def timestamped_decoder(self) -> Callable[[bytes], ValueAndTimestamp[V]]:
-        """decode(bytes of a timestamped store) -> value and timestamp."""
+        """Return ``decode(data)``, which decodes bytes of a timestamped store to a ``ValueAndTimestamp``."""
         decode_parts = self.parts_decoder()
         pair: type[ValueAndTimestamp[V]] = ValueAndTimestamp
         return lambda data: _new_tuple(pair, decode_parts(data))  # skips the Python-level __new__ of named tuples
 
     def parts_decoder(self) -> Callable[[bytes], tuple[V, int]]:
-        """decode(bytes of a timestamped store) -> bare (value, timestamp_ms)."""
+        """Return ``decode(data)``, which decodes bytes of a timestamped store to a tuple (value, timestamp_ms)."""
         decode_value = self.decode_value
         number = self.value_serde.struct_format
         if number is None:
@@ -94,7 +95,7 @@ class StoreCodec(Generic[K, V]):
         return decode_number
 
     def stored_decoder(self) -> Callable[[bytes], tuple[int, V]]:
-        """decode(bytes of a timestamped store) -> (timestamp_ms, value), in the order they are stored."""
+        """Return ``decode(data)``, which decodes bytes of a timestamped store to (timestamp_ms, value), as stored."""
         decode_value = self.decode_value
         number = self.value_serde.struct_format
         if number is None:
@@ -105,14 +106,22 @@ class StoreCodec(Generic[K, V]):
     # -- checked -----------------------------------------------------------------------------------------------
 
     def key_bytes(self, key: K) -> bytes:
-        """The serialized key. SerializationError that names serde and topic when it does not fit."""
+        """Serialize a key.
+
+        Raises:
+            SerializationError: The serde rejects the key. The message names serde and topic.
+        """
         try:
             return self.encode_key(key)
         except Exception as error:
             raise self.key_error(error, key) from cause_of(error)
 
     def value_bytes(self, value: V) -> bytes:
-        """The serialized value. SerializationError that names serde and topic when it does not fit."""
+        """Serialize a value.
+
+        Raises:
+            SerializationError: The serde rejects the value. The message names serde and topic.
+        """
         try:
             return self.encode_value(value)
         except Exception as error:
@@ -121,15 +130,15 @@ class StoreCodec(Generic[K, V]):
     # -- errors ------------------------------------------------------------------------------------------------
 
     def key_error(self, error: Exception, key: object) -> StreamsError:
-        """The error to raise for a key that could not be encoded."""
+        """Return the error to raise for a key that could not be encoded."""
         return _kept(error) or cannot_encode(error, self.key_serde, key, topic=self.topic, is_key=True)
 
     def value_error(self, error: Exception, value: object) -> StreamsError:
-        """The error to raise for a value that could not be encoded."""
+        """Return the error to raise for a value that could not be encoded."""
         return _kept(error) or cannot_encode(error, self.value_serde, value, topic=self.topic, is_key=False)
 
     def stored_error(self, error: Exception, data: bytes, *, is_key: bool) -> StreamsError:
-        """The error to raise for stored bytes that cannot be decoded."""
+        """Return the error to raise for stored bytes that cannot be decoded."""
         serde: Serde[Any] = self.key_serde if is_key else self.value_serde
         return _kept(error) or cannot_decode(error, serde, data, topic=self.topic, is_key=is_key)
 

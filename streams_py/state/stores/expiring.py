@@ -1,15 +1,20 @@
-"""Key-value stores with a time to live: entries go when stream time has passed their timestamp by so much.
+"""Key-value stores with a time to live: an entry expires when stream time exceeds its timestamp by that time.
 
-**What is expired** is decided when it is read: stream time is the larger one of the task's and of the latest timestamp
-that was put. So an expired entry is gone for every reader at once, and also for the one who writes nothing.
+**Expiry** is checked when an entry is read. Stream time here is the maximum of the task's stream time and the latest
+timestamp put. So an expired entry disappears for all readers at the same moment, even if nothing is written.
 
-**Where it goes.** Under ``01 + key`` lies the entry, its timestamp in front; ``00 + i64 bucket + key`` only says that
-the key was put at a time of that bucket. A bucket is a sixteenth of the time to live. When all of one is past, the
-entries that it names and that were not put again go, then all of its names at once. Writing reads nothing for that.
-A key put again and again has one name per bucket. Under ``02`` lies the latest timestamp put.
+**Removal.** There are three kinds of stored keys:
 
-The changelog holds records as those of every key-value store; its topic deletes what is old, and restoration drops what
-is expired by the records' own timestamps.
+* ``01 + key``: an entry, whose value starts with its timestamp.
+* ``00 + i64 bucket + key``: a name. It only says that the key was put at a time within this bucket.
+* ``02``: the latest timestamp put.
+
+A bucket is a sixteenth of the time to live. When a bucket has expired completely, the entries that it names are removed
+unless they were put again later. Then all names in the bucket are removed together. Writes need no read for this. A key
+that is put repeatedly has one name per bucket.
+
+The changelog has the same records as for any other key-value store. Its topic deletes old records, and a restore drops
+records that have expired according to their own timestamps.
 """
 
 from __future__ import annotations
@@ -30,12 +35,15 @@ _BUCKETS = 16
 
 
 def bucket_ms(ttl_ms: int) -> int:
-    """How long a bucket is, in ms."""
+    """Return the length of a bucket in ms."""
     return max(ttl_ms // _BUCKETS, 1)
 
 
 class ExpiringBytes:
-    """A bytes store over another one. Data starts with a timestamp (i64, ms), as in timestamped stores."""
+    """A bytes store with expiring entries, over another bytes store.
+
+    Data starts with a timestamp (i64, ms), as in timestamped stores.
+    """
 
     def __init__(self, content: BytesStore, ttl_ms: int, context: RecordContext) -> None:
         self.context = context
@@ -47,11 +55,11 @@ class ExpiringBytes:
         self._past_bucket = -1
 
     def rebind(self, *, log: object, context: RecordContext) -> None:
-        """Belong to another task object from now on."""
+        """Use the context of another task object from now on."""
         self.context = context
 
     def _expired_until(self) -> int:
-        """Entries of this timestamp and of earlier ones are expired."""
+        """Return the highest timestamp of expired entries, in ms."""
         return max(self._latest_ms, self.context.stream_time_ms) - self._ttl_ms
 
     # -- as a bytes store --------------------------------------------------------------------------------------
@@ -95,7 +103,7 @@ class ExpiringBytes:
             self._content.remove(_ENTRY + key)
 
     def approximate_count(self) -> int:
-        """Counted one by one: names and overwritten entries must not count."""
+        """Count all entries one by one, because names and overwritten entries must not count."""
         return sum(1 for _ in self.scan(None, None))
 
     def clear(self) -> None:
@@ -113,14 +121,14 @@ class ExpiringBytes:
             self._latest_ms = timestamp_ms
             self._content.write(_LATEST, data[:TIMESTAMP_BYTES])
         if timestamp_ms <= self._expired_until():
-            self._content.remove(_ENTRY + key)  # it replaces what is there, and is expired itself
+            self._content.remove(_ENTRY + key)  # the new entry replaces the old one, but has expired itself
             return
         self._content.write(_NAME + pack_timestamp(max(timestamp_ms, 0) // self._bucket_ms) + key, b"")
         self._content.write(_ENTRY + key, data)
 
     def _drop_expired(self) -> None:
         expired_until = self._expired_until()
-        past = (expired_until + 1) // self._bucket_ms  # buckets below this one hold nothing that lives
+        past = (expired_until + 1) // self._bucket_ms  # all lower buckets have expired completely
         if past <= self._past_bucket or expired_until < 0:
             return
         self._past_bucket = past

@@ -1,9 +1,9 @@
-"""Key-value stores without a cache: plain and timestamped, over memory or RocksDB, with or without a changelog.
+"""Key-value stores without a cache: plain and timestamped, in memory or in RocksDB, with or without a changelog.
 
-Kafka Streams stacks a metered, a change-logging and a bytes store on one another. Here one method does the three steps
-of a record (encode, write, log), because each extra call would cost more than the work inside it.
+Kafka Streams stacks a metered, a change-logging and a bytes store. Here, one method does all three steps of a record
+(encode, log, write), because each extra call would cost more than the work inside it.
 
-A store is written by the thread that owns its task; any thread may read.
+Only the thread that owns a task writes to its stores. Any thread may read.
 """
 
 from __future__ import annotations
@@ -38,12 +38,14 @@ V = TypeVar("V")
 S = TypeVar("S")
 
 ChangeLog: TypeAlias = Callable[..., None]
-"""log(key bytes, value bytes or None, timestamp_ms, headers=None): writes one record to the store's changelog
-partition; timestamp -1 = the producer's clock."""
+"""``log(key, value, timestamp_ms, headers=None)``: writes a record to the store's changelog partition.
+
+Key and value are bytes; a value of None is a tombstone. With the timestamp -1, the producer's clock is used.
+"""
 
 
 def with_headers(log: ChangeLog, record: RecordContext) -> ChangeLog:
-    """A log whose records have the headers of the record in process."""
+    """Return a log whose records get the headers of the record that is being processed."""
 
     def log_with_headers(key: bytes, value: bytes | None, timestamp_ms: int) -> None:
         log(key, value, timestamp_ms, written_headers("a changelog", record.headers))
@@ -55,11 +57,11 @@ _logger = logging.getLogger(__name__)
 
 
 class StoreOverBytes(KeyValueOperations[K, V, S]):
-    """What both kinds have in common."""
+    """The common base of plain and timestamped key-value stores."""
 
     is_cached = False
     _timestamps_in_front = True
-    """Of the stored bytes: what the changelog has as the record's timestamp stands before the value."""
+    """Whether stored values start with the timestamp that the changelog has as the record's timestamp."""
 
     def __init__(
         self,
@@ -87,7 +89,7 @@ class StoreOverBytes(KeyValueOperations[K, V, S]):
         self._write = content.write
         self._remove = content.remove
 
-    # -- what the two kinds differ in --------------------------------------------------------------------------
+    # -- differences between the kinds -------------------------------------------------------------------------
 
     @abstractmethod
     def _decoder(self) -> Callable[[bytes], S]: ...
@@ -106,7 +108,7 @@ class StoreOverBytes(KeyValueOperations[K, V, S]):
 
     @property
     def persistent(self) -> bool:
-        """True when the content is on disk."""
+        """Whether the content is on disk."""
         return self._persistent
 
     @property
@@ -115,20 +117,20 @@ class StoreOverBytes(KeyValueOperations[K, V, S]):
         return self._is_open
 
     def get(self, key: K) -> S | None:
-        """What is stored for ``key``."""
+        """Return the value of ``key``, or None."""
         try:
             data = self._read(self._encode_key(key))
             return None if data is None else self._decode(data)
         except Exception:
-            data = self.read_data(self.key_bytes(key))  # once more, step by step, to see what failed
+            data = self.read_data(self.key_bytes(key))  # again, step by step, for an error that says which step failed
             return None if data is None else self.decode_data(data)
 
     def peek(self, key: K) -> S | None:
-        """As :meth:`get`, for other threads."""
+        """As :meth:`get`, for any thread."""
         return self.get(key)
 
     def scan(self, first: bytes | None, end: bytes | None, *, reverse: bool) -> Iterator[tuple[bytes, S]]:
-        """Snapshot of the entries by serialized key, from ``first`` on and below ``end``."""
+        """Return the entries by serialized key, from ``first`` (included) to ``end`` (excluded)."""
         self.check_open()
         return self._decoded(self.content.scan(first, end, reverse=reverse))
 
@@ -137,28 +139,28 @@ class StoreOverBytes(KeyValueOperations[K, V, S]):
             yield key, self.decode_data(data)
 
     def approximate_num_entries(self) -> int:
-        """Number of entries; on disk an estimate that counts overwritten ones, too."""
+        """Return the number of entries. On disk an estimate that may count overwritten entries."""
         self.check_open()
         return self.content.approximate_count()
 
     def read_data(self, key: bytes) -> bytes | None:
-        """The stored bytes."""
+        """Return the stored bytes of a serialized key."""
         try:
             return self._read(key)
         except Exception as error:
             raise self._state_error(error) from error
 
     def value_data(self, key: K) -> bytes | None:
-        """The serialized value of ``key``, as it was stored."""
+        """Return the serialized value of ``key``, as stored."""
         data = self.read_data(self.key_bytes(key))
         return None if data is None else self.value_part(data)
 
     def value_part(self, data: bytes) -> bytes:
-        """The serialized value within stored bytes."""
+        """Return the serialized value within stored bytes."""
         return data[TIMESTAMP_BYTES:] if self._timestamps_in_front else data
 
     def decode_data(self, data: bytes) -> S:
-        """What stored bytes stand for."""
+        """Decode stored bytes."""
         try:
             return self._decode(data)
         except Exception as error:
@@ -167,19 +169,22 @@ class StoreOverBytes(KeyValueOperations[K, V, S]):
     # -- writing -----------------------------------------------------------------------------------------------
 
     def put(self, key: K, value: S | None) -> None:
-        """Store ``value``; None deletes."""
+        """Store ``value``. None deletes."""
         self.write_data(self.key_bytes(key), None if value is None else self.encode_data(value))
 
     def encode_data(self, stored: S) -> bytes:
-        """The bytes that stand for ``stored``."""
+        """Encode a stored value."""
         try:
             return self._encode(stored)
         except Exception as error:
             raise self.codec.value_error(error, self._value_of(stored)) from cause_of(error)
 
     def write_data(self, key: bytes, data: bytes | None) -> None:
-        """Log and write bytes; None deletes, logged with the context's timestamp. In this order everywhere: what the
-        changelog does not take must not be committed to disk, where it would be ahead of the changelog."""
+        """Log and write bytes. None deletes, and is logged with the context's timestamp.
+
+        Logging comes first everywhere: data that the changelog refuses must not be committed to disk, because the store
+        would be ahead of its changelog.
+        """
         log = self._log
         if log is not None:
             if data is None:
@@ -198,12 +203,16 @@ class StoreOverBytes(KeyValueOperations[K, V, S]):
             raise self._state_error(error) from error
 
     def set_flush_listener(self, listener: FlushListener, *, send_old_values: bool) -> None:
-        """Nothing to do: without a cache the operator forwards itself (``is_cached`` is False)."""
+        """Do nothing: without a cache the operator itself forwards (``is_cached`` is False)."""
 
     # -- life --------------------------------------------------------------------------------------------------
 
     def restore(self, records: Iterable[RestoreRecord]) -> int:
-        """Apply changelog records: past log and cache, in order. Returns how many; null keys are skipped."""
+        """Apply changelog records in order, bypassing log and cache. Null keys are skipped.
+
+        Returns:
+            The number of applied records.
+        """
         self.check_open()
         entries = ChangelogEntries.of(records)
         keys, kept = entries.with_keys()
@@ -217,48 +226,48 @@ class StoreOverBytes(KeyValueOperations[K, V, S]):
         return len(keys)
 
     def flush_cache(self) -> int:
-        """0: nothing is dirty without a cache."""
+        """Return 0: a store without a cache has no dirty entries."""
         return 0
 
     def clear_cache(self) -> None:
-        """Nothing to do without a cache."""
+        """Do nothing: this store has no cache."""
 
     def clear(self) -> None:
-        """Remove everything, unlogged: before a restoration from the beginning."""
+        """Remove everything without logging, before the store is restored from the beginning."""
         self.check_open()
         self.content.clear()
         self._use(self.content)
 
     def close(self) -> None:
-        """Let go of the files. A second call does nothing; every other call raises InvalidStateStoreError."""
+        """Close the files. A second call does nothing; all other methods raise InvalidStateStoreError afterwards."""
         if self._is_open:
             self._is_open = False
             self._read = self._write = self._remove = self._refuse
             self.content.close()
 
     def rebind(self, *, log: ChangeLog | None, context: RecordContext) -> None:
-        """Belong to another task object from now on (a standby becomes active, or the reverse)."""
+        """Use the log and context of another task object from now on (a standby becomes active, or the reverse)."""
         self._log = log
         self._context = context
-        rebind = getattr(self.content, "rebind", None)  # of those bytes that care whose they are
+        rebind = getattr(self.content, "rebind", None)  # only some bytes stores need the context
         if rebind is not None:
             rebind(log=log, context=context)
 
     def check_open(self) -> None:
-        """InvalidStateStoreError when the store is closed."""
+        """Raise InvalidStateStoreError if the store is closed."""
         if not self._is_open:
             self._refuse()
 
     def _refuse(self, *_: object) -> Any:
         raise StateStoreMigratedError(
-            f"store {self._name!r} is closed: its task has moved or the client has stopped; ask for the store again"
+            f"store {self._name!r} is closed: its task has moved or the client has stopped; get the store again"
         )
 
     def _state_error(self, error: Exception) -> StreamsError:
         if isinstance(error, StreamsError):
             return error
         if not self._is_open:  # closed by the owner while another thread was reading
-            return StateStoreMigratedError(f"store {self._name!r} was closed meanwhile; ask for the store again")
+            return StateStoreMigratedError(f"store {self._name!r} was closed during the operation; get the store again")
         return StateError(f"store {self._name!r} failed: {error}")
 
     def __repr__(self) -> str:
@@ -267,7 +276,7 @@ class StoreOverBytes(KeyValueOperations[K, V, S]):
 
 
 class PlainStore(StoreOverBytes[K, V, V]):
-    """Key-value store of the Processor API: values without timestamps, logged with the context's timestamp."""
+    """A key-value store of the Processor API: values without timestamps, logged with the context's timestamp."""
 
     _timestamps_in_front = False
 
@@ -285,8 +294,12 @@ class PlainStore(StoreOverBytes[K, V, V]):
 
 
 class SuppliedPlainStore(PlainStore[K, V]):
-    """The same over bytes that somebody else keeps. What they drop while they write is logged before what they drop it
-    for, as in Kafka Streams; none of it is on our disk, where it could be ahead of the changelog."""
+    """A :class:`PlainStore` over a custom store's bytes.
+
+    It writes first and then logs. So a key that the custom store evicts during a write is logged before the written
+    key, as in Kafka Streams. This cannot put the store ahead of its changelog on disk, because the bytes are not in the
+    task's database.
+    """
 
     def write_data(self, key: bytes, data: bytes | None) -> None:
         """Write, then log."""
@@ -296,7 +309,7 @@ class SuppliedPlainStore(PlainStore[K, V]):
 
 
 class ExpiringPlainStore(StoreOverBytes[K, V, V]):
-    """A plain key-value store with a time to live: keeps the timestamp it logs with in front of each value."""
+    """A plain key-value store with a time to live. Each stored value starts with the timestamp that is logged."""
 
     def _decoder(self) -> Callable[[bytes], V]:
         decode = self.codec.decode_value
@@ -313,7 +326,7 @@ class ExpiringPlainStore(StoreOverBytes[K, V, V]):
 
 
 class TimestampedStore(StoreOverBytes[K, V, "ValueAndTimestamp[V]"]):
-    """Key-value store of tables and aggregates: values with the timestamp of the record that made them."""
+    """A key-value store of tables and aggregates: values with the timestamp of the record that produced them."""
 
     def _decoder(self) -> Callable[[bytes], ValueAndTimestamp[V]]:
         self._encode_parts = self.codec.timestamped_encoder()
@@ -331,7 +344,7 @@ class TimestampedStore(StoreOverBytes[K, V, "ValueAndTimestamp[V]"]):
         log(key, data[TIMESTAMP_BYTES:], timestamp_of(data))
 
     def get_parts(self, key: K) -> tuple[V, int] | None:
-        """As :meth:`get`, but a bare (value, timestamp_ms): for operators, which only unpack it."""
+        """As :meth:`get`, but returns a plain tuple (value, timestamp_ms), for operators that only unpack it."""
         try:
             data = self._read(self._encode_key(key))
             return None if data is None else self._decode_parts(data)
@@ -339,11 +352,11 @@ class TimestampedStore(StoreOverBytes[K, V, "ValueAndTimestamp[V]"]):
             return self.get(key)
 
     def put(self, key: K, value: ValueAndTimestamp[V] | None) -> None:
-        """Store a value with its timestamp; None (also as the value of the pair) deletes."""
+        """Store a value with its timestamp. None, or a pair with the value None, deletes."""
         super().put(key, value if value is None or value[0] is not None else None)
 
     def put_value(self, key: K, value: V | None, timestamp_ms: int) -> None:
-        """Store a value with its timestamp; None deletes, logged with the context's timestamp."""
+        """Store a value with its timestamp. None deletes, and is logged with the context's timestamp."""
         if value is None:
             self.put(key, None)
             return
@@ -351,12 +364,12 @@ class TimestampedStore(StoreOverBytes[K, V, "ValueAndTimestamp[V]"]):
             key_bytes = self._encode_key(key)
             data = self._encode_parts(value, timestamp_ms)
         except Exception as error:
-            self.key_bytes(key)  # raises when it is the key that does not fit
+            self.key_bytes(key)  # raises if the key is the problem
             raise self.codec.value_error(error, value) from cause_of(error)
         self.write_stamped(key_bytes, data, timestamp_ms)
 
     def write_stamped(self, key: bytes, data: bytes, timestamp_ms: int) -> None:
-        """Log and write bytes whose timestamp is known: :meth:`write_data` for the path of every record."""
+        """Log and write bytes whose timestamp is known. A faster :meth:`write_data`."""
         if self._log is not None:
             self._log(key, data[TIMESTAMP_BYTES:], timestamp_ms)
         try:
@@ -365,7 +378,7 @@ class TimestampedStore(StoreOverBytes[K, V, "ValueAndTimestamp[V]"]):
             raise self._state_error(error) from error
 
     def updater(self, initializer: Callable[[], V] | None, aggregator: Callable[[K, Any, V], V | None]) -> Updater:
-        """Reading, aggregating and writing of one record as one function; see ``TimestampedKeyValueStore``."""
+        """Return a function that reads, aggregates and writes one record; see ``TimestampedKeyValueStore``."""
         codec, encode_key, encode_parts = self.codec, self._encode_key, self._encode_parts
         decode = codec.stored_decoder()
 
@@ -401,7 +414,7 @@ class TimestampedStore(StoreOverBytes[K, V, "ValueAndTimestamp[V]"]):
                 data = encode_parts(new, timestamp_ms)
             except Exception as error:
                 raise codec.value_error(error, new) from cause_of(error)
-            log = self._log  # as write_stamped, without the call: this is the path of every record of an aggregation
+            log = self._log  # same as write_stamped, but without the call: this runs for every record of an aggregation
             if log is not None:
                 log(key_bytes, data[TIMESTAMP_BYTES:], timestamp_ms)
             try:
@@ -413,14 +426,14 @@ class TimestampedStore(StoreOverBytes[K, V, "ValueAndTimestamp[V]"]):
         return update
 
     def decode_parts(self, data: bytes) -> tuple[V, int]:
-        """The value and the timestamp that bytes stand for."""
+        """Decode stored bytes to the value and the timestamp in ms."""
         try:
             return self._decode_parts(data)
         except Exception as error:
             raise self.codec.stored_error(error, data, is_key=False) from cause_of(error)
 
     def encode_parts(self, value: V, timestamp_ms: int) -> bytes:
-        """The bytes that stand for a value with its timestamp."""
+        """Encode a value with its timestamp."""
         try:
             return self._encode_parts(value, timestamp_ms)
         except Exception as error:

@@ -1,10 +1,10 @@
-"""The iterators of one store that somebody has begun and not ended: Kafka Streams' ``OpenIterators``.
+"""The open iterators of one store (Kafka Streams' ``OpenIterators``).
 
-Kafka Streams counts each one until its ``close``. In Python an iterator has ended when there is nothing more in it,
-when it was closed, or when nobody holds it any more. So it is enough to know those that are held, weakly: a generator
-that still has a frame is open. That costs something when an iterator is opened, and nothing for what it gives.
+Kafka Streams counts an iterator as open until its ``close``. In Python, an iterator is finished when it is exhausted,
+closed, or no longer referenced. So weak references are enough: a generator that still has a frame is open. Tracking
+costs something when an iterator is opened, and nothing per entry.
 
-Operators of the library take all that they find at once, with every record; they do so past this list.
+Operators of this library consume their iterators immediately, for every record. These iterators are not tracked.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class OpenIterators:
-    """Any thread may open, end and ask. ``now_ms``: the wall clock."""
+    """The open iterators of one store. Thread-safe. ``now_ms``: the wall clock."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
@@ -30,12 +30,14 @@ class OpenIterators:
         self._on_end: Callable[[int], None] = lambda took_ns: None
 
     def measure(self, now_ns: Callable[[], int], on_end: Callable[[int], None]) -> None:
-        """From now on ``on_end`` hears how long each one was open. It is called by whoever ends it, also by a thread
-        that collects garbage."""
+        """From now on, call ``on_end`` with the time that each finished iterator was open, in ns.
+
+        It is called on the thread that finishes the iterator, which may be in the middle of a garbage collection.
+        """
         self._now_ns, self._on_end = now_ns, on_end
 
     def opened(self, entries: Iterator[T]) -> Iterator[T]:
-        """The same entries, in an iterator that is listed until it has ended."""
+        """Return an iterator over the same entries that is tracked until it is finished."""
         iterator: Iterator[Any]
         if self._now_ns is not None:
             iterator = self._until_its_end(entries, self._now_ns)
@@ -50,21 +52,22 @@ class OpenIterators:
     def _until_its_end(self, entries: Iterator[T], now_ns: Callable[[], int]) -> Iterator[Any]:
         began_ns = now_ns()
         try:
-            yield  # at once: so its end is seen also when nobody has taken anything from it
+            yield  # the caller resumes it once, so that the finally clause runs even if no entry is ever read
             yield from entries
         finally:
             self._on_end(now_ns() - began_ns)
 
     def since_ms(self) -> list[int]:
-        """When each of those that are open was opened."""
-        listed = self._opened.copy()  # as one step: others open and end meanwhile
+        """Return the times in ms at which the open iterators were opened."""
+        listed = self._opened.copy()  # atomic: other threads open and finish iterators meanwhile
         return [at_ms for known, at_ms in listed.items() if getattr(known(), "gi_frame", None) is not None]
 
 
 class ListsIterators:
-    """A store whose iterators are listed when somebody asks for that."""
+    """A store whose open iterators can be tracked."""
 
     iterators: OpenIterators | None = None
+    """None: iterators are not tracked."""
 
     def _listed(self, entries: Iterator[T]) -> Iterator[T]:
         return entries if self.iterators is None else self.iterators.opened(entries)

@@ -1,4 +1,4 @@
-"""What every key-value store offers on top of getting, putting and scanning: the same for all of them."""
+"""The operations that every key-value store derives from get, put and scan."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _logger = logging.getLogger(__name__)
 
 
 class KeyValueOperations(ListsIterators, ABC, Generic[K, V, S]):
-    """Reads by range and writes by need. ``S`` is what the store holds per key: V, or V with its timestamp."""
+    """Range reads and conditional writes. ``S`` is the type of a stored value: V, or V with its timestamp."""
 
     codec: StoreCodec[K, V]
 
@@ -33,49 +33,52 @@ class KeyValueOperations(ListsIterators, ABC, Generic[K, V, S]):
 
     @abstractmethod
     def get(self, key: K) -> S | None:
-        """What is stored for ``key``."""
+        """Return the value of ``key``, or None."""
 
     @abstractmethod
     def put(self, key: K, value: S | None) -> None:
-        """Store ``value``; None deletes."""
+        """Store ``value``. None deletes."""
 
     @abstractmethod
     def scan(self, first: bytes | None, end: bytes | None, *, reverse: bool) -> Iterator[tuple[bytes, S]]:
-        """Snapshot of the entries by serialized key, from ``first`` on and below ``end``; None is an open end."""
+        """Return a snapshot of the entries by serialized key, from ``first`` (included) to ``end`` (excluded).
 
-    # -- by range ----------------------------------------------------------------------------------------------
+        None is an open end.
+        """
+
+    # -- range reads -------------------------------------------------------------------------------------------
 
     def range(self, first: K | None, last: K | None) -> Iterator[tuple[K, S]]:
-        """Entries from ``first`` to ``last``, both included, in byte order of the keys."""
+        """Return the entries from ``first`` to ``last``, both included, in byte order of the keys."""
         return self._between(first, last, reverse=False)
 
     def reverse_range(self, first: K | None, last: K | None) -> Iterator[tuple[K, S]]:
-        """As :meth:`range`, backwards."""
+        """As :meth:`range`, in reverse order."""
         return self._between(first, last, reverse=True)
 
     def all(self) -> Iterator[tuple[K, S]]:
-        """Every entry, in byte order of the keys."""
+        """Return all entries, in byte order of the keys."""
         return self._listed(self._with_keys(self.scan(None, None, reverse=False)))
 
     def reverse_all(self) -> Iterator[tuple[K, S]]:
-        """Every entry, backwards."""
+        """As :meth:`all`, in reverse order."""
         return self._listed(self._with_keys(self.scan(None, None, reverse=True)))
 
     def prefix_scan(self, prefix: bytes) -> Iterator[tuple[K, S]]:
-        """Entries whose serialized key starts with ``prefix``."""
+        """Return the entries whose serialized key starts with ``prefix``."""
         return self._listed(self.under(prefix))
 
     def under(self, prefix: bytes) -> Iterator[tuple[K, S]]:
-        """As :meth:`prefix_scan`, for operators: they take it at once, so it is not listed as open."""
+        """As :meth:`prefix_scan`, for operators. They consume it immediately, so it is not tracked as open."""
         return self._with_keys(self.scan(prefix, after_prefix(prefix), reverse=False))
 
     def _between(self, first: K | None, last: K | None, *, reverse: bool) -> Iterator[tuple[K, S]]:
         low = None if first is None else self.key_bytes(first)
-        end = None if last is None else self.key_bytes(last) + b"\0"  # the next key there can be
+        end = None if last is None else self.key_bytes(last) + b"\0"  # the next possible key
         if low is not None and end is not None and low >= end:
             _logger.warning(
-                "store %s: a range from a greater to a smaller key is empty; keys are ordered by their bytes, "
-                "in which negative numbers come after positive ones",
+                "store %s: returning an empty range because its first key is greater than its last; keys are compared "
+                "by their serialized bytes, which sort negative numbers after positive ones",
                 self.name,
             )
             end = low
@@ -91,25 +94,25 @@ class KeyValueOperations(ListsIterators, ABC, Generic[K, V, S]):
             yield key, stored
 
     def key_bytes(self, key: K) -> bytes:
-        """The serialized key."""
+        """Return the serialized key."""
         return self.codec.key_bytes(key)
 
-    # -- by need -----------------------------------------------------------------------------------------------
+    # -- conditional and bulk writes ---------------------------------------------------------------------------
 
     def put_if_absent(self, key: K, value: S) -> S | None:
-        """What is stored already; or None, and then ``value`` is stored."""
+        """Store ``value`` unless the key has a value. Returns the existing value, or None."""
         present = self.get(key)
         if present is None:
             self.put(key, value)
         return present
 
     def put_all(self, entries: Iterable[tuple[K, S | None]]) -> None:
-        """Store entries one after the other; each counts as a put."""
+        """Store entries one after the other. Each counts as a put."""
         for key, value in entries:
             self.put(key, value)
 
     def delete(self, key: K) -> S | None:
-        """Remove and return what is stored. Logged even if there was nothing."""
+        """Remove and return the value of ``key``. Logged even if the key had no value."""
         present = self.get(key)
         self.put(key, None)
         return present

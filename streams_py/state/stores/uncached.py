@@ -1,4 +1,4 @@
-"""The life of a store without a record cache: open, handed to another task object, closed."""
+"""The common base of versioned stores and join buffers, which have no record cache."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ V = TypeVar("V")
 
 
 class UncachedStore(Generic[K, V]):
-    """What a task asks of every store of its own, over ``content``. ``what`` it is called in messages."""
+    """The part of a store's interface that a task uses, for stores without a record cache."""
 
     is_cached = False
     what: ClassVar[str] = "store"
+    """The word for this kind of store in messages."""
 
     def __init__(
         self, name: str, content: BytesStore, codec: StoreCodec[K, V], *, persistent: bool, log: ChangeLog | None
@@ -38,30 +39,32 @@ class UncachedStore(Generic[K, V]):
         return self._is_open
 
     def approximate_num_entries(self) -> int:
-        """Number of entries; on disk an estimate."""
+        """Return the number of entries. On disk an estimate."""
         return self._content.approximate_count()
 
     def flush_cache(self) -> int:
-        """There is no cache: always 0."""
+        """Return 0: this store has no cache."""
         return 0
 
     def clear_cache(self) -> None:
-        """There is no cache."""
+        """Do nothing: this store has no cache."""
 
     def close(self) -> None:
-        """Let go of the files; a second call does nothing."""
+        """Close the files. A second call does nothing."""
         if self._is_open:
             self._is_open = False
             self._content.close()
 
     def rebind(self, *, log: ChangeLog | None, context: RecordContext) -> None:
-        """Belong to another task object from now on."""
+        """Use the log and context of another task object from now on."""
         self._log = log
 
     def check_open(self) -> None:
-        """InvalidStateStoreError when the store is closed."""
+        """Raise InvalidStateStoreError if the store is closed."""
         if not self._is_open:
-            raise StateStoreMigratedError(f"{self.what} {self.name!r} is closed: its task moved or the client stopped")
+            raise StateStoreMigratedError(
+                f"{self.what} {self.name!r} is closed: its task has moved or the client has stopped"
+            )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}{'' if self._is_open else ', closed'}>"

@@ -1,9 +1,11 @@
 """Versioned key-value stores over memory or RocksDB (KIP-889).
 
-Under ``key + i64 timestamp`` lies each version: ``01`` and its value (``02`` when no version ended where it begins), or
-``00`` for a deletion. It is valid until the next one of its key. When a key is put, those of its versions go that had
-been replaced before the history began. Answers to Kafka Streams' ``RocksDBVersionedStore``; its changelog format (one
-record per version, under the key, with the version's timestamp) is the same, the layout on disk is our own.
+The stored key of a version is ``key + i64 timestamp``. Its data is ``01`` + value (``02`` + value when no version ends
+where this one starts), or ``00`` for a deletion. A version is valid until the next version of its key. When a key is
+put, its versions that were replaced before the start of the history are removed.
+
+Corresponds to Kafka Streams' ``RocksDBVersionedStore``. The changelog format is the same (one record per version, with
+the key and the version's timestamp). The layout on disk is different.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ _ALONE = b"\x02"
 
 
 class VersionedStore(UncachedStore[K, V]):
-    """Versions of each key. Written by the thread that owns the task."""
+    """The versions of each key. Only the thread that owns the task writes."""
 
     def __init__(
         self,
@@ -50,17 +52,17 @@ class VersionedStore(UncachedStore[K, V]):
         self._stream_time_ms = -1
 
     def observed_time(self) -> int:
-        """The latest timestamp ever put, in ms, as far as is known; -1 when no version is known."""
+        """Return the latest timestamp ever put, in ms, as far as known; -1 when no version is known."""
         return self._stream_time_ms
 
     def observe(self, time_ms: int) -> None:
-        """Stream time is at least this."""
+        """Advance stream time to at least ``time_ms``."""
         self._stream_time_ms = max(self._stream_time_ms, time_ms)
 
     # -- use ---------------------------------------------------------------------------------------------------
 
     def put(self, key: K, value: V | None, timestamp: int) -> int:
-        """Add a version; see ``VersionedKeyValueStore``."""
+        """Add a version; see ``VersionedKeyValueStore.put``."""
         self.check_open()
         key_bytes, data = self.codec.key_bytes(key), None if value is None else self.codec.value_bytes(value)
         if self._log is not None:
@@ -68,19 +70,19 @@ class VersionedStore(UncachedStore[K, V]):
         return self._put(key_bytes, data, timestamp)
 
     def get(self, key: K, as_of: int | None = None) -> VersionedRecord[V] | None:
-        """The version valid now, or at ``as_of``; see ``VersionedKeyValueStore``."""
+        """Return the version valid now, or at ``as_of``; see ``VersionedKeyValueStore.get``."""
         self.check_open()
         return self._find(self.codec.key_bytes(key), as_of)
 
     def value_data(self, key: K) -> bytes | None:
-        """The serialized value of the version that is valid now, as it was stored."""
+        """Return the serialized value of the version that is valid now, as stored."""
         version = next(self._versions(self.codec.key_bytes(key), 0, _LATEST, reverse=True), None)
         return None if version is None or version[1][:1] == _DELETED else version[1][1:]
 
     def history(
         self, key: K, first: int | None = None, last: int | None = None, *, reverse: bool = False
     ) -> list[VersionedRecord[V]]:
-        """The versions that were valid at some time from ``first`` to ``last`` (None: open end), by time."""
+        """Return the versions that were valid at any time from ``first`` to ``last`` (None: open end), by time."""
         self.check_open()
         start, end = (0 if first is None else first), (_LATEST if last is None else last)
         versions = list(self._versions(self.codec.key_bytes(key), 0, _LATEST))
@@ -93,7 +95,7 @@ class VersionedStore(UncachedStore[K, V]):
         return found[::-1] if reverse else found
 
     def delete(self, key: K, timestamp: int) -> VersionedRecord[V] | None:
-        """Delete from ``timestamp`` on; see ``VersionedKeyValueStore``."""
+        """Delete the key from ``timestamp`` on; see ``VersionedKeyValueStore.delete``."""
         self.check_open()
         key_bytes = self.codec.key_bytes(key)
         found = None if timestamp < self._stream_time_ms - self._history_ms else self._find(key_bytes, timestamp)
@@ -117,9 +119,12 @@ class VersionedStore(UncachedStore[K, V]):
         return VALID_TO_UNDEFINED if following is None else following[0]
 
     def _put_latest(self, key: bytes, data: bytes | None, timestamp: int) -> None:
-        """Kafka Streams keeps the latest version apart from those before it, which say until when they were valid.
-        So a deletion at the time of the latest version goes without a trace, with that version, unless there is one
-        before it that ended then. An older version may become the latest again."""
+        """Put a version that is not older than the latest one.
+
+        Kafka Streams stores the latest version separately from earlier versions, which contain the time until which
+        they were valid. So a deletion at the time of the latest version removes that version and leaves no trace
+        itself, unless an earlier version ended at this time. An earlier version may become the latest one again.
+        """
         before = next(self._versions(key, 0, timestamp, reverse=True), None)
         replaced = before is not None and before[0] == timestamp
         kind = _DELETED if before is None else before[1][:1]
@@ -141,7 +146,7 @@ class VersionedStore(UncachedStore[K, V]):
         timestamp, data = version
         following = None if as_of is None else next(self._versions(key, timestamp + 1, _LATEST), None)
         if following is not None and as_of is not None and as_of < self._stream_time_ms - self._history_ms:
-            return None  # only the latest version outlives the history
+            return None  # before the start of the history, only the latest version is kept
         return VersionedRecord(self._decoded(data), timestamp, None if following is None else following[0])
 
     def _decoded(self, data: bytes) -> V:
@@ -151,7 +156,7 @@ class VersionedStore(UncachedStore[K, V]):
             raise self.codec.stored_error(error, data[1:], is_key=False) from cause_of(error)
 
     def _versions(self, key: bytes, first: int, last: int, *, reverse: bool = False) -> Iterator[tuple[int, bytes]]:
-        """(timestamp, content) of a key's versions, deletions included."""
+        """Yield (timestamp, data) of a key's versions, deletions included."""
         length = len(key) + _I64.size
         end = key + _I64.pack(max(last, 0)) + b"\0"
         for at, data in self._content.scan(key + _I64.pack(max(first, 0)), end, reverse=reverse):
@@ -159,7 +164,7 @@ class VersionedStore(UncachedStore[K, V]):
                 yield _I64.unpack_from(at, len(key))[0], data
 
     def _forget_old(self, key: bytes) -> None:
-        """Versions that were replaced when the history had not begun, and deletions that nothing precedes."""
+        """Remove versions replaced before the start of the history, and deletions without an earlier version."""
         cutoff_ms = self._stream_time_ms - self._history_ms
         old = list(self._versions(key, 0, cutoff_ms)) if cutoff_ms >= 0 else []
         if not old:
@@ -171,7 +176,7 @@ class VersionedStore(UncachedStore[K, V]):
             self._content.remove(key + _I64.pack(kept[0]))
 
     def entries(self) -> Iterator[tuple[bytes, bytes | None, int]]:
-        """All versions as they are in the changelog: key, value (None for a deletion), timestamp; by key and time."""
+        """Yield all versions as in the changelog: key, value (None for a deletion), timestamp. By key and time."""
         for at, data in self._content.scan(None, None):
             key = at[: -_I64.size]
             yield key, None if data == _DELETED else data[1:], _I64.unpack_from(at, len(key))[0]
@@ -179,7 +184,7 @@ class VersionedStore(UncachedStore[K, V]):
     # -- as a store of a task ----------------------------------------------------------------------------------
 
     def restore(self, records: Iterable[RestoreRecord]) -> int:
-        """Apply changelog records, in order. Returns how many; null keys are skipped."""
+        """Apply changelog records in order. Null keys are skipped. Returns the number of applied records."""
         self.check_open()
         applied = 0
         for key, value, timestamp_ms in records:
@@ -189,6 +194,6 @@ class VersionedStore(UncachedStore[K, V]):
         return applied
 
     def clear(self) -> None:
-        """Remove everything, unlogged: before a restoration from the beginning."""
+        """Remove everything without logging, before the store is restored from the beginning."""
         self._content.clear()
         self._stream_time_ms = -1

@@ -1,11 +1,13 @@
-"""Whether a task's positions are still positions in its changelogs: a topic that is deleted and created anew has the
-same name and begins at offset 0 again, so a position of before points into it, or beyond its end.
+"""Detect changelog topics that were deleted and created again, so that a task's positions refer to a deleted topic.
 
-The cluster says it when a store is about to be restored: the topic has another id (KIP-516). While a task runs nobody
-asks; then the offsets that its writes get say it.
+The new topic has the same name and starts at offset 0. So an old position points somewhere into it, or beyond its end.
+There are two ways to detect this:
 
-Ids are kept where the positions are: in the task's database, and for stores of the user's own, which keep their
-positions themselves, in a file each.
+* Before a store is restored, the cluster reports the id of the topic, which has changed (KIP-516).
+* While a task runs, its writes get offsets below its position.
+
+Ids are stored with the positions: in the task's database, or in a file each for custom stores, which store their
+positions themselves.
 """
 
 from __future__ import annotations
@@ -28,13 +30,13 @@ __all__ = ["ChangelogTopics"]
 _logger = logging.getLogger(__name__)
 
 _INCOMPLETE = (
-    "Store {store} is complete here, but wherever it is restored it has only what is written from now on: reset the "
-    "application (streams-py reset), or have all of its keys written again"
+    "Store {store} is complete on this instance, but a restore would only get records written from now on: reset the "
+    "application (streams-py reset), or write all of its keys again"
 )
 
 
 class ChangelogTopics:
-    """What one task knows of the topics that its positions are in."""
+    """The ids of the topics that one task's positions refer to."""
 
     def __init__(self, task_id: TaskId) -> None:
         self._task_id = task_id
@@ -45,8 +47,12 @@ class ChangelogTopics:
         self._ambiguous: dict[TopicPartition, int] = {}
 
     def use(self, database: TaskDatabase | None, files: Mapping[str, str] = MappingProxyType({})) -> None:
-        """The task was opened, and these know the ids: the database, if there is one, and for some topics a file; or it
-        is closed."""
+        """Load the ids when the task is opened, or drop them when it is closed.
+
+        Args:
+            database: The task's database. None: the task has none, or was closed.
+            files: Topic -> file with its id, for the changelogs of custom stores.
+        """
         self._database = database
         self._files = files
         self._ids = {} if database is None else database.topic_ids()
@@ -56,11 +62,11 @@ class ChangelogTopics:
         self._acked, self._ambiguous = {}, {}
 
     def change_writer(self) -> None:
-        """Somebody else writes from now on, or nobody: what was acknowledged before says nothing of what comes."""
+        """Drop the acknowledged offsets, because another producer writes from now on, or none."""
         self._acked.clear()
 
     def forget(self, changelog: TopicPartition) -> None:
-        """Its position is given up, and forgotten on disk with what is known of its topic."""
+        """Drop the id of a changelog whose position is discarded."""
         self._ids.pop(changelog.topic, None)
         if changelog.topic in self._files:
             with contextlib.suppress(FileNotFoundError):
@@ -73,7 +79,8 @@ class ChangelogTopics:
             replace_file(path, topic_id.encode())
         except OSError as error:
             _logger.warning(
-                "task %s: cannot note the id of topic %s, so nobody notices if it is deleted and created anew: %s",
+                "task %s: cannot store the id of topic %s: %s. If the topic is deleted and created again, this is not "
+                "detected",
                 self._task_id,
                 topic,
                 error,
@@ -82,14 +89,14 @@ class ChangelogTopics:
     def is_of(
         self, changelog: TopicPartition, topic_id: str, *, store: str, position_known: bool, on_disk: bool
     ) -> bool:
-        """False when the position is in a topic with another id than this one."""
+        """Return False if the position refers to another topic than the one with this id. Stores a new id."""
         topic, known = changelog.topic, self._ids.get(changelog.topic)
         if known == topic_id:
             return True
         if known is not None and position_known:
             _logger.warning(
-                "task %s: topic %s was deleted and created anew since store %s was filled from it (its id was %s and "
-                "is %s): the store is emptied and restored from what the topic has now",
+                "task %s: topic %s was deleted and created again since store %s was restored from it (its id was %s "
+                "and is %s): emptying the store and restoring it from the new topic",
                 self._task_id,
                 topic,
                 store,
@@ -105,10 +112,16 @@ class ChangelogTopics:
         return True
 
     def replaced(self, changelog: TopicPartition, topic_id: str, acked: int | None, *, store: str) -> bool:
-        """The cluster reports this id while the task runs. True when the changelog was deleted and created again: from
-        now on the position of the store is a position in the new topic.
+        """Compare the id that the cluster reports while the task runs.
 
-        ``acked``: offset of the last acknowledged write, in the old topic or in the new one.
+        Args:
+            changelog: The changelog partition.
+            topic_id: The reported id.
+            acked: Offset of the last acknowledged write, in the old topic or in the new one.
+            store: Name of the store.
+
+        Returns:
+            True if the changelog was deleted and created again. From now on the position refers to the new topic.
         """
         topic, known = changelog.topic, self._ids.get(changelog.topic)
         if known is None or known == topic_id:
@@ -130,25 +143,31 @@ class ChangelogTopics:
         return True
 
     def is_ambiguous(self, changelog: TopicPartition, acked: int) -> bool:
-        """Whether an acknowledged offset may be one in a topic that was :meth:`replaced`."""
+        """Whether an acknowledged offset may refer to a topic that was :meth:`replaced`."""
         if self._ambiguous.get(changelog) == acked:
             return True
         self._ambiguous.pop(changelog, None)
         return False
 
-    def begins_anew(self, changelog: TopicPartition, position: int, acked: int, *, store: str) -> bool:
-        """Its last write got the offset ``acked``: True when that says that the log has begun anew under the task;
-        then the position is one in whatever topic has the name now.
+    def was_recreated(self, changelog: TopicPartition, position: int, acked: int, *, store: str) -> bool:
+        """Whether the offset of an acknowledged write shows that the changelog was recreated while the task runs.
 
-        One offset below the position does not: it may be what this thread wrote before the task went away and came
-        back. Another one after that does."""
+        If so, the position refers to the current topic from now on. A single offset below the position proves nothing:
+        this thread may have written it before the task moved away and came back. A different second one does.
+
+        Args:
+            changelog: The changelog partition.
+            position: The position of the store.
+            acked: Offset of the last acknowledged write.
+            store: Name of the store.
+        """
         before = self._acked.get(changelog)
         self._acked[changelog] = acked
         if acked >= position or before is None or acked == before:
             return False
         _logger.error(
-            "task %s: changelog %s goes on at offset %d, and was at %d: it was deleted and created anew, or has lost "
-            "its end. %s",
+            "task %s: changelog %s continues at offset %d, but was already at %d: it was deleted and created again, or "
+            "lost its end. %s",
             self._task_id,
             changelog,
             acked,

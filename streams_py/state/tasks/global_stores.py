@@ -1,10 +1,13 @@
-"""The global stores of a client: opening and closing them, and how far into their topics they are.
+"""The global stores of a client: opening, filling and closing them, and their positions.
 
-Their topics are their changelogs, all partitions of them, so positions are those of the topics: offsets of the next
-record. They are in the database beside the data; a copy for tools is in ``global/.py-checkpoint`` below ``state.dir``.
-Nothing is logged, and nothing is committed to a group (Kafka Streams' ``GlobalStateManagerImpl``). Many records of a
-global table are restored as those of a task are: past the write-ahead log, each batch with the position it brings the
-store to, so that a killed process finds an earlier position with the data that belong to it.
+The topic of a global store serves as its changelog, with all of its partitions. A position here is the offset of the
+*next* record of a partition. The database stores positions together with the data, and ``global/.py-checkpoint`` below
+``state.dir`` has a copy for tools. Changes are not logged, and nothing is committed to a group (Kafka Streams'
+``GlobalStateManagerImpl``).
+
+Many records of a global table are restored like records of a task: bypassing the write-ahead log, each batch together
+with the position that the store reaches with it. So a killed process leaves an earlier position with the data that
+belongs to it.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from streams_protocol.types import TopicPartition
 from streams_py.errors import IllegalStateError, StateError, UnknownStateStoreError
 from streams_py.ports import BEGINNING, RawRecord, SortedPart
-from streams_py.state.custom.own_store import as_used, own_store
+from streams_py.state.custom.own_store import as_used, custom_store_of
 from streams_py.state.directory.checkpoint import write_checkpoint
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.metrics.measured_stores import MeasuredStores, Measuring
@@ -40,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 class GlobalStores:
-    """All global stores of a client. Satisfies the runtime's ``TaskStores``; written by one thread, read by all."""
+    """All global stores of a client. One thread writes, any thread reads. Implements the runtime's ``TaskStores``."""
 
     def __init__(
         self,
@@ -51,7 +54,7 @@ class GlobalStores:
         defaults: StoreDefaults,
         measuring: Measuring | None = None,
     ) -> None:
-        """``stores``: name -> declaration and topic."""
+        """Create closed stores. ``stores``: name -> (declaration, topic)."""
         self._declared = dict(stores)
         self._application_id = application_id
         self._directory = directory
@@ -61,18 +64,18 @@ class GlobalStores:
         self._database: TaskDatabase | None = None
         self._positions: dict[TopicPartition, int] = {}
         self._written: dict[TopicPartition, int] = {}
-        """Those that are in the database."""
+        """The positions in the database."""
         self._topic_ids: dict[str, str] = {}
         self._checkpointed: dict[TopicPartition, int] = {}
         self.inputs = CommittedInputs()
-        """Nothing: no group reads their topics."""
+        """Empty: no consumer group reads the topics of global stores."""
         self.is_open = False
 
-    # -- what tasks ask of stores ------------------------------------------------------------------------------
+    # -- implementation of TaskStores --------------------------------------------------------------------------
 
     @property
     def changelog_partitions(self) -> frozenset[TopicPartition]:
-        """None: their topics are no changelogs of a task."""
+        """Empty: the topics of global stores are not changelogs of a task."""
         return frozenset()
 
     source_changelogs = changelog_partitions
@@ -83,37 +86,51 @@ class GlobalStores:
         return {}
 
     def attach(self, record: RecordContext, changelog_writer: Callable[[str, int], ChangeLog] | None) -> None:
-        """From now on stores are written within this context."""
+        """Use this record context from now on. Nothing is logged."""
         self.end_loading()
         self._measured.attach(record)
         for store in self._stores.values():
             store.rebind(log=None, context=record)
 
     def store(self, name: str) -> Store | CustomStateStore:
-        """An open store."""
+        """Return an open store.
+
+        Raises:
+            UnknownStateStoreError: No global store with this name is open.
+        """
         found = self._stores.get(name)
         if found is None:
-            raise UnknownStateStoreError(f"there is no open global store {name!r}; declared: {sorted(self._declared)}")
+            raise UnknownStateStoreError(
+                f"global store {name!r} is not open, or does not exist; declared: {sorted(self._declared)}"
+            )
         return as_used(found)
 
     def is_of(self, changelog: TopicPartition, topic_id: str | None) -> bool:
-        """They have no changelogs of their own: :meth:`use_topics`."""
+        """Return True: global stores have no changelogs. See :meth:`use_topics`."""
         return True
 
     def changelog_replaced(self, changelog: TopicPartition, topic_id: str, acked: int | None) -> None:
-        """They have no changelogs of their own."""
+        """Do nothing: global stores have no changelogs."""
 
-    def created_anew(self, ids: Mapping[str, str | None]) -> dict[str, tuple[str, str]]:
-        """The topics that a store was filled from and that are others by now, though of the same name: the id before,
-        and the one that they have of ``ids``. None, or a position from before ids were noted: it is believed."""
+    def recreated_topics(self, ids: Mapping[str, str | None]) -> dict[str, tuple[str, str]]:
+        """Return the topics that were deleted and created again since a store was filled from them.
+
+        A topic whose old or new id is unknown is not included.
+
+        Args:
+            ids: Topic -> current id; None: unknown.
+
+        Returns:
+            Topic -> (old id, new id).
+        """
         filled = {partition.topic for partition in self._positions}
         both = {topic: (self._topic_ids.get(topic), now) for topic, now in ids.items() if topic in filled}
         return {topic: (before, now) for topic, (before, now) in both.items() if before and now and now != before}
 
     def use_topics(self, ids: Mapping[str, str | None]) -> None:
-        """The ids that the topics have now, before anything is read: stores of :meth:`created_anew` are emptied."""
+        """Store the current ids of the topics, before anything is read. Stores of recreated topics are emptied."""
         known = self._topic_ids
-        for topic, (before, now) in self.created_anew(ids).items():
+        for topic, (before, now) in self.recreated_topics(ids).items():
             self._empty(topic, [partition for partition in self._positions if partition.topic == topic], before, now)
         self._topic_ids = known | {topic: now for topic, now in ids.items() if now is not None}
         if self._database is not None and self._topic_ids != known:
@@ -122,8 +139,8 @@ class GlobalStores:
     def _empty(self, topic: str, stale: Collection[TopicPartition], before: str, now: str) -> None:
         names = [name for name, (_, of) in self._declared.items() if of == topic]
         _log.warning(
-            "topic %s was deleted and created anew since global store %s was filled from it (its id was %s and is %s): "
-            "the store is emptied and filled from what the topic has now",
+            "topic %s was deleted and created again since global store %s was filled from it (its id was %s and is "
+            "%s): emptying the store and filling it from the new topic",
             topic,
             ", ".join(names),
             before,
@@ -137,7 +154,7 @@ class GlobalStores:
             self._stores[name].clear()
 
     def restore_position(self, changelog: TopicPartition) -> int:
-        """The next offset of a topic, or BEGINNING."""
+        """Return the offset of the next record to restore, or BEGINNING."""
         return self._positions.get(changelog, BEGINNING)
 
     def restore(
@@ -147,9 +164,10 @@ class GlobalStores:
 
         Args:
             changelog: The partition that the records are from.
-            records: The records, of one class.
-            in_bulk: With the position that they bring the store to; no reader needs them before :meth:`flush_restored`.
-            last: Offset of the last record that was read, if the caller has left out records at the end.
+            records: The records. All must have the same class.
+            in_bulk: Whether to store the position reached with them too. The records need not be on disk before
+                :meth:`flush_restored` has returned True.
+            last: Offset of the last record that was read, if records at the end were left out.
         """
         entries = changelog_entries(records)
         stores: list[Any] = [
@@ -174,41 +192,44 @@ class GlobalStores:
         self._written |= end
 
     def sorted_files(self, changelog: TopicPartition) -> None:
-        """They are filled on one thread."""
+        """Return None: global stores cannot ingest files, because one thread fills them."""
 
     def take_in(self, changelog: TopicPartition, part: SortedPart) -> None:
-        """Nobody makes such files of what :meth:`sorted_files` refuses."""
-        raise IllegalStateError(f"global store {self.store_of(changelog)!r} takes in no files")
+        """Raise IllegalStateError. No caller creates files, because :meth:`sorted_files` returns None."""
+        raise IllegalStateError(f"global store {self.store_of(changelog)!r} cannot ingest files")
 
     @property
     def awaits_disk(self) -> bool:
-        """True while the disk has to catch up before more is restored in bulk."""
+        """Whether a bulk restore has to pause until the disk has caught up."""
         return self._database is not None and self._database.is_behind
 
     def flush_restored(self) -> bool:
-        """Bring to the disk what was restored in bulk; to be asked again until it is True."""
-        return self._database is None or self._database.settle_aside()
+        """Flush records restored in bulk to disk, in the background; return whether this has finished.
+
+        The caller calls this again until it returns True.
+        """
+        return self._database is None or self._database.flush_in_background()
 
     def end_loading(self) -> None:
-        """All is restored: be open for reading and writing."""
+        """End a bulk restore, and open the database for reading and writing."""
         if self._database is not None:
             self._database.end_loading()
 
     def store_of(self, changelog: TopicPartition) -> str:
-        """Name of the store that a topic fills."""
+        """Return the name of the store that a topic fills."""
         return next(name for name, (_, topic) in self._declared.items() if topic == changelog.topic)
 
     def flush_caches(self, order: Iterable[str]) -> None:
-        """There are none."""
+        """Do nothing: global stores have no caches."""
 
     def clear_caches(self) -> None:
-        """There are none."""
+        """Do nothing: global stores have no caches."""
 
     def update_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Nothing is produced."""
+        """Do nothing: nothing is produced."""
 
     def note_damage(self, error: StateError) -> bool:
-        """False: a global store is set aside when it is opened."""
+        """Return False: damaged files of global stores are set aside when they are opened."""
         return False
 
     # -- life --------------------------------------------------------------------------------------------------
@@ -216,11 +237,15 @@ class GlobalStores:
     @property
     def stores(self) -> Mapping[str, Store | CustomStateStore]:
         """The open stores by name."""
-        opened = self._stores.copy()  # they may be closed meanwhile
+        opened = self._stores.copy()  # another thread may close them meanwhile
         return {name: as_used(store) for name, store in opened.items()}
 
     def open(self) -> None:
-        """Open all stores and learn their positions. LockError while the cluster has not said who it is."""
+        """Open all stores and read their positions.
+
+        Raises:
+            LockError: The id of the cluster is not known yet.
+        """
         on_disk = [
             name for name, (declared, _) in self._declared.items() if is_persistent(declared.builder, self._defaults)
         ]
@@ -247,9 +272,9 @@ class GlobalStores:
                 disk=None if self._database is None else self._database.store,
             )
             self._measured.watch(name, store)
-            own = own_store(store)
-            if own is not None:
-                own.clear()
+            custom = custom_store_of(store)
+            if custom is not None:
+                custom.clear()
             if not store.persistent or all(partition.topic != topic for partition in self._positions):
                 self._positions = {p: offset for p, offset in self._positions.items() if p.topic != topic}
                 if store.persistent:
@@ -266,12 +291,12 @@ class GlobalStores:
         return {partition: offset for partition, offset in positions.items() if partition.topic in found}
 
     def note_positions(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Everything below these offsets is in the stores: from now on also after a crash."""
+        """Set and commit positions. All records before these offsets must be in the stores."""
         self._positions = {**self._positions, **positions}
         self.commit()
 
     def commit(self, inputs: Mapping[TopicPartition, int] = MappingProxyType({})) -> None:
-        """Write what waits, and the positions, to disk."""
+        """Write uncommitted changes and the positions to disk."""
         if self._database is not None:
             persistent = {topic for name, (_, topic) in self._declared.items() if self._stores[name].persistent}
             positions = {p: offset for p, offset in self._positions.items() if p.topic in persistent}
@@ -280,43 +305,55 @@ class GlobalStores:
             self._written |= moved
 
     def roll_back(self) -> None:
-        """There is nothing to go back to: what a global store has processed stays."""
+        """Do nothing: records processed into a global store are never rolled back."""
 
     def forget(self, changelogs: Collection[TopicPartition]) -> None:
-        """They have no changelogs of their own."""
+        """Do nothing: global stores have no changelogs."""
 
     uncommitted_bytes = 0
 
     def cache_figures(self) -> Iterator[tuple[str, float, Mapping[str, float]]]:
-        """Nothing: they have no caches."""
+        """Yield nothing: global stores have no caches."""
         return iter(())
 
     def store_figures(self, seconds: float) -> Iterator[tuple[str, str, Mapping[str, float]]]:
-        """Kafka's tag, name and figures of each open store; those of use are over so many seconds. Thread-safe."""
+        """Yield Kafka's tag, the name and the metrics of each open store. Thread-safe.
+
+        ``seconds``: the time for which operations were counted, to compute rates.
+        """
         return self._measured.figures(self._stores, self._database, self._defaults, seconds)
 
     def checkpoint(self, *, enforce: bool) -> None:
-        """Write the checkpoint file, for tools, if enforced or when positions moved far enough."""
-        if self._database is None or not self._database.is_logged:  # nor while a crash could take more away
+        """Write the checkpoint file for tools, if positions have moved far enough or if ``enforce``."""
+        if self._database is None or not self._database.is_logged:  # after a crash, positions could be lower again
             return
         positions = self._positions
         moved = sum(offset - self._checkpointed.get(partition, 0) for partition, offset in positions.items())
-        if (not enforce and moved <= _CHECKPOINT_EVERY_RECORDS) or self._database.place.is_gone:
+        if (not enforce and moved <= _CHECKPOINT_EVERY_RECORDS) or self._database.location.is_gone:
             return
         try:
             write_checkpoint(self._directory.global_path, positions)
         except OSError as error:
-            _log.warning("cannot write the checkpoint of the global stores, going on without: %s", error)
+            _log.warning("cannot write the checkpoint of the global stores, continuing without it: %s", error)
             return
         self._checkpointed = positions
 
     def close_files_aside(self) -> bool:
-        """Begin :meth:`close` with what takes time; to be asked again until it is True."""
-        return self._database is None or self._database.close_aside()
+        """Start the slow part of :meth:`close` in the background; return whether it has finished.
+
+        The caller calls this again until it returns True.
+        """
+        return self._database is None or self._database.close_in_background()
 
     def close(self, *, wipe: bool = False) -> None:
-        """Close all stores; ``wipe``: delete their files. Goes on after an error, and raises the first one at the end:
-        a database that stays open could not be opened again."""
+        """Close all stores.
+
+        Everything is closed even after an error, because a database that stays open could not be opened again. The
+        first error is raised at the end.
+
+        Args:
+            wipe: Whether to delete the files of the stores.
+        """
         self.is_open = False
         closing: list[Callable[[], None]] = [store.close for store in self._stores.values()]
         if self._database is not None:
@@ -329,8 +366,8 @@ class GlobalStores:
         for close in closing:
             try:
                 close()
-            except (Exception, SystemExit) as error:  # a store of the user's own may do anything
-                _log.warning("closing the global stores: %s: %s", type(error).__name__, error)
+            except (Exception, SystemExit) as error:  # a custom store may raise anything
+                _log.warning("closing the global stores failed: %s: %s", type(error).__name__, error)
                 errors.append(error if isinstance(error, Exception) else StateError(f"SystemExit: {error}"))
         if errors:
             raise errors[0]

@@ -1,4 +1,4 @@
-"""The database of a task or of the global stores: what is in its directory, what a snapshot brings, or an empty one."""
+"""Open the database of a task or of the global stores: existing files, a downloaded snapshot, or an empty database."""
 
 from __future__ import annotations
 
@@ -25,32 +25,38 @@ __all__ = ["database_of", "is_damage_in", "set_damaged_aside", "undamaged_databa
 _log = logging.getLogger("streams_py")
 
 _DAMAGED_DIRECTORY: Final = "rocksdb-damaged"
-"""Where the last damaged database of a task is kept, beside its successor."""
+"""Directory in which the last damaged database of a task is kept, next to the new database."""
 _DAMAGE: Final = ("Corruption", "No such file")
-"""In RocksDB's errors about files that are damaged or missing. A lock of another process is another error."""
+"""Parts of RocksDB's error messages about damaged or missing files. The error for a locked database has neither."""
 
 
 def database_of(
     task: TaskId, task_directory: str, layout: Mapping[str, str], snapshots: Snapshots | None
 ) -> TaskDatabase:
-    """With the stores that ``layout`` names. LockError while a snapshot is fetched. StateError when what is there
-    cannot be opened; a snapshot that cannot, say of a later version of RocksDB, is dropped: whoever deleted the
-    directory, as that error tells, would only get it once more."""
+    """Open a task's database with the stores that ``layout`` names.
+
+    A snapshot that cannot be opened, for example one that a newer RocksDB wrote, is deleted. If it were kept, the error
+    would tell the user to delete the directory, and the same snapshot would be downloaded again.
+
+    Raises:
+        LockError: The download of a snapshot is still running.
+        StateError: The existing files cannot be opened.
+    """
     is_fetched = snapshots is not None and snapshots.before_open(task, task_directory, layout)
-    shutil.rmtree(sorted_folder(task_directory), ignore_errors=True)  # of a former owner
+    shutil.rmtree(sorted_folder(task_directory), ignore_errors=True)  # left by a previous owner
     if is_fetched:
         try:
             return TaskDatabase(task_directory, layout)
         except StateError as error:
-            if remedy_for(error) is not None:  # the machine is to blame
+            if remedy_for(error) is not None:  # the error comes from the machine, not from the snapshot
                 raise
-            _log.warning("task %s: its snapshot cannot be used, and its changelogs are replayed: %s", task, error)
+            _log.warning("task %s: cannot open its snapshot, replaying its changelogs instead: %s", task, error)
             delete(os.path.join(task_directory, DATABASE_DIRECTORY))
     return undamaged_database(f"task {task}: its", task_directory, layout, "their changelogs")
 
 
 def undamaged_database(whose: str, directory: str, stores: Iterable[str], source: str) -> TaskDatabase:
-    """Open the database in ``directory``, or set a damaged one aside and open an empty one.
+    """Open the database in ``directory``. A damaged one is set aside, and an empty one is opened instead.
 
     Args:
         whose: Start of the warning about a damaged database.
@@ -59,12 +65,12 @@ def undamaged_database(whose: str, directory: str, stores: Iterable[str], source
         source: The topics that the stores are restored from, for the warning.
 
     Raises:
-        StateError: The database cannot be opened, and it is not damaged. Or it cannot be moved away.
+        StateError: The database cannot be opened although it is not damaged, or a damaged one cannot be moved away.
     """
     names = list(stores)
     path = os.path.join(directory, DATABASE_DIRECTORY)
     if not os.path.lexists(os.path.join(path, "CURRENT")) and glob(os.path.join(escape(path), "*.sst")):
-        reason = StateError("the file CURRENT is missing")  # RocksDB would delete the other files without a word
+        reason = StateError("the file CURRENT is missing")  # RocksDB would silently delete the other files
         _set_aside(whose, directory, source, reason, cause=reason)
     try:
         return TaskDatabase(directory, names)
@@ -76,7 +82,7 @@ def undamaged_database(whose: str, directory: str, stores: Iterable[str], source
 
 
 def is_damage_in(path: str, error: StateError) -> bool:
-    """Whether a read, a write or a flush failed because files of the database at ``path`` are damaged or missing."""
+    """Whether an operation failed because files of the database at ``path`` are damaged or missing."""
     return remedy_for(error) is None and _is_damaged(error) and path in str(error.__cause__)
 
 
@@ -90,7 +96,11 @@ def _is_damaged(error: StateError) -> bool:
 
 
 def _set_aside(whose: str, directory: str, source: str, error: StateError, *, cause: BaseException | None) -> None:
-    """Move a damaged database away, in the place of one that was set aside before. StateError when that fails."""
+    """Move a damaged database away. It replaces one that was set aside earlier.
+
+    Raises:
+        StateError: ``error``, when the database cannot be moved.
+    """
     kept = os.path.join(directory, _DAMAGED_DIRECTORY)
     try:
         if os.path.lexists(kept):
@@ -99,7 +109,7 @@ def _set_aside(whose: str, directory: str, source: str, error: StateError, *, ca
     except OSError:
         raise error from None
     _log.warning(
-        "%s store files are damaged (%s). They are kept in %s, and the stores are restored from %s",
+        "%s store files are damaged (%s). They were moved to %s, and the stores are restored from %s",
         whose,
         cause,
         kept,

@@ -1,17 +1,19 @@
 """The stores of one task: opening, restoring, committing and closing them (Kafka Streams' ProcessorStateManager).
 
-For each changelog partition the last offset contained in its store is known or not. It is in the database, beside the
-data, and is learnt from there when the task opens; it moves on while records are restored, and with what the producer
-got acknowledged when the task commits. It is worth nothing in another topic of the same name, so the topic's id is kept
-with it. What a task writes is in memory until then (:mod:`streams_py.state.disk`), so
-whatever is on disk is a committed state, also after a crash. A store of which nothing is known is *emptied* before it
-is restored from the beginning: a compacted changelog may have lost the deletions that old files never saw. Stores in
-memory are never known at the start.
+The *position* of a changelog partition is the offset of the last record that its store contains. It may be unknown. The
+database stores positions together with the data, and they are read when the task opens. A position advances while
+records are restored, and at each commit to the last acknowledged offset of the producer. A position has no meaning in
+another topic with the same name, so the id of the topic is stored with it.
 
-The checkpoint file tells others how far the stores are: tools, and the report of tasks that are not open here. No task
-is restored from it.
+The writes of a task are in memory until it commits (:mod:`streams_py.state.disk`). So the files always have a committed
+state, even after a crash. A store whose position is unknown is *emptied* before it is restored from the beginning: a
+compacted changelog may no longer have the tombstones of keys that are in old files. Stores in memory have no position
+at the start.
 
-One thread at a time uses this object; the stores may be read by others.
+The checkpoint file publishes the positions, for tools and for reports of tasks that are not open on this instance. It
+is never used to restore a task.
+
+One thread at a time uses this object. Other threads may read the stores.
 """
 
 from __future__ import annotations
@@ -30,11 +32,18 @@ from streams_py.errors import LockError, StateError, StateStoreMigratedError, Un
 from streams_py.ports import BEGINNING, RawRecord, SortedPart
 from streams_py.state.buffers.suppress_buffer import SuppressionBuffer
 from streams_py.state.caching.cache import RecordCache, flush_until_clean
-from streams_py.state.custom.own_store import OwnStore, as_used, own_store
+from streams_py.state.custom.own_store import CustomStoreAdapter, as_used, custom_store_of
 from streams_py.state.directory.checkpoint import CheckpointFile
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.metrics.measured_stores import MeasuredStores, Measuring
-from streams_py.state.opening.stores import Store, StoreDefaults, changelog_topic, is_persistent, kept_as, open_store
+from streams_py.state.opening.stores import (
+    Store,
+    StoreDefaults,
+    changelog_topic,
+    disk_layouts,
+    is_persistent,
+    open_store,
+)
 from streams_py.state.snapshots.snapshots import Snapshots
 from streams_py.state.stores.changelog_entries import changelog_entries
 from streams_py.state.stores.key_value import ChangeLog, with_headers
@@ -53,14 +62,13 @@ __all__ = ["TaskState"]
 
 _logger = logging.getLogger(__name__)
 
-_BEFORE_ALL = -1  # the position of a store that is complete when all of its changelog is replayed over it
+_BEFORE_ALL = -1  # the position before the first record: all of the changelog is replayed on top of the store
 
 
 class TaskState:
-    """Stores of one task.
+    """The stores of one task. Implements the runtime's ``TaskStores``.
 
-    ``owner`` is the name of the stream thread, for the lock of the task's directory. Satisfies the runtime's
-    ``TaskStores``.
+    ``owner`` is the name of the stream thread, which locks the task.
     """
 
     def __init__(
@@ -82,12 +90,12 @@ class TaskState:
         self._directory = directory
         self._owner = owner
         self._defaults = defaults or StoreDefaults()
-        self._kept_as = kept_as(self._builders.values(), self._defaults)
+        self._disk_layouts = disk_layouts(self._builders.values(), self._defaults)
         self._cache = cache
         self._snapshots = snapshots
         self._stores: dict[str, Store] = {}
         self._measured = MeasuredStores(self._builders, measuring)
-        self._own: dict[str, CustomStore] = {}
+        self._custom: dict[str, CustomStore] = {}
         self._database: TaskDatabase | None = None
         self._is_open = False
         self._store_by_changelog = {
@@ -97,40 +105,41 @@ class TaskState:
         }
         self._offsets: dict[TopicPartition, int] = {}
         self._committed: dict[TopicPartition, int] = {}
-        """Of stores on disk: the positions that are in the database."""
+        """The positions in the database, of stores on disk."""
         self._logged: dict[TopicPartition, int] = {}
-        """Those that are there after a crash, at least, while what is restored goes past the write-ahead log."""
+        """The positions that survive a crash, at least, while a bulk restore bypasses the write-ahead log."""
         self._topics = ChangelogTopics(task_id)
         self.inputs = CommittedInputs()
-        """What the group had committed when what is on disk was; nothing without such stores."""
+        """The input offsets that the group had committed at the last commit to disk. Empty without stores on disk."""
         self._checkpoint = CheckpointFile()
         self._damage: StateError | None = None
 
-    # -- what others ask ---------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------------------
 
     @property
     def is_open(self) -> bool:
-        """True between :meth:`open` and :meth:`close`."""
+        """Whether the stores are open."""
         return self._is_open
 
     @property
-    def changelog_partitions(self) -> frozenset[TopicPartition]:  # those of its stores
+    def changelog_partitions(self) -> frozenset[TopicPartition]:
+        """The changelog partitions of all stores."""
         return frozenset(self._store_by_changelog)
 
     @property
     def source_changelogs(self) -> frozenset[TopicPartition]:
-        """Those changelogs that are source topics."""
+        """The changelog partitions that are partitions of source topics."""
         return frozenset(
             changelog for changelog, name in self._store_by_changelog.items() if self._builders[name].source_topic
         )
 
     @property
     def changelog_offsets(self) -> Mapping[TopicPartition, int]:
-        """Offset of the last record contained in each store; a changelog of which nothing is known is missing."""
+        """The position of each changelog: the offset of the last record in its store. Unknown positions are missing."""
         return dict(self._offsets)
 
     def offset_sum(self) -> int:
-        """Records contained in all stores; what is unknown counts 0."""
+        """Return the number of changelog offsets that the stores contain in total. Unknown positions count 0."""
         return sum(offset + 1 for offset in self._offsets.values())
 
     @property
@@ -139,7 +148,12 @@ class TaskState:
         return dict(self._stores)
 
     def store(self, name: str) -> Store | CustomStateStore:
-        """An open store. UnknownStateStoreError, or InvalidStateStoreError while the task's stores are closed."""
+        """Return an open store.
+
+        Raises:
+            UnknownStateStoreError: The task has no such store.
+            StateStoreMigratedError: The task's stores are not open.
+        """
         found = self._stores.get(name)
         if found is not None:
             return as_used(found)
@@ -149,27 +163,33 @@ class TaskState:
         raise UnknownStateStoreError(f"task {self.task_id} has no store {name!r}; its stores: {known}")
 
     def store_of(self, changelog: TopicPartition) -> str:
-        """Name of the store that a changelog partition belongs to."""
+        """Return the name of the store that a changelog partition belongs to."""
         return self._store_by_changelog[changelog]
 
     def store_figures(self, seconds: float) -> Iterator[tuple[str, str, Mapping[str, float]]]:
-        """Kafka's tag, name and figures of each open store; those of use are over so many seconds. Thread-safe."""
+        """Yield Kafka's tag, the name and the metrics of each open store. Thread-safe.
+
+        ``seconds``: the time for which operations were counted, to compute rates.
+        """
         return self._measured.figures(self._stores, self._database, self._defaults, seconds)
 
     def cache_figures(self) -> Iterator[tuple[str, float, Mapping[str, float]]]:
-        """Of each cached store that is measured: its name, the bytes in its cache, and Kafka's figures of the share of
-        reads that it answered. Thread-safe."""
+        """Yield name, bytes in the cache and hit ratios of each measured store with a cache. Thread-safe."""
         return self._measured.of_caches(self._stores)
 
     # -- opening and closing -----------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Lock the task, open its stores, learn their positions. LockError when another thread has the task."""
+        """Lock the task, open its stores, and read their positions.
+
+        Raises:
+            LockError: Another thread has the task.
+        """
         if self._is_open:
             return
         if not self._directory.lock(self.task_id, self._owner):
             holder = self._directory.owner_of(self.task_id)
-            raise LockError(f"task {self.task_id} is still held by {holder}", task_id=self.task_id)
+            raise LockError(f"task {self.task_id} is still locked by {holder}", task_id=self.task_id)
         try:
             self._open_stores(self._prepare())
             self._learn_positions()
@@ -180,8 +200,8 @@ class TaskState:
         self._is_open = True
 
     def _prepare(self) -> str | None:
-        """The task's directory, when any store is persistent."""
-        on_disk = self._kept_as and self._directory.is_persistent
+        """Prepare and return the task's directory. None if no store is on disk."""
+        on_disk = self._disk_layouts and self._directory.is_persistent
         return self._directory.prepare_task(self.task_id) if on_disk else None
 
     def _persistent_changelogs(self) -> list[TopicPartition]:
@@ -199,36 +219,37 @@ class TaskState:
             from streams_py.state.disk.layouts import set_changed_aside
             from streams_py.state.tasks.initial_state import database_of  # not loaded without persistent stores
 
-            self._database = database_of(self.task_id, path, self._kept_as, self._snapshots)
-            set_changed_aside(self._database, [self._builders[name] for name in self._kept_as], self._changelogs_of)
-        nobody = RecordContext()
+            self._database = database_of(self.task_id, path, self._disk_layouts, self._snapshots)
+            on_disk = [self._builders[name] for name in self._disk_layouts]
+            set_changed_aside(self._database, on_disk, self._changelogs_of)
+        no_record = RecordContext()
         for name, builder in self._builders.items():
             self._stores[name] = open_store(
                 builder,
                 application_id=self._application_id,
-                context=nobody,
+                context=no_record,
                 defaults=self._defaults,
                 disk=None if self._database is None else self._database.store,
                 cache=self._cache,
                 task_id=self.task_id,
-                directory=self._own_directory(name),
+                directory=self._custom_directory(name),
             )
             self._measured.watch(name, self._stores[name])
-            own = own_store(self._stores[name])
-            if own is not None:
-                self._own[name] = own
+            custom = custom_store_of(self._stores[name])
+            if custom is not None:
+                self._custom[name] = custom
 
     def _topic_files(self) -> dict[str, str]:
-        """By topic: where its id is kept, for stores of the user's own that may keep files."""
-        places = {name: self._own_directory(name) for name in self._own}
+        """Return the file with the topic's id, by topic, for the changelogs of custom stores that may have files."""
+        directories = {name: self._custom_directory(name) for name in self._custom}
         return {
             changelog.topic: f"{path}.topic"
             for changelog, name in self._store_by_changelog.items()
-            if (path := places.get(name)) is not None
+            if (path := directories.get(name)) is not None
         }
 
-    def _own_directory(self, store: str) -> str | None:
-        """Where a store of the user's own may keep files; nothing is there unless it makes it."""
+    def _custom_directory(self, store: str) -> str | None:
+        """Return the directory in which a custom store may keep files. Only the store itself creates it."""
         if self._builders[store].supplier is None or not self._directory.is_persistent:
             return None
         return os.path.join(self._directory.task_path(self.task_id), "own", store)
@@ -245,22 +266,22 @@ class TaskState:
                 continue
             offset = known.get(changelog) if name in database.found_stores else None
             if offset is None:
-                if changelog in known:  # and the store's files are gone
+                if changelog in known:  # the position is known, but the store's files are missing
                     database.forget([changelog])
                 store.clear()
             else:
                 self._offsets[changelog] = offset
         self._committed = dict(self._offsets)
         self._checkpoint.begin(self._offsets)
-        for name, own in self._own.items():
-            offset, changelogs = own.committed_offset(), self._changelogs_of(name)
+        for name, custom in self._custom.items():
+            offset, changelogs = custom.committed_offset(), self._changelogs_of(name)
             if offset is None:
-                own.clear()
+                custom.clear()
             self._offsets.update({changelog: offset for changelog in changelogs if offset is not None})
 
     def attach(self, record: RecordContext, changelog_writer: Callable[[str, int], ChangeLog] | None) -> None:
-        """From now on stores log with this context through these writers; None: nobody writes (standby)."""
-        self.end_loading()  # a copy is read, too
+        """Use this record context and these changelog writers from now on. None: nothing is logged (standby)."""
+        self.end_loading()  # standbys are read too
         self._topics.change_writer()
         self._measured.attach(record)
         for name, store in self._stores.items():
@@ -275,12 +296,15 @@ class TaskState:
             self._snapshots.closing(self.task_id)
             if changelog_writer is not None:
                 logs = self.changelog_partitions - self.source_changelogs
-                self._snapshots.opened(self.task_id, self._database, self._kept_as, logs)
+                self._snapshots.opened(self.task_id, self._database, self._disk_layouts, logs)
 
     def close(self, *, wipe: bool = False) -> None:
-        """Close the stores and unlock; ``wipe``: delete everything of the task. What is not committed is dropped.
+        """Close the stores and unlock the task. Uncommitted writes are dropped.
 
-        Goes on after an error, and raises the first one at the end.
+        Everything is closed even after an error; the first error is raised at the end.
+
+        Args:
+            wipe: Whether to delete all files of the task.
         """
         if not self._is_open:
             return
@@ -300,8 +324,8 @@ class TaskState:
             raise errors[0]
 
     def note_damage(self, error: StateError) -> bool:
-        """Whether this error is about damaged files of this task. Then :meth:`close` sets its database aside."""
-        if self._database is None or self._database.place.is_gone:
+        """Return whether an error is about damaged files of this task. If so, :meth:`close` sets its database aside."""
+        if self._database is None or self._database.location.is_gone:
             return False
         from streams_py.state.tasks.initial_state import is_damage_in
 
@@ -310,9 +334,12 @@ class TaskState:
         return self._damage is error
 
     def close_files_aside(self) -> bool:
-        """Begin :meth:`close` with what takes time, while others go on. To be asked again until it is True, which
-        raises what went wrong; the task stays locked until it is closed."""
-        return self._database is None or self._database.close_aside()
+        """Start the slow part of :meth:`close` in the background; return whether it has finished.
+
+        The caller calls this again until it returns True, or raises the error of the background work. The task stays
+        locked until :meth:`close`.
+        """
+        return self._database is None or self._database.close_in_background()
 
     def _close_stores(self) -> list[StateError]:
         errors: list[StateError] = []
@@ -321,17 +348,19 @@ class TaskState:
         closing: list[Callable[[], None]] = [store.close for store in self._stores.values()]
         if self._database is not None:
             closing.append(self._database.close)
-            with contextlib.suppress(OSError):  # of a directory that was deleted, say
-                os.utime(self._directory.task_path(self.task_id))  # needed until now, not until its last file
+            with contextlib.suppress(OSError):  # for example, the directory was deleted
+                # The cleaner must count the age of the directory from now, not from its last change.
+                os.utime(self._directory.task_path(self.task_id))
         for close in closing:
             try:
                 close()
-            except (Exception, SystemExit) as error:  # a store of the user's own may do anything
-                _logger.warning("task %s: closing its stores: %s", self.task_id, text_of(error))
+            except (Exception, SystemExit) as error:  # a custom store may raise anything
+                text = text_of(error)
+                _logger.warning("task %s: closing a store failed: %s", self.task_id, text)
                 errors.append(
-                    StateError(f"closing the stores of task {self.task_id}: {text_of(error)}", task_id=self.task_id)
+                    StateError(f"closing a store of task {self.task_id} failed: {text}", task_id=self.task_id)
                 )
-        self._stores, self._own, self._database = {}, {}, None
+        self._stores, self._custom, self._database = {}, {}, None
         self._topics.use(None)
         self._offsets, self._committed = {}, {}
         self.inputs.use(None)
@@ -340,8 +369,10 @@ class TaskState:
     # -- restoration -------------------------------------------------------------------------------------------
 
     def is_of(self, changelog: TopicPartition, topic_id: str | None) -> bool:
-        """False when the position is in another topic than the one with this id, which the topic has before anything is
-        restored from it. None, or a position from before ids were noted: it is believed."""
+        """Return False if the position refers to another topic than the one with this id. Called before restoring.
+
+        If either id is unknown (``topic_id`` is None, or the position was stored without an id), the result is True.
+        """
         store = self._store_by_changelog[changelog]
         on_disk = self._database is not None and self._stores[store].persistent
         return topic_id is None or self._topics.is_of(
@@ -349,7 +380,10 @@ class TaskState:
         )
 
     def changelog_replaced(self, changelog: TopicPartition, topic_id: str, acked: int | None) -> None:
-        """A changelog has this id while the task runs. After another id, the next restore replays all of it."""
+        """Note the id of a changelog topic while the task runs.
+
+        If the id has changed, the next restore replays the whole changelog.
+        """
         store = self._store_by_changelog[changelog]
         if not self._topics.replaced(changelog, topic_id, acked, store=store):
             return
@@ -359,22 +393,28 @@ class TaskState:
             self._database.note_topic_ids({changelog.topic: topic_id}, {changelog: _BEFORE_ALL})
 
     def restore_position(self, changelog: TopicPartition) -> int:
-        """Offset of the next record to restore, or BEGINNING."""
+        """Return the offset of the next record to restore, or BEGINNING."""
         offset = self._offsets.get(changelog)
         return BEGINNING if offset is None else offset + 1
 
     def restore(
         self, changelog: TopicPartition, records: Sequence[RawRecord], *, in_bulk: bool = False, last: int | None = None
     ) -> None:
-        """Apply records of a changelog, in offset order, past caches and logs. ``in_bulk``: nobody needs them before
-        :meth:`flush_restored`; of many, a killed process restores the last ones again. ``last``: offset of the last
-        record that was read, when records were left out."""
+        """Apply changelog records in offset order, bypassing caches and logs.
+
+        Args:
+            changelog: The changelog partition.
+            records: The records.
+            in_bulk: Whether the records need not be on disk before :meth:`flush_restored` has returned True. If there
+                are many, the last ones are restored again after a crash.
+            last: Offset of the last record that was read, if records at the end were left out.
+        """
         if not records and last is None:
             return
         name = self._store_by_changelog[changelog]
         store = self._stores[name]
         end = {changelog: records[-1].offset() if last is None else last}
-        if isinstance(store, SuppressionBuffer | OwnStore):
+        if isinstance(store, SuppressionBuffer | CustomStoreAdapter):
             store.restore_records(records)
         elif self._database is not None and store.persistent:
             was_logged = self._database.is_logged
@@ -386,20 +426,25 @@ class TaskState:
         else:
             store.restore(changelog_entries(records))
         self._offsets.update(end)
-        if name in self._own:
-            self._commit_own()
+        if name in self._custom:
+            self._commit_custom_stores()
 
     def sorted_files(self, changelog: TopicPartition) -> tuple[str, bool] | None:
-        """Where files for :meth:`take_in` go, and whether their values are stamped; None when the store takes none."""
+        """Return the folder of files for :meth:`take_in`, and whether their values start with a timestamp.
+
+        None if the store cannot ingest files.
+        """
         if self._database is None:
             return None
-        from streams_py.state.disk.sorted_files import place_of
+        from streams_py.state.disk.sorted_files import sorted_files_target
 
         builder = self._builders[self._store_by_changelog[changelog]]
-        return place_of(builder, self._directory.task_path(self.task_id)) if builder.name in self._kept_as else None
+        if builder.name not in self._disk_layouts:
+            return None
+        return sorted_files_target(builder, self._directory.task_path(self.task_id))
 
     def take_in(self, changelog: TopicPartition, part: SortedPart) -> None:
-        """Have what sorted files contain, behind all that was restored; without a last offset the position stays."""
+        """Ingest sorted files, on top of all restored records. Without a last offset, the position does not change."""
         if self._database is None:
             return
         end, store = {} if part.last is None else {changelog: part.last}, self._store_by_changelog[changelog]
@@ -409,55 +454,69 @@ class TaskState:
 
     @property
     def awaits_disk(self) -> bool:
-        """True while the disk has to catch up before more is restored in bulk."""
-        database = self._database  # a task that was taken away is closed meanwhile
+        """Whether a bulk restore has to pause until the disk has caught up."""
+        database = self._database  # the owner may close the task meanwhile
         return database is not None and database.is_behind
 
     def flush_restored(self) -> bool:
-        """Bring to the disk what was restored in bulk; to be asked again until it is True. Any thread may."""
+        """Flush records restored in bulk to disk, in the background; return whether this has finished. Thread-safe.
+
+        The caller calls this again until it returns True.
+        """
         database = self._database
-        return database is None or database.settle_aside()
+        return database is None or database.flush_in_background()
 
     def end_loading(self) -> None:
-        """All is restored: be open for reading and writing."""
+        """End a bulk restore, and open the database for reading and writing."""
         if self._database is not None:
             self._database.end_loading()
 
     # -- committing --------------------------------------------------------------------------------------------
 
     def flush_caches(self, order: Iterable[str]) -> None:
-        """Write and forward what the record caches of these stores hold, until nothing is dirty any more."""
+        """Flush the record caches of these stores until no entry is dirty."""
         flush_until_clean([self._stores[name] for name in order])
 
     def clear_caches(self) -> None:
-        """Forget what the caches hold."""
+        """Drop all entries of the record caches, dirty ones too."""
         for store in self._stores.values():
             store.clear_cache()
 
     def update_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Newer last offsets of changelogs; those of other tasks are left out. An older one is ignored: it is what this
-        thread wrote before the task went away and came back. When the ones after it are older too, the changelog has
-        begun anew under this task. That of a source topic is taken as it is: a group whose offsets were reset reads it
-        again, and its store contains more."""
+        """Advance positions to the last acknowledged offsets. Changelogs of other tasks are ignored.
+
+        An offset below the position is ignored once: this thread may have written it before the task moved away and
+        came back. If later offsets are below the position too, the changelog was recreated while the task runs, and the
+        position becomes the new offset.
+
+        Offsets of a source topic are always accepted. If the group's offsets were reset, the task reads the topic
+        again, and the store then contains more than its position says.
+        """
         for changelog, offset in offsets.items():
             store = self._store_by_changelog.get(changelog)
             if store is None or self._topics.is_ambiguous(changelog, offset):
                 continue
             at = self._offsets.get(changelog, offset)
             is_input = self._builders[store].source_topic is not None
-            if is_input or self._topics.begins_anew(changelog, at, offset, store=store):
-                self._offsets[changelog] = offset  # all that was written to it is in the store
+            if is_input or self._topics.was_recreated(changelog, at, offset, store=store):
+                self._offsets[changelog] = offset  # the store has every record written to it
             else:
                 self._offsets[changelog] = max(offset, at)
 
     @property
-    def uncommitted_bytes(self) -> int:  # of the stores on disk, about
+    def uncommitted_bytes(self) -> int:
+        """Approximate size of the uncommitted writes of stores on disk, in bytes."""
         return 0 if self._database is None else self._database.uncommitted_bytes
 
     def commit(self, inputs: Mapping[TopicPartition, int] = MappingProxyType({})) -> None:
-        """What was written, and the offsets, are the committed state from now on, also after a crash. To be called
-        when the group has the offsets, those of ``inputs`` among them, or the transaction is committed."""
-        self._commit_own()
+        """Commit all writes and positions, so that they survive a crash.
+
+        To be called after the group's offsets, including ``inputs``, or the transaction have been committed.
+
+        Args:
+            inputs: The committed offsets of input partitions.
+        """
+        self._commit_custom_stores()
         if self._database is None:
             return
         moved = {
@@ -465,22 +524,24 @@ class TaskState:
             for changelog in self._persistent_changelogs()
             if (offset := self._offsets.get(changelog)) is not None and offset != self._committed.get(changelog)
         }
-        told = self.inputs.news(inputs)
-        if self._database.commit(moved, told):
-            self.inputs.note(told)
+        changed = self.inputs.changed(inputs)
+        if self._database.commit(moved, changed):
+            self.inputs.note(changed)
         self._committed.update(moved)
 
-    def _commit_own(self) -> None:
-        for name, own in self._own.items():
+    def _commit_custom_stores(self) -> None:
+        for name, custom in self._custom.items():
             changelog = next(iter(self._changelogs_of(name)), None)
-            own.commit(None if changelog is None else self._offsets.get(changelog))
+            custom.commit(None if changelog is None else self._offsets.get(changelog))
 
     def roll_back(self) -> None:
-        """Drop what was written since the last commit, in caches and on its way to disk, and what is known of it: a
-        commit that failed may have moved the offsets already."""
+        """Drop all uncommitted writes, in caches and in the database's layers, and go back to the committed positions.
+
+        A failed commit may have advanced the positions already.
+        """
         self.clear_caches()
         if self._database is not None:
-            self._database.end_loading()  # what is restored from here on is another restoration
+            self._database.end_loading()  # records restored from now on belong to a new restore
             self._database.roll_back()
             ahead = set(self._persistent_changelogs()) - self._committed.keys()
             self._offsets = {changelog: at for changelog, at in self._offsets.items() if changelog not in ahead}
@@ -490,8 +551,10 @@ class TaskState:
                     store.roll_back()
 
     def forget(self, changelogs: Collection[TopicPartition]) -> None:
-        """The stores of these cannot be trusted: they are emptied when the task opens next, and restored from the
-        beginning."""
+        """Discard the positions of these changelogs, because their stores cannot be trusted.
+
+        The next time the task opens, the stores are emptied and restored from the beginning.
+        """
         for changelog in changelogs:
             self._offsets.pop(changelog, None)
             self._committed.pop(changelog, None)
@@ -500,18 +563,20 @@ class TaskState:
         self.inputs.use(self._database)
         for changelog in changelogs:
             self._topics.forget(changelog)
-            own = self._own.get(self._store_by_changelog.get(changelog, ""))
-            if own is not None:
-                own.clear()
-                own.commit(None)
+            custom = self._custom.get(self._store_by_changelog.get(changelog, ""))
+            if custom is not None:
+                custom.clear()
+                custom.commit(None)
         self.checkpoint(enforce=True)
 
     def checkpoint(self, *, enforce: bool) -> None:
-        """Write the checkpoint file, if enforced or when positions moved far enough. Failing to is only a warning:
-        nothing is restored from it."""
+        """Write the checkpoint file if positions have moved far enough, or if ``enforce``.
+
+        A failure is only logged as a warning, because the file is never used to restore a task.
+        """
         if not self._is_open or self._database is None:
             return
-        if not (enforce or self._checkpoint.is_due(self._committed)) or self._database.place.is_gone:
+        if not (enforce or self._checkpoint.is_due(self._committed)) or self._database.location.is_gone:
             return
         known = self._committed if self._database.is_logged else self._logged
         reached = {changelog: known.get(changelog, _BEFORE_ALL) for changelog in self._persistent_changelogs()}
@@ -519,4 +584,4 @@ class TaskState:
         try:
             self._checkpoint.write(self._directory.task_path(self.task_id), offsets)
         except OSError as error:
-            _logger.warning("task %s: cannot write its checkpoint, going on without: %s", self.task_id, error)
+            _logger.warning("task %s: cannot write its checkpoint, continuing without it: %s", self.task_id, error)

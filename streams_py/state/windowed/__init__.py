@@ -1,1 +1,1 @@
-"""Window and session stores: typed faces over key-value stores whose keys are a key and a time."""
+"""Window and session stores, built on key-value stores whose keys combine a key and a time."""

@@ -1,4 +1,4 @@
-"""Where a window or a session lies: the bytes it is kept under.
+"""Stored keys: the keys under which windows and sessions are stored.
 
 ======  =======================================================================
 bytes   content
@@ -9,9 +9,10 @@ n       key
 16      session: i64 end, i64 start
 ======  =======================================================================
 
-Behind the segment stands exactly what Kafka Streams' changelog has as key (``WindowKeySchema``, ``SessionKeySchema``).
-A segment is all that starts (sessions: ends) within some milliseconds; it is scanned for one key in the order of time,
-and removed as a whole. How long a segment is, is our own business.
+The bytes after the segment are exactly the key in Kafka Streams' changelog (``WindowKeySchema``, ``SessionKeySchema``).
+A segment contains the windows that start, or the sessions that end, within a fixed period. Within a segment, the
+entries of a key are in time order. An expired segment is removed as a whole. The length of a segment need not be Kafka
+Streams'.
 """
 
 from __future__ import annotations
@@ -34,24 +35,25 @@ _SEQUENCE_MAX = 2**31 - 1
 SEGMENT_BYTES: Final = _I64.size
 
 segment_prefix: Callable[[int], bytes] = _I64.pack
-"""The first bytes of all that lies in a segment."""
+"""Return the first bytes of all stored keys in a segment."""
 
 
 class Layout(ABC):
-    """Times and bytes of one kind of store. ``time`` is what decides about the segment and about expiry."""
+    """The format of the stored keys of one kind of store."""
 
     suffix_bytes: int
+    """Number of bytes after the key."""
 
     @abstractmethod
     def time_of(self, at: bytes) -> int:
-        """The deciding time of a place (or of a changelog key)."""
+        """Return the time that determines segment and expiry, in ms. ``at``: a stored key or a changelog key."""
 
     @abstractmethod
     def windowed(self, key: Any, at: bytes, retention: WindowRetention) -> Windowed[Any]:
-        """The key with its window."""
+        """Return ``key`` with the window in a stored key."""
 
     def key_of(self, at: bytes) -> bytes:
-        """The bytes of the key."""
+        """Return the serialized key in a stored key."""
         return at[SEGMENT_BYTES : -self.suffix_bytes]
 
 
@@ -68,12 +70,12 @@ class _WindowLayout(Layout):
 
     @staticmethod
     def suffix(start: int, sequence: int = 0) -> bytes:
-        """The bytes behind the record's key in a stored key."""
+        """Return the bytes after the key in a stored key."""
         return _WINDOW.pack(start, sequence)
 
     @staticmethod
     def last_suffix(start: int) -> bytes:
-        """The greatest one of a window."""
+        """Return the highest suffix of a window."""
         return _WINDOW.pack(start, _SEQUENCE_MAX)
 
 
@@ -90,7 +92,7 @@ class _SessionLayout(Layout):
 
     @staticmethod
     def suffix(end: int, start: int) -> bytes:
-        """The bytes behind the record's key in a stored key."""
+        """Return the bytes after the key in a stored key."""
         return _SESSION.pack(end, start)
 
 

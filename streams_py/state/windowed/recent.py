@@ -1,8 +1,10 @@
-"""What was put lately into the store of a join, by key: look-ups of new segments do not touch the files.
+"""Recent entries of a join's store, in memory by key, so that lookups in new segments do not read files.
 
-A segment whose first entry came through here is held *whole*, so its list for a key, or that there is none, is the
-answer. Of segments that were there before (files, a changelog), or that were let go of to stay within the memory, the
-bytes store is asked. One thread writes, any thread reads: lists only grow at their end, or are replaced.
+A segment is held here only if it is held *completely*, that is, from its first entry on. Then its list for a key, or
+the absence of a list, is the full answer. The bytes store is read for all other segments: those restored from files or
+from a changelog, and those dropped to stay within the memory limit.
+
+One thread writes, any thread reads. This is safe because a list only grows at its end, or is replaced by a new list.
 """
 
 from __future__ import annotations
@@ -16,12 +18,12 @@ from weakref import WeakSet
 __all__ = ["RecentMemory", "RecentSegments", "shared_recent_memory"]
 
 _ENTRY_BYTES: Final = 300
-"""Of an entry with a key of its own, without its data."""
+"""Approximate size of an entry in bytes, including its key and list but not its data."""
 _NOTHING: Final = ()
 
 
 class RecentMemory:
-    """What all :class:`RecentSegments` of this process may hold together, in bytes: equal shares. Thread-safe."""
+    """The memory limit in bytes that all :class:`RecentSegments` of this process share equally. Thread-safe."""
 
     def __init__(self, max_bytes: int = 64 << 20) -> None:
         self._max_bytes = max_bytes
@@ -30,7 +32,7 @@ class RecentMemory:
         self.share_bytes = max_bytes
 
     def join(self, holder: RecentSegments) -> None:
-        """One more takes part, as long as it exists."""
+        """Count ``holder`` as a user of the memory, as long as it exists."""
         with self._joining:
             self._holders.add(holder)
             self.share_bytes = self._max_bytes // len(self._holders)
@@ -53,7 +55,7 @@ class _Segment:
 
 
 class RecentSegments:
-    """Entries (time in ms, sequence number, data) of whole segments, by segment and key."""
+    """The entries (time in ms, sequence number, data) of complete segments, by segment and key."""
 
     def __init__(self, memory: RecentMemory) -> None:
         self._memory = memory
@@ -62,11 +64,11 @@ class RecentSegments:
         memory.join(self)
 
     def start(self, segment: int) -> None:
-        """A segment of which nothing is stored yet."""
+        """Start to hold a segment. Nothing may have been stored in it yet."""
         self._segments[segment] = _Segment()
 
     def add(self, segment: int, key: bytes, time_ms: int, sequence: int, data: bytes) -> None:
-        """An entry was stored; one with the same time and number is replaced."""
+        """Add an entry that was stored. It replaces an entry with the same time and sequence number."""
         held = self._segments.get(segment)
         if held is None:
             return
@@ -87,7 +89,7 @@ class RecentSegments:
             self.forget(min(self._segments))
 
     def find(self, segment: int, key: bytes, first_ms: int, last_ms: int) -> Sequence[tuple[int, int, bytes]] | None:
-        """Entries of a key from ``first_ms`` to ``last_ms``, in order; None: the segment is not held."""
+        """Return the entries of a key from ``first_ms`` to ``last_ms``, in order. None: the segment is not held."""
         held = self._segments.get(segment)
         if held is None:
             return None
@@ -97,17 +99,17 @@ class RecentSegments:
         return entries[bisect_left(entries, (first_ms,)) : bisect_left(entries, (last_ms + 1,))]
 
     def forget(self, segment: int) -> None:
-        """Do not hold it any more."""
+        """Drop a segment."""
         held = self._segments.pop(segment, None)
         if held is not None:
             self.size_bytes -= held.size_bytes
 
     def forget_below(self, first: int) -> None:
-        """Segments before ``first`` have expired."""
+        """Drop the segments before ``first``, which have expired."""
         for segment in [segment for segment in self._segments if segment < first]:
             self.forget(segment)
 
     def clear(self) -> None:
-        """Hold nothing."""
+        """Drop all segments."""
         self._segments.clear()
         self.size_bytes = 0

@@ -1,9 +1,9 @@
-"""Bytes that grow old: a bytes store in segments, whose oldest ones go as a whole.
+"""A bytes store in segments that expire as a whole.
 
-Stream time of a store is the largest time that was ever put, null values included. What lies ``retention_ms`` or more
-behind it is expired: it is not stored, not read, and its segment is removed when all of it is expired. That is the rule
-of Kafka Streams' in-memory stores, here for both media. Emit on window close can hold it back: what was not emitted yet
-must not go.
+The stream time of a store is the largest time ever put, null values included. Entries whose time is ``retention_ms`` or
+more before stream time are expired: they are neither stored nor read. A segment is removed when all of its entries have
+expired. This is the rule of Kafka Streams' in-memory stores, applied here to stores in memory and on disk. Emit on
+window close delays expiry, because windows that were not emitted yet must not be removed.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from streams_py.state.windowed.layout import SEGMENT_BYTES, Layout, segment_pref
 from streams_py.state.windowed.recent import RecentSegments
 from streams_py.topology.declare.stores import WindowRetention
 
-__all__ = ["AgingBytes", "SegmentedMemory"]
+__all__ = ["ExpiringSegments", "SegmentedMemory"]
 
 _UNKNOWN = -1
 _DAY_MS = 86_400_000
-"""So much longer than the store Kafka Streams keeps a changelog, unless configured otherwise."""
+"""Time that Kafka Streams by default keeps changelog records beyond the retention of the store, in ms."""
 _I64 = struct.Struct(">q")
 
 
 class SegmentedMemory:
-    """A :class:`MemoryBytes` for each segment, so that a segment goes by forgetting one object."""
+    """A bytes store in memory with one :class:`MemoryBytes` per segment, so that a segment is removed in one step."""
 
     def __init__(self) -> None:
         self._segments: dict[bytes, MemoryBytes] = {}
@@ -88,11 +88,14 @@ class SegmentedMemory:
         self.clear()
 
 
-class AgingBytes:
-    """A bytes store whose content expires; places are those of ``layout``.
+class ExpiringSegments:
+    """A bytes store whose content expires. Its keys are the stored keys of ``layout``.
 
-    ``segments`` are the numbers of those that may hold something, also of what a record cache above still holds.
-    ``recent`` is kept in step with them, for the store that fills it.
+    Args:
+        below: The bytes store with the content.
+        layout: The format of the keys.
+        retention: The retention of the store.
+        recent: Recent entries, which the store above adds. Segments are started and dropped in it here.
     """
 
     def __init__(
@@ -104,16 +107,18 @@ class AgingBytes:
         self._time_of = layout.time_of
         self._suffix_bytes = layout.suffix_bytes
         self.segments: set[int] = set()
+        """Numbers of the segments that may have entries, including entries that are only in the record cache above."""
         self.stream_time_ms = _UNKNOWN
+        """The largest time ever put, in ms, as far as known."""
         self.cutoff_ms = -(2**63)
-        """Up to this time everything is expired."""
+        """Entries up to this time, in ms, are expired."""
         self._released_ms = -(2**63) if retention.holds_back else 2**63
         self._first_segment = -(2**63)
         self._bind(below)
         self._learn(below)
 
     def _learn(self, below: BytesStore) -> None:
-        """What files that were there tell: the segments, and a stream time that is not later than the true one."""
+        """Learn the segments from existing files, and a stream time that is at most the true one."""
         following: bytes | None = None
         while (found := next(below.scan(following, None), None)) is not None:
             (segment,) = _I64.unpack_from(found[0])
@@ -151,20 +156,20 @@ class AgingBytes:
         self.remove: Callable[[bytes], object] = remove
 
     def observe(self, time_ms: int) -> None:
-        """Stream time is at least this."""
+        """Advance stream time to at least ``time_ms``."""
         if time_ms > self.stream_time_ms:
             self.stream_time_ms = time_ms
             self._expire()
 
     def note(self, segment: int) -> None:
-        """Something is put into a segment, perhaps into a record cache first."""
+        """Note that an entry is put into a segment, possibly only into the record cache for now."""
         if segment not in self.segments and segment >= self._first_segment:
             self.segments.add(segment)
             if self._recent is not None:
                 self._recent.start(segment)
 
     def release(self, time_ms: int) -> None:
-        """Everything up to this time was emitted, so it may go when it is old enough."""
+        """Let entries up to ``time_ms`` expire when they are old enough, because they were emitted."""
         if self._retention.holds_back and time_ms > self._released_ms:
             self._released_ms = time_ms
             self._expire()
@@ -182,7 +187,7 @@ class AgingBytes:
                     self._recent.forget_below(first)
 
     def segments_between(self, first_ms: int, last_ms: int, *, reverse: bool) -> list[int]:
-        """Numbers of the segments that may hold something of that time."""
+        """Return the numbers of the segments that may have entries from ``first_ms`` to ``last_ms``."""
         length = self._retention.segment_ms
         first, last = max(first_ms, self.cutoff_ms + 1) // length, last_ms // length
         if last - first < 3:
@@ -195,7 +200,7 @@ class AgingBytes:
     def write_batch(self, keys: Sequence[bytes], datas: Iterable[bytes | None], *, removes: bool = True) -> None:
         times_ms = list(map(self._time_of, keys))
         self.observe(max(times_ms, default=_UNKNOWN))
-        # A standby is never told what was emitted. What the changelog itself would have deleted by now need not stay.
+        # A standby does not learn what was emitted. It may drop entries that the changelog itself has deleted by now.
         self.release(self.stream_time_ms - self._retention.kept_ms - _DAY_MS)
         if min(times_ms, default=0) <= self.cutoff_ms:
             alive = [number for number, time_ms in enumerate(times_ms) if time_ms > self.cutoff_ms]
@@ -211,7 +216,7 @@ class AgingBytes:
         return (entry for entry in self._below.scan(first, end, reverse=reverse) if time_of(entry[0]) > cutoff_ms)
 
     def collect(self, first: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
-        """The few entries from ``first`` on and below ``end``, in order."""
+        """Return the few entries from ``first`` (included) to ``end`` (excluded), in order."""
         entries = self._below.collect(first, end)
         if entries:
             time_of, cutoff_ms = self._time_of, self.cutoff_ms
@@ -230,7 +235,7 @@ class AgingBytes:
         self._forget()
 
     def roll_back(self) -> None:
-        """What is below has gone back to the last commit: only what it tells is known."""
+        """Learn segments and stream time again, after the bytes store was rolled back to the last commit."""
         self._forget()
         self._learn(self._below)
 

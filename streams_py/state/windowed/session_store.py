@@ -24,37 +24,37 @@ class SessionStoreOverEntries(WindowedEntries[K, V, V]):
     def put(self, session: Windowed[K], value: V | None) -> None:
         """Store the aggregate of a session; None removes it."""
         end, start = session.end, session.start
-        self._entries.put(self._place(self.key_bytes(session.key), end, _suffix(end, start)), value)
+        self._entries.put(self._key_to_write(self.key_bytes(session.key), end, _suffix(end, start)), value)
 
     def remove(self, session: Windowed[K]) -> None:
         """Remove a session."""
         self.put(session, None)
 
     def fetch_session(self, key: K, start: int, end: int) -> V | None:
-        """The aggregate of one session."""
-        found: V | None = self._entries.get(self._place_to_read(self.key_bytes(key), end, _suffix(end, start)))
+        """Return the aggregate of one session."""
+        found: V | None = self._entries.get(self._key_to_read(self.key_bytes(key), end, _suffix(end, start)))
         return found
 
     def value_data(self, session: Windowed[K]) -> bytes | None:
-        """The serialized aggregate of a session, as it was stored."""
+        """Return the serialized aggregate of a session, as stored."""
         start, end = session.start, session.end
-        return self._entries.value_data(self._place_to_read(self.key_bytes(session.key), end, _suffix(end, start)))
+        return self._entries.value_data(self._key_to_read(self.key_bytes(session.key), end, _suffix(end, start)))
 
     def peek(self, key: K, start: int, end: int) -> V | None:
-        """As :meth:`fetch_session`, for other threads."""
-        found: V | None = self._entries.peek(self._place_to_read(self.key_bytes(key), end, _suffix(end, start)))
+        """As :meth:`fetch_session`, for any thread."""
+        found: V | None = self._entries.peek(self._key_to_read(self.key_bytes(key), end, _suffix(end, start)))
         return found
 
     def find_sessions(
         self, key: K, earliest_end: int, latest_start: int, *, reverse: bool = False
     ) -> Iterator[tuple[Windowed[K], V]]:
-        """Sessions of a key that end at ``earliest_end`` or later and start at ``latest_start`` or earlier."""
+        """Return the sessions of a key that end at ``earliest_end`` or later and start by ``latest_start``."""
         return self._listed(self.sessions(key, earliest_end, latest_start, reverse=reverse))
 
     def sessions(
         self, key: K, earliest_end: int, latest_start: int, *, reverse: bool = False
     ) -> Iterator[tuple[Windowed[K], V]]:
-        """As :meth:`find_sessions`, for operators: they take it at once, so it is not listed as open."""
+        """As :meth:`find_sessions`, for operators. They consume it immediately, so it is not tracked as open."""
         self.check_open()
         low, high = _suffix(max(earliest_end, 0), 0), _suffix(_LATEST, _LATEST)
         found = [
@@ -65,18 +65,20 @@ class SessionStoreOverEntries(WindowedEntries[K, V, V]):
         return iter(found[::-1] if reverse else found)
 
     def fetch(self, key: K, *, reverse: bool = False) -> Iterator[tuple[Windowed[K], V]]:
-        """All sessions of a key."""
+        """Return all sessions of a key."""
         return self.find_sessions(key, 0, _LATEST, reverse=reverse)
 
     def fetch_keys(
         self, first_key: K | None, last_key: K | None, *, reverse: bool = False
     ) -> Iterator[tuple[Windowed[K], V]]:
-        """All sessions of the keys from ``first_key`` to ``last_key`` (None: open end), by end."""
+        """Return all sessions of the keys from ``first_key`` to ``last_key`` (None: open end), ordered by end."""
         return self._listed(self._scan_time(0, _LATEST, self._between_keys(first_key, last_key), reverse=reverse))
 
     def sessions_ended(self, first: int, last: int) -> Iterator[tuple[Windowed[K], V]]:
-        """Sessions of all keys that end from ``first`` to ``last``, both included: by end, key bytes, start; on disk by
-        end, start, key bytes, as in Kafka Streams."""
+        """Return the sessions of all keys that end from ``first`` to ``last``, both included.
+
+        The order is by end, key bytes, start. For stores on disk it is by end, start, key bytes, as in Kafka Streams.
+        """
         keys_last = self.persistent
         return self._listed(self._scan_time(max(first, 0), last, None, reverse=False, keys_last=keys_last))
 

@@ -257,5 +257,5 @@ def test_state_of_a_changelog_that_was_created_anew_meanwhile_is_not_gone_on_wit
     a = app.start("a")
     app.await_shared(a)
     assert stored(a) == app.counts(changelog) == true_counts(lines[10:])
-    assert f"topic {changelog} was deleted and created anew since store counts was filled from it" in a.log_text
+    assert f"topic {changelog} was deleted and created again since store counts was restored from it" in a.log_text
     assert a.close() == 0

@@ -15,7 +15,7 @@ from tests.contract.stores.store_kit import Kit, Logged, Shape
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("flushed", [False, True])
 def test_count_changelog_equals_kafkas(persistent: bool, flushed: bool, tmp_path: Path) -> None:
-    """count: key k at time 10, then at time 5; the cache is flushed after each record, or there is none."""
+    """count: key k at time 10, then at time 5; the cache is flushed after each record, or not used."""
     kit = Kit(Shape(StoreKind.TIMESTAMPED_KEY_VALUE, persistent, caching=flushed), str(tmp_path), value_serde=INT64)
     store: Any = kit.store
     for record_ms in (10, 5):

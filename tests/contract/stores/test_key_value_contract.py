@@ -89,7 +89,7 @@ def test_range_is_empty_with_a_warning_when_it_is_upside_down(kit: Kit, caplog: 
     kit.put("b", 1)
     assert list(kit.store.range("c", "a")) == []
     assert list(kit.store.reverse_range("c", "a")) == []
-    assert "greater to a smaller key" in caplog.text
+    assert "its first key is greater than its last" in caplog.text
 
 
 def test_ranges_show_the_latest_value_when_it_is_above_an_older_one(kit: Kit) -> None:

@@ -85,7 +85,7 @@ def test_list_may_be_longer_than_other_tags_but_counts_as_one() -> None:
         ({"static.tasks": "nonsense"}, "'nonsense' is not a valid task list item"),
         ({"static.tasks": [1]}, "static.tasks = "),
         ({"static.tasks": 7}, "static.tasks = 7"),
-        ({"static.tasks": "0_0", "rack.aware.assignment.tags": "static.tasks"}, "says nothing about places"),
+        ({"static.tasks": "0_0", "rack.aware.assignment.tags": "static.tasks"}, "does not describe a location"),
     ],
 )
 def test_contradicting_settings_are_refused(settings: dict[str, object], message: str) -> None:

@@ -298,7 +298,7 @@ def test_name_that_can_have_no_state_is_refused_before_anything_is_done(
     options: dict[str, Any] = {"inputs": ("in",), "target": Target(), "dry_run": False, "force": False}
     status = reset_application("a/b", "b:1", None, state_dir=str(tmp_path), confirmed=lambda: True, **options)
     assert status == 2
-    assert "'a/b' cannot be the name of a directory" in capsys.readouterr().err
+    assert "'a/b' is not a valid name for a directory" in capsys.readouterr().err
     assert not cluster.done
 
 

@@ -50,7 +50,7 @@ def test_secret_is_hidden(text: str) -> None:
 
 
 def test_plain_text_is_left_alone() -> None:
-    text = "no answer from localhost:9092 within 60000 ms; user@host is no URL"
+    text = "no answer from localhost:9092 within 60000 ms; user@host is not a URL"
     assert redact(text) == text
 
 

@@ -129,10 +129,10 @@ def test_properties_file_is_read_as_java_writes_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("app.toml", "application.id = ", "no valid TOML"),
+        ("app.toml", "application.id = ", "is not valid TOML"),
         ("app.properties", "application.id=app\n\\\nnonsense\n", "line 2: expected `key = value`, found 'nonsense'"),
         ("app.properties", "= value\n", "line 1: expected `key = value`"),
-        ("app.ini", "[x]", "ends in .toml or .properties"),
+        ("app.ini", "[x]", "must end in .toml or .properties"),
     ],
 )
 def test_file_error_names_the_file_and_what_is_wrong(tmp_path: Path, name: str, text: str, message: str) -> None:
@@ -239,7 +239,7 @@ def test_keyword_argument_that_is_unknown_is_named_as_it_was_written() -> None:
         ("state.dir", " ", "the path of a folder"),
         ("topology.optimization", "some", "none, all, or a comma list of merge.repartition.topics"),
         ("topology.optimization", "none,all", "none, all, or a comma list of"),
-        ("rack.aware.assignment.tags", 5, "a list, or text with commas"),
+        ("rack.aware.assignment.tags", 5, "a list, or text separated by commas"),
         ("application.server", "nohost", "host:port, for example localhost:8080"),
         ("application.server", "host:99999999999", "host:port, for example localhost:8080, with a port"),
     ],
@@ -263,7 +263,7 @@ def test_long_value_is_cut_in_the_message() -> None:
 
 @pytest.mark.parametrize("missing", list(BASE))
 def test_required_key_is_named_with_an_example(missing: str) -> None:
-    with pytest.raises(ConfigError, match=rf"{missing} is required; set it, e.g. {missing} = '") as caught:
+    with pytest.raises(ConfigError, match=rf"{missing} is required; set it, for example {missing} = '") as caught:
         StreamsConfig.of({key: value for key, value in BASE.items() if key != missing})
     assert caught.value.key == missing
 
@@ -314,7 +314,7 @@ def test_exactly_once_commits_every_100_ms_unless_told_otherwise() -> None:
 def test_transaction_has_to_last_until_its_commit(interval_ms: int) -> None:
     error = error_of({"processing.guarantee": "exactly_once_v2", "commit.interval.ms": interval_ms})
     assert error.key == "commit.interval.ms"
-    assert f"commit.interval.ms = {interval_ms} is not below producer.transaction.timeout.ms = 30000" in str(error)
+    assert f"commit.interval.ms = {interval_ms} must be below producer.transaction.timeout.ms = 30000" in str(error)
 
 
 def test_transaction_timeout_has_to_be_a_time() -> None:
@@ -361,8 +361,8 @@ def test_tags_are_read_when_all_are_set() -> None:
 @pytest.mark.parametrize(
     ("tags", "message"),
     [
-        ({f"client.tag.k{number}": "v" for number in range(6)}, "at most 5 client tags are allowed, 6 are given"),
-        ({f"client.tag.{'k' * 21}": "v"}, "a tag key has at most 20 characters"),
+        ({f"client.tag.k{number}": "v" for number in range(6)}, "at most 5 client tags are allowed, got 6"),
+        ({f"client.tag.{'k' * 21}": "v"}, "a tag key may have at most 20 characters"),
         ({"client.tag.k": "v" * 31}, "a value at most 30"),
         ({"rack.aware.assignment.tags": "a,b,c,d,e,f"}, "names more than 5 tags"),
     ],

@@ -1,6 +1,6 @@
 """Events whose bytes must never change, by file name. ``python -m tests.unit.events.golden`` writes missing files.
 
-A file that exists is never written again: what it holds is what other programs, and old topics, hold too.
+An existing file is never written again: other programs and old topics contain the same bytes.
 """
 
 from __future__ import annotations

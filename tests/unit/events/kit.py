@@ -94,7 +94,7 @@ class FakeAdmin:
 
 @dataclass
 class Background:
-    """An emitter with fakes around it. It is not started: what is offered waits until :meth:`run`."""
+    """An emitter with fakes around it. It is not started: events wait until :meth:`run`."""
 
     limits: Limits = field(default_factory=Limits)
     producer: FakeProducer = field(default_factory=FakeProducer)

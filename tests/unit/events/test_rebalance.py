@@ -239,12 +239,12 @@ def test_triggers_follow_from_the_previous_round() -> None:
 def test_new_leader_tells_why_from_the_subscriptions(
     members: dict[str, MemberSubscription], trigger: tuple[str, ...]
 ) -> None:
-    """A coordinator keeps its leader: whoever leads next knows that the former leader has left."""
+    """A coordinator keeps its leader: the next leader knows that the former leader has left."""
     assert header(Recorder(member="a").assign(members, COUNT, with_state())).trigger == trigger
 
 
 def test_static_leader_that_was_restarted_is_a_member_that_joined() -> None:
-    """Its process is another one, and the coordinator keeps it as the leader: nobody left."""
+    """Its process is another one, and the coordinator keeps it as the leader: no member left."""
     members = {"a": member(1, generation=-1), "b": member(2, owned="in-0")}
     assert header(Recorder(member="a").assign(members, COUNT, with_state())).trigger == ("member_joined",)
 

@@ -34,7 +34,7 @@ class Working:
         return self.oldest_ms
 
     def process(self, max_records: int) -> int:
-        self.oldest_ms = None  # it does not wait any more
+        self.oldest_ms = None  # it no longer waits
         self.thread.now_us += self.cost_us
         return min(self.taken, max_records)
 
@@ -136,7 +136,7 @@ def test_first_record_after_a_rebalance_that_left_the_task_says_when_the_one_bef
     thread.generation = 8
     for _ in range(3):
         thread.tasks.process(Working(thread), 3)
-    thread.tasks.process(Working(thread, OTHER), 3)  # came back without having been assigned: begins anew
+    thread.tasks.process(Working(thread, OTHER), 3)  # came back without an assignment: starts again
     firsts = [body for body in thread.bodies if body.event == "first_record"]
     assert [(first.task, first.generation, first.last_mono_us) for first in firsts] == [
         (TASK, 7, None), (TASK, 8, before_us), (OTHER, 8, None),
@@ -205,7 +205,7 @@ def test_task_that_was_taken_away_before_its_first_record_begins_anew(thread: Th
     logs = [TopicPartition(LOG, 1), TopicPartition("app-b", 1)]
     for log in logs:
         thread.restores.started(log, "store", 0, 50)
-    thread.now_us += 600_000_000  # taken away, which nobody tells of: nothing was restored
+    thread.now_us += 600_000_000  # taken away without a notification: nothing was restored
     for log in logs:
         thread.restores.started(log, "store", 0, 50)
     thread.now_us += 2_000

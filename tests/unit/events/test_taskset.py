@@ -58,7 +58,7 @@ def test_text_that_is_no_task_set_is_refused(text: str) -> None:
 
 
 def test_text_is_refused_unread_when_it_is_too_long() -> None:
-    with pytest.raises(DecodeError, match="at most"):
+    with pytest.raises(DecodeError, match="the maximum is"):
         parse_task_set("0:0," * TEXT_BYTES_MAX)
 
 

@@ -138,11 +138,11 @@ class OfOtherKinds:
 
 
 def use_every_operation(client: Client) -> None:
-    """Of any store: those that a count does not need."""
+    """Use the store operations that a count does not need."""
     (of_task,) = [held for held in client.steps.thread.shown_tasks if held.is_active]
     store = of_task.stores.store("counts")
     assert store.get("k").value == 3
-    assert store.delete("nobody") is None
+    assert store.delete("missing") is None
     store.flush_cache()
     store.put_all([])
     store.put_if_absent("k", ValueAndTimestamp(7, 0))
@@ -267,7 +267,7 @@ def test_prometheus_reads_them(client: Client) -> None:
 
 
 class Own:
-    """A client whose processors measure something of their own."""
+    """A client whose processors define metrics."""
 
     config = SimpleNamespace(application_id="app")
 

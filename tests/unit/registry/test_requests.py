@@ -37,9 +37,7 @@ def free_port() -> int:
 
 def test_registry_that_is_away_is_named_and_may_be_asked_again() -> None:
     address = f"http://127.0.0.1:{free_port()}"
-    with pytest.raises(
-        RegistryUnavailableError, match=rf"the schema registry at {address} cannot be used now"
-    ) as caught:
+    with pytest.raises(RegistryUnavailableError, match=rf"the schema registry at {address} is not available") as caught:
         write(SchemaRegistry(address))
     assert caught.value.retriable
     assert isinstance(caught.value, BrokerUnavailableError)  # what every part of a task knows to wait for
@@ -49,7 +47,7 @@ def test_registry_that_is_away_is_named_and_may_be_asked_again() -> None:
     "answer",
     [
         (500, b'{"error_code":50001,"message":"Error in the backend data store"}'),
-        (503, b"<html>nobody home</html>"),
+        (503, b"<html>unavailable</html>"),
         (429, b'{"error_code":429,"message":"slow down"}'),
         (404, b"<html>default backend</html>"),
         (404, b'{"error_code":404,"message":"HTTP 404 Not Found"}'),
@@ -72,7 +70,7 @@ def test_answers_that_say_nothing_about_the_schema_pass(answer: tuple[int, bytes
 def test_schema_that_the_registry_refuses_is_not_asked_for_again(answer: tuple[int, bytes]) -> None:
     with running(RegistryStub()) as stub:
         stub.answer = answer
-        with pytest.raises(ValueError, match=r"the schema registry said: (incompatible|Invalid schema)"):
+        with pytest.raises(ValueError, match=r"the schema registry responded: (incompatible|Invalid schema)"):
             write(SchemaRegistry(stub.url))
 
 
@@ -124,7 +122,7 @@ def test_registry_that_is_away_is_not_asked_without_pause() -> None:
     for second in (0.0, 0.4, 0.6, 1.5, 1.7):
         now[0] = second
         if second < 1.7:
-            with pytest.raises(RegistryUnavailableError, match="http://r cannot be used now: ConnectError: refused"):
+            with pytest.raises(RegistryUnavailableError, match="http://r is not available: ConnectError: refused"):
                 guarded.get("subjects")
         else:
             guarded.get("subjects")
@@ -220,7 +218,7 @@ def test_registry_that_repeats_credentials_does_not_put_them_into_errors(echo: s
     with running(RegistryStub()) as stub:
         stub.answer = (422, json.dumps({"error_code": 42201, "message": f"got \x1b[31m{echo} here"}).encode())
         registry = SchemaRegistry(stub.url, {"basic.auth.user.info": "user:s3cret"})
-        with pytest.raises(ValueError, match="the schema registry said: got") as caught:
+        with pytest.raises(ValueError, match="the schema registry responded: got") as caught:
             write(registry)
     for secret in ("s3cret", "dXNlcjpzM2NyZXQ", "\x1b"):
         assert secret not in str(caught.value)
@@ -231,7 +229,7 @@ def test_an_answer_that_is_too_long_is_not_read(status: int, monkeypatch: pytest
     monkeypatch.setattr(requests, "_ANSWER_BYTES_MAX", 1000)
     with running(RegistryStub()) as stub:
         stub.answer = (status, b'{"id": 1' + b" " * 1000 + b"}")
-        with pytest.raises(RegistryUnavailableError, match="an answer is longer than 1,000 bytes"):
+        with pytest.raises(RegistryUnavailableError, match="the response is longer than 1,000 bytes"):
             write(SchemaRegistry(stub.url))
 
 

@@ -110,13 +110,13 @@ class Password(BaseModel):
 def test_class_that_does_not_fit_is_refused_when_the_serde_is_made(
     cls: Any, schema: Any, registry: SchemaRegistry
 ) -> None:
-    with pytest.raises(TypeError, match=rf"values of {cls.__name__} cannot be kept: .{{10}}"):
+    with pytest.raises(TypeError, match=rf"values of {cls.__name__} do not survive a round trip: .{{10}}"):
         registry.avro(json.dumps(schema), cls)
 
 
 @pytest.mark.parametrize("cls", [Named, Password])
 def test_class_that_never_comes_back_has_no_json_schema_serde(cls: Any, registry: SchemaRegistry) -> None:
-    with pytest.raises(TypeError, match=rf"values of {cls.__name__} cannot be kept"):
+    with pytest.raises(TypeError, match=rf"values of {cls.__name__} do not survive a round trip"):
         registry.json_schema(cls)
 
 

@@ -212,13 +212,13 @@ def test_versioned_table_is_read_as_it_is_and_as_it_was(tmp_path: Path) -> None:
     assert view.get("k", 25) == VersionedRecord("y", 20, 30)
     assert list(view.history("k", 20, 35)) == [VersionedRecord("y", 20, 30), VersionedRecord("z", 30, 40)]
     assert [version.value for version in view.history("k", reverse=True)] == ["z", "y", "x"]
-    with pytest.raises(InvalidStateStoreError, match="no key-value store"):
+    with pytest.raises(InvalidStateStoreError, match="not a key-value store"):
         reader.view("versions")
 
 
 def test_other_stores_have_no_versions(reader: Reader) -> None:
     reader.steps.run(BOTH)
-    with pytest.raises(InvalidStateStoreError, match="'counts' is no versioned store"):
+    with pytest.raises(InvalidStateStoreError, match="'counts' is not a versioned store"):
         reader.view("counts", kind=QueryableStoreType.VERSIONED)
 
 

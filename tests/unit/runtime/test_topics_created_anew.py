@@ -72,7 +72,7 @@ def test_state_that_was_left_before_a_changelog_was_created_anew_is_restored_fro
     with pytest.raises(StreamsError, match=r"app-counts-changelog-0 was deleted .* committed offset 4 of in-0"):
         started()
     steps = started(recreated_internal_topics="continue")
-    assert "task 0_0: topic app-counts-changelog was deleted and created anew since store counts" in caplog.text
+    assert "task 0_0: topic app-counts-changelog was deleted and created again since store counts" in caplog.text
     count(steps, b"a", b"b", b"c")
     assert [outputs(world, key)[-1] for key in (b"a", b"b", b"c")] == [3, 1, 4]
     end(steps)
@@ -86,13 +86,15 @@ def test_task_whose_changelog_is_created_anew_under_it_says_so_and_keeps_what_it
     create_anew(world)
     count(steps, b"a")
     count(steps, b"a")
-    assert caplog.text.count("task 0_0: changelog app-counts-changelog-0 goes on at offset 0, and was at 3") == 1
+    assert (
+        caplog.text.count("task 0_0: changelog app-counts-changelog-0 continues at offset 0, but was already at 3") == 1
+    )
     end(steps)
     steps = started()
     count(steps, b"a", b"b")
     assert outputs(world, b"a") == [1, 2, 3, 4, 5, 6]
     assert outputs(world, b"b") == [1, 2]
-    assert "deleted and created anew since" not in caplog.text
+    assert "deleted and created again since" not in caplog.text
     end(steps)
 
 

@@ -137,7 +137,7 @@ def test_json_of_a_dataclass_refuses_another_class_and_other_members() -> None:
 
 
 def test_json_takes_only_models_and_dataclasses() -> None:
-    with pytest.raises(TypeError, match="a pydantic model or a dataclass"):
+    with pytest.raises(TypeError, match="requires a pydantic model, a dataclass"):
         json(int)
 
 

@@ -1,4 +1,4 @@
-"""State directories of tests, and what stands in them."""
+"""State directories of tests, and their content."""
 
 from __future__ import annotations
 

@@ -47,14 +47,14 @@ def load_until_it_fails(database: TaskDatabase) -> None:
                 break
             time.sleep(0.001)
         else:
-            pytest.fail("restoring would wait for ever")
+            pytest.fail("restoring would wait forever")
 
 
 def test_disk_that_fails_is_not_waited_for_and_what_is_closed_can_be_opened_again(tmp_path: Path) -> None:
     database = loading(tmp_path)
     gone = f"{database.path}-gone"
     os.rename(database.path, gone)  # RocksDB's threads cannot make files
-    database.place._identity = None  # and nobody looks why
+    database.location._identity = None  # and the check of the location is disabled
     with pytest.raises(StateError, match="No such file"):
         load_until_it_fails(database)
     os.rename(gone, database.path)
@@ -116,7 +116,7 @@ def test_positions_never_claim_what_was_restored_while_a_database_settled(
 ) -> None:
     database = loading(tmp_path / "a")
     slow = SlowFlush(database, monkeypatch)
-    assert not database.settle_aside()
+    assert not database.flush_in_background()
     assert slow.has_flushed.wait(30)
     further = Thread(target=load, args=(database, 10))  # its task was taken away, and brought back
     further.start()
@@ -129,7 +129,7 @@ def test_positions_never_claim_what_was_restored_while_a_database_settled(
     crashed = TaskDatabase(str(tmp_path / "b"), ["s"], memory=MEMORY)
     assert crashed.store("s").read(b"%06d" % crashed.positions()[LOG]) is not None
     crashed.close()
-    while not database.settle_aside():
+    while not database.flush_in_background():
         time.sleep(0.001)
     assert database.is_logged
     assert database.positions() == {LOG: 14}
@@ -139,7 +139,7 @@ def test_positions_never_claim_what_was_restored_while_a_database_settled(
 def test_store_that_is_closed_while_its_database_settles_can_be_opened_again(tmp_path: Path) -> None:
     database = loading(tmp_path)
     load(database, 10, 200_000)
-    assert not database.settle_aside()
+    assert not database.flush_in_background()
     time.sleep(0.005)  # RocksDB sorts for longer
     database.store("s").close()
     database.close()
@@ -150,7 +150,7 @@ def test_store_that_is_closed_while_its_database_settles_can_be_opened_again(tmp
 
 def test_files_that_are_deleted_under_a_restoration_are_no_empty_database_to_go_on_with(tmp_path: Path) -> None:
     database = loading(tmp_path)
-    database.settle()
+    database.flush()
     shutil.rmtree(database.path)
     with pytest.raises(StateError, match="rocksdb was deleted") as kept:
         database.end_loading()

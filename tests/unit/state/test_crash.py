@@ -1,4 +1,4 @@
-"""A process is killed at any instant: what is on disk is a committed state, with the position that belongs to it."""
+"""A process is killed at any moment: the disk has a committed state, with the position that belongs to it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""A process is killed at each step of what brings restored records to the disk, and of what writes to the log beside
-them: the next one finds positions that are never ahead of the data, and ends with the fold of the changelog."""
+"""A process is killed at each step of flushing restored records to disk, and of writing to the write-ahead log.
+
+The next process finds positions that are never ahead of the data, and ends with the fold of the changelog.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +126,7 @@ from test_crash_steps import CHANGELOGS, bundled_beside_restored
 database = bundled_beside_restored(Path(sys.argv[2]))
 step = sys.argv[3]
 if step == "flushed":
-    database.settle()
+    database.flush()
     step = sys.argv[4]
 if step == "write_out":
     database.write_out(database.store("s"))

@@ -49,7 +49,7 @@ def with_files(folder: Path) -> Path:
     store.write(b"k", b"v")
     database.commit({AT: 7})
     database.close()
-    database = TaskDatabase(str(folder), ["s"])  # which writes out what was in the log
+    database = TaskDatabase(str(folder), ["s"])  # flushes the entries of the log to a file
     database.close()
     assert list((folder / "rocksdb").glob("*.sst"))
     return folder / "rocksdb"
@@ -121,7 +121,7 @@ def test_database_that_is_in_use_is_not_taken_for_a_damaged_one(tmp_path: Path) 
 
 
 def with_damaged_blocks(folder: Path, rounds: int = 1) -> TaskDatabase:
-    """An open database with 3,000 entries, of which those in the middle cannot be read. ``rounds``: files with them."""
+    """Return an open database with 3,000 entries, some of them in damaged blocks. ``rounds``: number of files."""
     drawn = random.Random(1)
     for number in range(rounds):
         database = TaskDatabase(str(folder), ["s"])
@@ -130,7 +130,7 @@ def with_damaged_blocks(folder: Path, rounds: int = 1) -> TaskDatabase:
             store.write(key_of(entry), drawn.randbytes(100))
         database.commit({AT: number})
         database.close()
-    database = TaskDatabase(str(folder), ["s"])  # which writes out what was in the log
+    database = TaskDatabase(str(folder), ["s"])  # flushes the entries of the log to a file
     database.close()
     largest = max((folder / "rocksdb").glob("*.sst"), key=lambda path: path.stat().st_size)
     content = bytearray(largest.read_bytes())
@@ -154,8 +154,8 @@ def key_of(number: int) -> bytes:
 def test_scan_that_meets_damage_raises_and_does_not_end_early(
     tmp_path: Path, first: bytes | None, end: bytes | None, reverse: bool, is_written: bool
 ) -> None:
-    """An iterator of the library ends at a damaged block as if there was nothing more: windows, sessions and queries
-    would silently have some of their entries only."""
+    """rocksdict's iterators end at a damaged block as they do after the last entry. Windows, sessions and queries would
+    silently get only some of their entries."""
     database = with_damaged_blocks(tmp_path)
     store = database.store("s")
     if is_written:
@@ -194,7 +194,7 @@ def test_compaction_that_meets_damage_shows_in_the_next_commit(tmp_path: Path) -
     with pytest.raises(StateError, match="Corruption") as caught:
         database.commit({AT: 9})
     assert is_damage_in(database.path, caught.value)
-    with pytest.raises(Exception, match="Corruption"):  # it cannot flush what waits, and lets go of its files
+    with pytest.raises(Exception, match="Corruption"):  # it cannot flush, but releases its files
         database.close()
     set_damaged_aside(TASK, str(tmp_path), caught.value)
     successor = TaskDatabase(str(tmp_path), ["s"])

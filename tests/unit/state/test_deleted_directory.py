@@ -1,5 +1,4 @@
-"""Somebody deletes the directory of a process that works with it: that is said, and nothing is claimed that is not
-there."""
+"""The directory of a running process is deleted: an error says so, and no position is stored without its data."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from streams_py.topology.declare.stores import key_value_store
 
 TASK = TaskId(0, 1)
 CHANGELOG = TopicPartition("app-names-changelog", 1)
-SAFE = "what was committed is safe in the changelog topics"
+SAFE = "committed data is safe in the changelog topics"
 
 
 def opened(folder: Path) -> TaskState:
@@ -59,7 +58,7 @@ def test_commit_into_a_deleted_directory_says_which_one(tmp_path: Path, gone: st
     with pytest.raises(StateError) as caught:
         state.commit()
     assert str(caught.value).startswith(f"{folder / gone} was deleted while state stores in it were in use; {SAFE}")
-    with pytest.raises(StateError, match=f"closing the stores of task 0_1: {folder / gone} was deleted"):
+    with pytest.raises(StateError, match=f"closing a store of task 0_1 failed: {folder / gone} was deleted"):
         state.close()
     state._directory.close()
     again = opened(folder)
@@ -86,7 +85,7 @@ def test_bulk_restoration_into_a_deleted_directory_says_so(tmp_path: Path) -> No
     assert not database.is_logged
     shutil.rmtree(tmp_path / "task")
     with pytest.raises(StateError, match="task was deleted while"):
-        database.settle()
+        database.flush()
     with pytest.raises(StateError, match="task was deleted while"):
         database.checkpoint(str(tmp_path / "copy"))
     with pytest.raises(StateError, match="task was deleted while"):
@@ -144,7 +143,7 @@ def test_files_that_another_process_has_made_in_its_place_are_left_alone(tmp_pat
         before = {path.name: path.read_bytes() for path in (task / "rocksdb").iterdir()}
         told, _ = first.communicate("\n")
         assert first.returncode == 0
-    assert told.count(f"{task / 'rocksdb'} were deleted while they were in use, and others are there now") == 2
+    assert told.count(f"{task / 'rocksdb'} were deleted while they were in use, and another database is there now") == 2
     assert {path.name: path.read_bytes() for path in (task / "rocksdb").iterdir()} == before
     second = TaskDatabase(str(task), ["disk"])
     assert second.positions() == {TopicPartition("log", 0): 1}

@@ -1,6 +1,6 @@
-"""Record caches over their budget: what is counted, and what goes first.
+"""Record caches over their budget: counted sizes, and the order of eviction.
 
-Whole programs beside Kafka Streams: ``tests/unit/topology/test_evicting_caches.py``.
+``tests/unit/topology/test_evicting_caches.py`` compares whole programs with Kafka Streams.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def test_growing_texts_are_counted_while_they_are_aggregated(make_kit: Callable[
 
 
 class Moving(dict[Any, Any]):
-    """Entries of a cache; whoever looks for ``key`` while it is moved to the end does so before it is there again."""
+    """Entries of a cache. While ``key`` is moved to the end, the reader thread looks for it before it is put back."""
 
     def __init__(self, entries: dict[Any, Any], key: str, look: Callable[[], None]) -> None:
         super().__init__(entries)
@@ -184,7 +184,7 @@ def test_read_entries_count_and_are_evicted_without_a_flush(shape: Shape, make_k
 
 
 def two_stores(cache: RecordCache, logged: list[tuple[str, bytes]]) -> tuple[Any, Any]:
-    """Stores of one task that share a cache; what they log, with their names, "one" and "two"."""
+    """Two stores of one task that share a cache, and their log. Their names are "one" and "two"."""
     context = RecordContext()
 
     def store(name: str) -> Any:
@@ -316,7 +316,7 @@ def test_reading_windows_of_all_keys_counts_as_use_also_of_those_that_are_passed
     for key, start in [("c", 30), ("b", 20), ("a", 10)]:
         store.put_value(key, 1, start, start)
     assert [(window.key, window.start) for window, _ in store.fetch_all(10, 10)] == [("a", 10)]
-    # The order of use is that of time now. Of windows that are held back only one more was looked at: b.
+    # The entries are now used in time order. For stores that hold back windows, only one more entry was read: b.
     store.put_value("d", 1, 40, 40)
     store.put_value("e", 1, 50, 50)
     assert flushed[0] == first

@@ -17,7 +17,7 @@ ANY = 1 << 30
 
 
 class Caches:
-    """A store whose flushed entries take some time each, on a clock of its own; ``below`` is put into meanwhile."""
+    """A store whose flushed entries take some time each, by a fake clock. The flush also writes to ``below``."""
 
     def __init__(self) -> None:
         self.now_ms = 0

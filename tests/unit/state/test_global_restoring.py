@@ -1,4 +1,4 @@
-"""Global tables are restored in bulk: what a killed process leaves, and that nothing is lost at the end."""
+"""Global tables are restored in bulk: the state after a kill, and that nothing is lost at the end."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_store_that_cannot_be_closed_keeps_nothing_else_open(
     with pytest.raises((OSError, StateError), match=r"the disk is gone|SystemExit: 3"):
         stores.close()
     directory.close()
-    again, directory = opened(tmp_path)  # whose files nobody has open
+    again, directory = opened(tmp_path)  # no handle of its files is open
     assert again.restore_position(PARTITIONS[0]) == 20
     again.close(wipe=True)
     assert not Path(directory.global_path).exists()
@@ -178,7 +178,7 @@ def test_store_that_is_declared_otherwise_is_filled_anew_and_what_it_had_is_kept
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def run(folder: Path, kind: StoreKind) -> tuple[int, dict[str, int]]:
-        """Where it goes on in the topic, and what it had before."""
+        """Return the position in the topic from which it continues, and its previous content."""
         stores, directory = opened(folder, kind)
         try:
             found = {key: getattr(value, "value", value) for key, value in stores._stores["s"].all()}

@@ -1,4 +1,4 @@
-"""Whoever keeps an error keeps the variables of where it came from: files are let go of all the same."""
+"""A stored error keeps the local variables of its traceback alive. The files must be closed all the same."""
 
 from __future__ import annotations
 

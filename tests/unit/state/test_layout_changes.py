@@ -52,8 +52,11 @@ def opened(folder: Path, *declared: StoreBuilder) -> tuple[StateDirectory, TaskS
 
 
 def run(folder: Path, declared: StoreBuilder, put: Any = None, *, beside: StoreBuilder | None = None) -> list[Any]:
-    """Open, put, commit as if up to offset 7, close. What was in it when it was opened, and where a restoration
-    starts. ``beside``: another store of the task, where the same is put."""
+    """Open, put, commit as if up to offset 7, close.
+
+    Returns the content of the store after opening, followed by the position from which a restore starts. ``beside``:
+    another store of the task, to which the same entry is put.
+    """
     builders = [declared] if beside is None else [declared, beside]
     directory, state = opened(folder, *builders)
     store: Any = state.store(declared.name)
@@ -99,8 +102,8 @@ def test_store_whose_files_are_laid_out_otherwise_starts_empty_and_is_restored(
     with caplog.at_level(logging.WARNING):
         assert run(tmp_path, after) == [BEGINNING]
     [sentence] = [record.getMessage() for record in caplog.records if "starts empty" in record.getMessage()]
-    assert sentence.startswith(f"store s in {tmp_path / 'app' / '0_0'} was kept as ")
-    assert "it starts empty and is restored from its changelog topic. All as it was before is kept in" in sentence
+    assert sentence.startswith(f"store s in {tmp_path / 'app' / '0_0'} was stored as ")
+    assert "it starts empty and is restored from its changelog topic. A copy of the old files is kept in" in sentence
     assert f" {aside(tmp_path) / '0_0'};" in sentence
     caplog.clear()
     assert run(tmp_path, after) == [BEGINNING]
@@ -118,7 +121,7 @@ def test_store_without_changelog_is_kept_and_others_of_its_task_go_on(
 
     run(tmp_path, unlogged(), ("k", 1), beside=pairs())
     assert run(tmp_path, unlogged(ttl=9), beside=pairs()) == [BEGINNING]
-    assert "it starts empty, and has no changelog to be restored from. All as it was" in caplog.text
+    assert "it starts empty, and has no changelog to restore from. A copy of the old files" in caplog.text
     assert run(tmp_path, pairs()) == [("k", 1), 8]
     back = put_back(tmp_path)
     assert run(back, unlogged()) == [("k", 1), BEGINNING]
@@ -138,7 +141,7 @@ def test_what_was_kept_before_is_not_replaced(tmp_path: Path) -> None:
 def test_nothing_is_emptied_that_cannot_be_kept(tmp_path: Path) -> None:
     run(tmp_path, pairs(), ("k", 1))
     aside(tmp_path).write_text("in the way")
-    with pytest.raises(StateError, match=r"0_0 are declared otherwise .* cannot be set aside in .*of-another-layout"):
+    with pytest.raises(StateError, match=r"0_0 has changed, .* cannot be kept in .*of-another-layout"):
         run(tmp_path, pairs(ttl=9))
     assert run(tmp_path, pairs()) == [("k", 1), 8]
 

@@ -1,4 +1,4 @@
-"""Stores of the user's own in a task and in a topology: opened, logged, restored, committed, read, closed."""
+"""Custom stores in a task and in a topology: opened, logged, restored, committed, read, closed."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_store_with_files_of_its_own_is_emptied_when_its_changelog_was_created_a
     state = state_of(directory, file_store())
     assert state.is_of(FILE, "first")
     assert not state.is_of(FILE, "second")
-    assert "app-file-changelog was deleted and created anew since store file was filled from it" in caplog.text
+    assert "app-file-changelog was deleted and created again since store file was restored from it" in caplog.text
     state.forget([FILE])
     state.close()
     state = state_of(directory, file_store())
@@ -166,7 +166,7 @@ def test_id_that_cannot_be_noted_is_a_warning(
     with monkeypatch.context() as patched:
         patched.setattr(os, "replace", full)
         assert state.is_of(FILE, "first")
-    assert "cannot note the id of topic app-file-changelog" in caplog.text
+    assert "cannot store the id of topic app-file-changelog" in caplog.text
     state.close()
 
 
@@ -272,7 +272,7 @@ def test_task_is_let_go_of_though_a_store_exits_when_it_is_closed(directory: Sta
 
     on_disk = key_value_store("file", **TEXTS, persistent=True)
     state = state_of(directory, custom_store("top", Exits), on_disk)
-    with pytest.raises(StateError, match="closing the stores of task 0_3: 3"):
+    with pytest.raises(StateError, match="closing a store of task 0_3 failed: 3"):
         state.close()
     assert directory.owner_of(TASK) is None
     again = state_of(directory, on_disk)
@@ -282,8 +282,8 @@ def test_task_is_let_go_of_though_a_store_exits_when_it_is_closed(directory: Sta
 @pytest.mark.parametrize(
     ("builder", "message"),
     [
-        (key_value_store("s", **TEXTS, supplier=TopStore), "made TopStore, which is no KeyValueBytesStore"),
-        (custom_store("s", SqliteStore), "made SqliteStore, which is no CustomStateStore"),  # type: ignore[arg-type]
+        (key_value_store("s", **TEXTS, supplier=TopStore), "returned TopStore, expected a KeyValueBytesStore"),
+        (custom_store("s", SqliteStore), "returned SqliteStore, expected a CustomStateStore"),  # type: ignore[arg-type]
     ],
 )
 def test_supplier_of_something_else_is_refused(directory: StateDirectory, builder: StoreBuilder, message: str) -> None:
@@ -298,7 +298,7 @@ def test_supplier_of_something_else_is_refused(directory: StateDirectory, builde
         (lambda: key_value_store("s", supplier=SqliteStore, persistent=True), "remove persistent="),
         (lambda: key_value_store("s", supplier=SqliteStore, ttl=5), "remove ttl="),
         (lambda: Materialized("s", supplier=SqliteStore, history=5).builder("s", None, None), "cannot have a supplier"),
-        (lambda: lru_map(0), "at least one entry"),
+        (lambda: lru_map(0), "must be at least 1, got 0"),
         (
             lambda: (
                 StreamsBuilder(**TEXTS)
@@ -371,6 +371,6 @@ def test_custom_store_needs_no_serdes() -> None:
 
 def test_custom_store_is_no_key_value_store_for_readers(directory: StateDirectory) -> None:
     state = state_of(directory, custom_store("top", TopStore))
-    with pytest.raises(InvalidStateStoreError, match="no key-value store"):
+    with pytest.raises(InvalidStateStoreError, match="not a key-value store"):
         read_only("top", QueryableStoreType.KEY_VALUE, lambda: [state.store("top")])  # type: ignore[list-item]
     state.close()

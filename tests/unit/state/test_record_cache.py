@@ -1,4 +1,4 @@
-"""The record cache: what is merged, in which order it leaves, and in which context."""
+"""The record cache: merging, the order of flushing, and the record context."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_caches_that_fill_each_other_without_end_are_refused_by_name(
     store.set_flush_listener(lambda key, new, *_: store.put_value(key, new + 1, 1), send_old_values=False)
     kit.put("a", 1)
     kit.put("b", 1)
-    with pytest.raises(StateError, match=r"caches of s fill each other without end.*caching=False"):
+    with pytest.raises(StateError, match=r"caches of s fill each other endlessly.*caching=False"):
         flush_until_clean([store])
     assert store.get("a").value > 1
 
@@ -199,7 +199,7 @@ def test_caches_that_fill_each_other_without_end_are_refused_by_name(
 
 
 class Flaky:
-    """A listener that remembers what it got, and fails for some keys as often as it is told."""
+    """A listener that records its calls, and fails for some keys a given number of times."""
 
     def __init__(self, **failures: int) -> None:
         self.failures = failures

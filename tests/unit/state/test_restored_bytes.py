@@ -80,7 +80,7 @@ def test_nothing_of_a_restoration_is_left_when_it_fails(tmp_path: Path) -> None:
 
 
 def as_after_a_crash(database: TaskDatabase, folder: Path) -> TaskDatabase:
-    """What a killed process would leave: the files as they are now, opened by another one."""
+    """Return a database as after a kill: a copy of the current files, opened again."""
     shutil.copytree(database.path, folder / "rocksdb")
     return TaskDatabase(str(folder), ["s", "t"], memory=MEMORY)
 
@@ -114,10 +114,10 @@ def test_crash_leaves_an_earlier_position_and_its_data_when_the_log_was_left_out
 
 def test_what_was_restored_past_the_log_can_be_brought_to_the_disk(tmp_path: Path) -> None:
     database = restored_past_the_log(tmp_path / "a")
-    database.settle()
+    database.flush()
     assert found(as_after_a_crash(database, tmp_path / "b")) == {(10, 9)}
     database.close()
-    database.settle()  # a thread that comes too late
+    database.flush()  # a thread that comes too late
 
 
 def test_commit_makes_sure_of_what_was_restored_past_the_log(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_bulk_is_loaded_into_a_database_for_writing_until_it_is_committed(tmp_pa
     load(database, 5)
     assert database.is_loading
     load(database, 10)
-    database.settle()
+    database.flush()
     assert database.is_loading
     store.write(b"9", b"processed")
     database.commit({LOG: 15})
@@ -184,7 +184,7 @@ def test_files_are_merged_when_all_is_restored(tmp_path: Path) -> None:
 
     for number in range(1, 10):
         load(database, 5 * number, in_order=True)
-        database.settle()
+        database.flush()
     assert not database.is_loading
     assert files() == 9
     database.end_loading()
@@ -216,7 +216,7 @@ def test_what_is_loaded_is_read_as_ever_and_then_no_longer_loaded_for_writing(tm
 
 @pytest.mark.parametrize("reads", ["get", "scan", "collect"])
 def test_what_is_loaded_is_sorted_once_for_those_who_read_while_nothing_more_comes(reads: str, tmp_path: Path) -> None:
-    """The client is paused, or no broker answers: each read would have to sort what lies in memory."""
+    """The client is paused, or no broker responds: each read would have to sort the memtable."""
     database = restoring(tmp_path)
     store = database.store("s")
     load(database, 5)
@@ -271,7 +271,7 @@ def test_restoring_waits_for_the_disk(in_order: bool, tmp_path: Path) -> None:
     assert waited or in_order  # which a disk may be quick enough for
     assert database.store("s").properties()["num-immutable-mem-table"] <= 3
     database.end_loading()
-    database.settle()
+    database.flush()
     assert not database.is_behind
     assert database.store("s").approximate_count() == 200_005
     database.close()
@@ -281,7 +281,7 @@ def test_restoring_waits_for_the_disk(in_order: bool, tmp_path: Path) -> None:
 def settled(database: TaskDatabase) -> int:
     """How often it had to be asked."""
     waited = 0
-    while not database.settle_aside():
+    while not database.flush_in_background():
         waited += 1
         time.sleep(0.001)
     return waited
@@ -296,7 +296,7 @@ def test_database_settles_beside_other_work(tmp_path: Path) -> None:
     assert crashed.positions() == {LOG: 9}
     crashed.close()
     database.close()
-    assert database.settle_aside()
+    assert database.flush_in_background()
 
 
 def test_what_fails_while_it_settles_is_said_to_who_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -311,7 +311,7 @@ def test_what_a_killed_process_has_committed_is_there_in_whatever_form(tmp_path:
     found = TaskDatabase(str(tmp_path / "left"), ["s"])
     assert found.positions() == {TopicPartition("log", 0): 6}
     assert list(found.store("s").scan(None, None)) == [(key, b"6") for key in COUNTERS]
-    count(found, 2, first=7)  # and goes on with bundles of its own
+    count(found, 2, first=7)  # and continues with new bundles
     found.close()
     again = TaskDatabase(str(tmp_path / "left"), ["s"])
     assert list(again.store("s").scan(None, None)) == [(key, b"8") for key in COUNTERS]
@@ -450,7 +450,7 @@ def go(steps: Iterable[Any]) -> int:
                     database = TaskDatabase(folder, ["s"], memory=MEMORY)
                     store = database.store("s")
                     now = dict(committed)
-                case ("clear",):  # before a restoration: at once, for good
+                case ("clear",):  # before a restore: immediate and permanent
                     store.clear()
                     now, committed = {}, {}
                 case ("remove below", key):

@@ -70,7 +70,7 @@ def test_state_dir_that_everybody_may_write_is_refused_unless_it_is_sticky(tmp_p
     base = tmp_path / "state"
     base.mkdir()
     base.chmod(0o777)
-    with pytest.raises(StateError, match="writable for every user"):
+    with pytest.raises(StateError, match="writable for all users"):
         StateDirectory(str(base), "app").open()
     base.chmod(0o1777)
     opened(base).close()

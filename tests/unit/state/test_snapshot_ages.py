@@ -1,4 +1,4 @@
-"""Snapshots that are too old for the deletions that came after them, and those that are worth nothing."""
+"""Snapshots that are too old for later tombstones, and snapshots without positions."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def test_snapshot_older_than_its_changelog_keeps_deletions_is_refused(
     assert two.position < 0
     (said,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert said.endswith(
-        "is not used: it is 22.0 h old, and topic app-names-changelog keeps deletions for 24.0 h (delete.retention.ms),"
-        " a tenth of them to replay in: keys that were deleted since could stay"
+        ": it is 22.0 h old, and topic app-names-changelog keeps tombstones for 24.0 h (delete.retention.ms), of which "
+        "a tenth is reserved for replaying: keys that were deleted since could reappear"
     )
     two.restore(0, 19).upload().close()
     assert machine().at(123).open().position == 20
@@ -110,7 +110,7 @@ def test_single_record_since_may_be_a_deletion_when_the_guarantee_was_another(
 def test_snapshot_waits_until_the_cluster_says_how_old_it_may_be(
     machine: Callable[..., Machine], monkeypatch: pytest.MonkeyPatch, kept_ms: int, position: int
 ) -> None:
-    """However long: nobody else would find out, and without the cluster nothing can be restored anyway."""
+    """It waits without limit: no later check detects the age, and without the cluster nothing can be restored."""
     machine().at(0).open().restore(0, 9).upload().close()
     two = machine().at(5)
     answers = threading.Event()
@@ -223,7 +223,7 @@ def test_snapshot_of_an_older_version_is_as_old_as_its_name_says(machine: Callab
 def test_process_that_was_frozen_does_not_call_its_snapshot_new(
     machine: Callable[..., Machine], interval_s: float, taken_hour: int
 ) -> None:
-    """When it goes on it does not know yet that its tasks are somebody else's; it does ten minutes later."""
+    """When it continues, it does not know yet that other members own its tasks. Ten minutes later it does."""
     one = machine().at(5).open().restore(0, 9)
     waits: list[float] = []
 
@@ -253,5 +253,5 @@ def test_state_without_positions_is_not_uploaded_and_not_used(
     path.with_name("999999999999999-1.json").write_bytes(empty.encode())
     two = machine().open()
     assert two.position == 10
-    assert "is not used: it has no positions: all would be replayed" in caplog.text
+    assert "it has no changelog positions, so everything would be replayed anyway" in caplog.text
     two.close()

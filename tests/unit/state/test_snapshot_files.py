@@ -120,7 +120,7 @@ def _is_there(machine: Machine) -> bool:
 def test_snapshot_that_is_whole_and_cannot_be_opened_is_dropped_and_the_changelog_replayed(
     machine: Callable[..., Machine], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of an instance with a later RocksDB, say. Whoever deleted the directory would only get it once more."""
+    """For example, a newer RocksDB wrote it. Deleting the directory would only download the same snapshot again."""
     one = machine().open().restore(0, 9).upload()
     one.close()
     (path,) = one.manifests()
@@ -134,7 +134,7 @@ def test_snapshot_that_is_whole_and_cannot_be_opened_is_dropped_and_the_changelo
     two = machine().open()
     assert two.position < 0
     (said,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert said.startswith("task 0_1: its snapshot cannot be used, and its changelogs are replayed: cannot open")
+    assert said.startswith("task 0_1: cannot open its snapshot, replaying its changelogs instead: cannot open")
     assert two.restore(0, 19).position == 20
     two.state.commit()
     two.state.close()

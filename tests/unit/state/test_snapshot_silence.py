@@ -84,7 +84,7 @@ def given_up(machine: Machine) -> int:
     for seconds in range(2, 1_000, 2):
         if not waits(machine.at(machine.hour + 2 * SECOND)):
             return seconds
-    raise AssertionError("it waits for ever")
+    raise AssertionError("it waits forever")
 
 
 def thread() -> threading.Thread:
@@ -106,8 +106,8 @@ def test_store_that_hangs_is_given_up_and_the_changelog_is_replayed(
     assert given_up(one) == 120
     assert one.position < 0
     (said,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    end = "for 120 s, its snapshot is given up and its changelogs are replayed"
-    assert re.fullmatch(rf"task 0_1: nothing came of {what}\S* {end}", said)
+    start, end = "task 0_1: the download of its snapshot made no progress", "for 120 s; replaying its changelogs"
+    assert re.fullmatch(rf"{start} \({what}\S*\) {end}", said)
     assert one.restore(0, 19).position == 20
     one.close()  # the thread still waits
     calls = len(store.calls)

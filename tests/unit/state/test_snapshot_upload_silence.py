@@ -1,4 +1,4 @@
-"""An upload that hangs costs a snapshot of its task, and neither those of others nor the next ones."""
+"""A hanging upload loses one snapshot of its task, but not snapshots of other tasks or later ones."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Hangs(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
 
 
 class Clock:
-    """Goes on by two seconds with each look, while a store hangs: others may take their time on a busy machine."""
+    """A clock that advances by two seconds per read while a store hangs. Other stores may be slow on a busy machine."""
 
     def __init__(self) -> None:
         self.now_ms = 0
@@ -114,8 +114,8 @@ def test_upload_that_hangs_is_given_up_and_the_next_one_is_made(
     use(one, store)
     assert one.snapshots.upload_all() == 0
     (text,) = said(caplog)
-    assert text.startswith(f"task 0_1: nothing went of {what}")
-    assert text.endswith(" for 600 s, its snapshot is given up, trying again later")
+    assert text.startswith(f"task 0_1: the upload of its snapshot made no progress ({what}")
+    assert text.endswith(") for 600 s; retrying later")
     assert not list(one.folder.rglob("snapshot-make*"))
     assert one.restore(10, 19).upload()
     (hanging,) = uploads()
@@ -140,7 +140,7 @@ def test_deletion_that_hangs_deletes_nothing_of_later_snapshots(one: Machine, ca
     one.restore(30, 39)
     assert one.snapshots.upload_all() == 0
     (text,) = said(caplog)
-    assert text.startswith("task 0_1: nothing went of the deletion of ")
+    assert text.startswith("task 0_1: the upload of its snapshot made no progress (the deletion of ")
     (hanging,) = uploads()
     one.restore(40, 49).upload()
     calls = len(store.calls)
@@ -208,7 +208,7 @@ def test_no_more_threads_hang_than_a_few(
         use(one, store)
         assert one.snapshots.upload_all() == 0
     assert len(uploads()) == 2
-    assert said(caplog)[-1] == "task 0_1: no snapshot is made while 2 uploads hang"
+    assert said(caplog)[-1] == "task 0_1: not uploading a snapshot while 2 uploads hang"
     for store in stores:
         store.released.set()
     until(lambda: not uploads(), "the end of what was hanging")

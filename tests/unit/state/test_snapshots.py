@@ -43,7 +43,7 @@ PAGE = (Path(__file__).resolve().parents[3] / "docs" / "snapshots.md").read_text
 
 
 class Machine:
-    """An instance with a disk of its own, and the place that all share."""
+    """An instance with its own disk, and the shared storage of all instances."""
 
     def __init__(
         self,
@@ -184,10 +184,10 @@ def test_snapshots_of_another_topology_or_cluster_are_left_alone(
 def test_hash_that_was_taken_while_a_task_closed_is_not_one_of_the_files_it_has_later(
     machine: Callable[..., Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files of a database that is made anew may have the same names, and the same numbers in the file system."""
+    """Files of a newly created database may have the same names and inode numbers."""
     one = machine().open().restore(0, 9)
     hashed: list[str] = []
-    database, layout = one.state._database, one.state._kept_as
+    database, layout = one.state._database, one.state._disk_layouts
     assert database is not None
 
     def hash_and_close(path: str) -> SnapshotFile:
@@ -246,7 +246,7 @@ def test_damaged_snapshot_is_passed_over_for_the_one_before(
     assert two.position == 10
     assert (two.get(9), two.get(10)) == ("value-9", None)
     if (damage, what) != (Path.unlink, "manifest"):
-        assert "is not used: its" in caplog.text
+        assert ".json: its" in caplog.text
     two.close()
 
 
@@ -270,7 +270,7 @@ def test_snapshot_that_is_deleted_meanwhile_is_passed_over_for_another(
     monkeypatch.setattr(TaskSnapshots, "names", lambda self: ["999-deleted.json", *names(self)])
     two = machine().open()
     assert two.position == 10
-    assert "snapshot 999-deleted.json is not used" in caplog.text
+    assert "skipping snapshot 999-deleted.json" in caplog.text
     two.close()
 
 
@@ -288,9 +288,9 @@ def test_hashes_of_files_that_are_gone_are_forgotten(machine: Callable[..., Mach
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"cluster": "other"}, "it is of cluster c, and this one is other"),
-        ({"store": "others"}, "store 'names' is .*, and not there in this topology"),
-        ({"end": 5}, "it is at 10 of app-names-changelog-1, which ends at 5: that is another changelog"),
+        ({"cluster": "other"}, "it belongs to cluster c, not to other"),
+        ({"store": "others"}, "store 'names' is .* in the snapshot, but missing in this topology"),
+        ({"end": 5}, "it is at offset 10 of app-names-changelog-1, which ends at 5: this is a different changelog"),
     ],
 )
 def test_snapshot_of_something_else_is_refused_in_one_sentence(
@@ -298,7 +298,7 @@ def test_snapshot_of_something_else_is_refused_in_one_sentence(
 ) -> None:
     machine().open().restore(0, 9).upload().close()
     two = machine(**options).open()
-    assert re.search(f"is not used: {reason}", caplog.text)
+    assert re.search(f"skipping snapshot .*: {reason}", caplog.text)
     assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 1
     assert two.position < 0  # from the beginning
     two.close()
@@ -311,7 +311,7 @@ def test_snapshot_from_before_the_changelogs_beginning_is_refused(
     two = machine()
     two.bounds[CHANGELOG] = ChangelogNow(11, 20)
     assert two.open().position < 0
-    assert "begins at 11 by now: it is too old" in caplog.text
+    assert "which now starts at 11: the snapshot is too old" in caplog.text
     two.close()
 
 
@@ -324,7 +324,7 @@ def test_snapshot_of_a_changelog_that_was_created_anew_is_refused(
     two = machine()
     two.bounds[CHANGELOG] = ChangelogNow(0, 50, "second")
     assert two.open().position < 0
-    assert "topic app-names-changelog was deleted and created anew since" in caplog.text
+    assert "topic app-names-changelog was deleted and created again since" in caplog.text
     two.close()
     three = machine()
     three.bounds[CHANGELOG] = ChangelogNow(0, 50, "first")
@@ -336,9 +336,9 @@ def test_snapshot_of_a_changelog_that_was_created_anew_is_refused(
 def test_manifest_of_somebody_else_cannot_name_files_outside(tmp_path: Path) -> None:
     of = SnapshotOf("app", None, "0_1", {})
     for name in ("../../etc/passwd", "/etc/passwd", "", ".", "a/b"):
-        with pytest.raises(SnapshotError, match="it has a file"):
+        with pytest.raises(SnapshotError, match="it has a file with the invalid name"):
             Manifest.decode(Manifest(of, {}, {name: SnapshotFile("0" * 64, 1)}).encode())
-    with pytest.raises(SnapshotError, match="no SHA-256"):
+    with pytest.raises(SnapshotError, match="is not a valid SHA-256"):
         Manifest.decode(Manifest(of, {}, {"a": SnapshotFile("../x", 1)}).encode())
     for data in (b"", b"[]", b"{}", b'{"sha256": 1, "snapshot": 2}', b"\xff"):
         with pytest.raises(SnapshotError):
@@ -382,7 +382,7 @@ def test_place_that_does_not_answer_means_to_replay(
     one.place.write_text("no folder")
     one.open().restore(0, 9)
     assert one.snapshots.upload_all() == 0
-    assert "no snapshot was made, trying again later" in caplog.text
+    assert "uploading a snapshot failed, retrying later" in caplog.text
     one.place.unlink()
     assert one.snapshots.upload_all() == 1
     one.close()
@@ -420,7 +420,7 @@ def test_process_killed_while_it_uploads_leaves_the_snapshot_before(
     killed.communicate()
     two = machine().open()
     assert two.position == 10
-    two.restore(10, 29).upload()  # what the other left is no hindrance
+    two.restore(10, 29).upload()  # files of the interrupted upload do no harm
     two.close()
     assert machine().open().position == 30
     again = Machine(tmp_path / "killed")  # its own disk is better than any snapshot, and is cleaned

@@ -94,7 +94,7 @@ def test_store_has_the_same_whether_records_or_files_of_them_came(
 
 
 def test_database_that_takes_in_many_files_says_when_its_disk_has_to_catch_up(tmp_path: Path) -> None:
-    """From 36 files on whoever writes is stopped, and with it whoever waits for the interpreter's lock."""
+    """From 36 files on, writers are blocked, and with them all threads that need the interpreter's lock."""
     database = TaskDatabase(str(tmp_path), ["disk"])
     store = database.store("disk")
     for number in range(60):

@@ -42,7 +42,7 @@ def test_checkpoint_is_written_only_after_enough_records_when_not_enforced(
 def test_checkpoint_that_says_the_same_is_not_forced_to_the_disk_again(
     directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever restores a task writes it, and whoever runs it, and whoever closes it."""
+    """The file is written after a restore, while the task runs, and when it is closed."""
     state = opened(directory)
     state.restore(DISK, [Record(4, "a", 1)])
     state.checkpoint(enforce=True)

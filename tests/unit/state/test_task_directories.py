@@ -1,4 +1,4 @@
-"""Task directories: their owners, what is reported of them, cleaning."""
+"""Task directories: their owners, reported offsets, cleaning."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ def test_directory_of_another_library_is_not_reported_and_set_aside_only_when_it
     assert (aside / "rocksdb" / "counts").exists()
     [sentence] = [record.getMessage() for record in caplog.records if "not written by" in record.getMessage()]
     assert sentence.startswith(f"{path} was not written by this library")
-    assert f"it is kept in {aside}, and the state restored" in sentence
-    assert "state.dir of its own" in sentence
+    assert f"moved it to {aside} and restoring the state" in sentence
+    assert "use a separate state.dir" in sentence
 
 
 def test_directory_of_a_newer_format_is_set_aside_beside_earlier_ones(directory: StateDirectory) -> None:
@@ -137,7 +137,7 @@ def test_directory_that_cannot_be_set_aside_is_named(
         raise OSError("read-only")
 
     monkeypatch.setattr(os, "rename", refuse)
-    with pytest.raises(StateError, match=r"0_0 was not written by this library: move it away by hand \(read-only\)"):
+    with pytest.raises(StateError, match=r"this library did not write .*0_0: move it away by hand \(read-only\)"):
         directory.prepare_task(T0)
     assert (path / "rocksdb").exists()
 

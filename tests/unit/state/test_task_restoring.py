@@ -78,7 +78,7 @@ def test_checkpoint_claims_what_was_restored_in_bulk_only_when_it_is_on_the_disk
 def test_task_that_becomes_a_copy_while_it_is_restored_is_open_for_reading(
     directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each read would have to sort what lies in memory, until the next record comes."""
+    """Each read would have to sort the memtable until the next record arrives."""
     monkeypatch.setattr(database_module, "_LOGGED_RECORDS", 3)
     state = opened(directory)
     for first in (0, 3, 6):
@@ -97,7 +97,7 @@ def test_task_that_becomes_a_copy_while_it_is_restored_is_open_for_reading(
 def test_windows_that_come_back_before_all_is_restored_are_loaded_for_writing_again(
     directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Looking which ones there are is no reason to expect readers."""
+    """Listing the segments does not mean that readers will come."""
     monkeypatch.setattr(database_module, "_LOGGED_RECORDS", 3)
     windows = WindowRetention(retention_ms=1_000, span_ms=10, segment_ms=1_000)
     builder = StoreBuilder("disk", StoreKind.WINDOW, STRING, STRING, persistent=True, windows=windows)
@@ -158,7 +158,7 @@ def test_task_may_be_closed_while_somebody_asks_whether_it_awaits_the_disk(
     state = opened(directory)
     database = state._database
     for ask in (lambda: state.awaits_disk, state.flush_restored):
-        left = [database]  # gone when it is looked at once more
+        left = [database]  # gone at the second access
         with monkeypatch.context() as patch:
             patch.setattr(
                 TaskState, "_database", property(lambda _, left=left: left.pop() if left else None), raising=False

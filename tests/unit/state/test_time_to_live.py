@@ -1,4 +1,4 @@
-"""Entries of a store with a time to live are gone when stream time has passed them by so much."""
+"""Entries of a store with a time to live expire when stream time exceeds their timestamp by that time."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_entry_is_gone_for_every_reader_when_stream_time_has_passed_it(
     store.put("b", 2, at=1100)
     store.context.stream_time_ms = 1000 + TTL_MS - 1
     assert (store.get("a"), store.keys(), store.store.approximate_num_entries()) == (1, ["a", "b"], 2)
-    store.context.stream_time_ms = 1000 + TTL_MS  # nobody writes
+    store.context.stream_time_ms = 1000 + TTL_MS  # without a write
     assert (store.get("a"), store.get("b")) == (None, 2)
     assert list(store.store.range("a", "b")) == list(store.store.reverse_all()) == list(store.store.all())
     assert (store.keys(), store.store.approximate_num_entries()) == (["b"], 1)

@@ -68,11 +68,11 @@ def test_partitions_are_read_as_one_session_store() -> None:
 @pytest.mark.parametrize(
     ("builder", "kind", "message"),
     [
-        (key_value_store("s", key=STRING, value=INT64), QueryableStoreType.WINDOW, "no window store"),
-        (key_value_store("s", key=STRING, value=INT64), QueryableStoreType.SESSION, "no session store"),
-        (window_store("s", retention=10, size=5), QueryableStoreType.KEY_VALUE, "no key-value store"),
+        (key_value_store("s", key=STRING, value=INT64), QueryableStoreType.WINDOW, "not a window store"),
+        (key_value_store("s", key=STRING, value=INT64), QueryableStoreType.SESSION, "not a session store"),
+        (window_store("s", retention=10, size=5), QueryableStoreType.KEY_VALUE, "not a key-value store"),
         (window_store("s", retention=10, size=5), QueryableStoreType.TIMESTAMPED_WINDOW, "keeps no timestamps"),
-        (session_store("s", retention=10), QueryableStoreType.WINDOW, "no window store"),
+        (session_store("s", retention=10), QueryableStoreType.WINDOW, "not a window store"),
     ],
 )
 def test_store_of_another_kind_is_refused_at_once(builder: StoreBuilder, kind: Any, message: str) -> None:
@@ -82,7 +82,7 @@ def test_store_of_another_kind_is_refused_at_once(builder: StoreBuilder, kind: A
 
 
 def test_store_that_is_elsewhere_is_refused() -> None:
-    with pytest.raises(InvalidStateStoreError, match="not on this instance"):
+    with pytest.raises(InvalidStateStoreError, match="not available on this instance"):
         read_only("s", QueryableStoreType.SESSION, list)
 
 

@@ -53,7 +53,7 @@ def test_lock_says_who_has_it_and_goes_with_a_process_that_is_killed(tmp_path: P
         assert found == LockHolder(holder.pid, socket.gethostname())
         assert str(found) == f"process {holder.pid}"
         assert not found.is_here
-    assert path.exists(), "nobody could remove it"
+    assert path.exists(), "it could not be removed"
     lock = taken(path)
     mine = FileLock.take(path)
     assert isinstance(mine, LockHolder)

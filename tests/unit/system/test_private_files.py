@@ -126,7 +126,7 @@ def test_shared_folder_is_accepted_when_nobody_else_can_replace_its_entries(tmp_
 def test_shared_folder_that_everybody_may_write_is_refused(tmp_path: Path) -> None:
     (tmp_path / "base").mkdir()
     (tmp_path / "base").chmod(0o777)
-    with pytest.raises(UntrustedPathError, match="writable for every user"):
+    with pytest.raises(UntrustedPathError, match="writable for all users"):
         check_shared_folder(str(tmp_path / "base"))
 
 

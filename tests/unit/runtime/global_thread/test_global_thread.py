@@ -183,7 +183,7 @@ def test_global_store_is_filled_anew_when_its_topic_was_created_anew(
     with client(world, topology(), tmp_path) as streams:
         view = streams.store("names")
         assert f"{view.get('a')} {view.get('b')}" == found
-    warned = "topic g was deleted and created anew since global store names was filled from it"
+    warned = "topic g was deleted and created again since global store names was filled from it"
     assert caplog.text.count(warned) == 1
     with client(world, topology(), tmp_path):
         pass

@@ -117,7 +117,7 @@ class FakeStores:
         return []
 
     def commit(self, inputs: Mapping[TopicPartition, int]) -> None:
-        self.inputs.note(self.inputs.news(inputs))
+        self.inputs.note(self.inputs.changed(inputs))
         self.calls.append("commit")
 
     def note_damage(self, error: StateError) -> bool:

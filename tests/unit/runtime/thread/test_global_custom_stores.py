@@ -107,7 +107,7 @@ CHANGES: dict[str, Callable[[Any, Record[str, str]], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_other_processors_may_not_change_a_global_custom_store(change: str) -> None:
-    with pytest.raises(StreamsError, match="global store 'top' can only be read here"):
+    with pytest.raises(StreamsError, match="global store 'top' is read-only here"):
         answers(CHANGES[change])
 
 
@@ -146,5 +146,5 @@ def test_global_key_value_store_refuses_changes_by_others() -> None:
     builder.stream("in").process(Put).to("out", **TEXTS)
     with TopologyTestDriver(builder.build()) as driver:
         driver.input_topic("names", **TEXTS).send("k", "v")
-        with pytest.raises(StreamsError, match="global store 'names' can only be read here"):
+        with pytest.raises(StreamsError, match="global store 'names' is read-only here"):
             driver.input_topic("in", **TEXTS).send("k", "w")

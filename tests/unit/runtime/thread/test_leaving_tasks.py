@@ -10,7 +10,7 @@ import pytest
 
 from streams_py.errors import StateError
 from streams_py.ports import OffsetAndMetadata
-from streams_py.state.disk.background_close import Aside
+from streams_py.state.disk.background_close import BackgroundWork
 from streams_py.state.disk.database import TaskDatabase
 from tests.unit.runtime.world import Steps, World, counting, task, tp
 from tests.waiting import PATIENCE_S, until
@@ -157,13 +157,13 @@ def test_end_of_a_thread_waits_for_what_is_being_closed(
     steps.membership.round(ONE)
     steps.turn(2)
     assert held.begun.wait(PATIENCE_S)
-    wait = Aside.wait
+    wait = BackgroundWork.wait
 
-    def released(aside: Aside) -> None:
+    def released(work: BackgroundWork) -> None:
         held.released.set()
-        wait(aside)
+        wait(work)
 
-    monkeypatch.setattr(Aside, "wait", released)
+    monkeypatch.setattr(BackgroundWork, "wait", released)
     steps.close()
     assert owner(steps) is None
     reopened = TaskDatabase(steps.instance.directory.task_path(GOES), [])  # nobody has it open
@@ -177,7 +177,7 @@ def test_error_of_closing_ends_the_thread(steps: Steps, held: Held) -> None:
     assert held.begun.wait(PATIENCE_S)
     held.error = OSError("the disk is full")
     held.released.set()
-    with pytest.raises(StateError, match=r"0_0.rocksdb failed: the disk is full"):
+    with pytest.raises(StateError, match=r"0_0.rocksdb: the disk is full"):
         until(steps.turn, "an error")
     assert owner(steps) is None
     steps.close()

@@ -224,7 +224,7 @@ def test_changelog_recreated_under_its_task_is_an_error_and_the_store_stays_comp
     said = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert len(said) == 1
     assert "changelog app-counts-changelog-0" in said[0]
-    assert "Store counts is complete here" in said[0]
+    assert "Store counts is complete on this instance" in said[0]
     for _ in range(2):  # and after a restart
         world.write("in", b"x")
         work(steps)

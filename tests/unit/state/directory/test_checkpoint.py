@@ -1,4 +1,4 @@
-"""The checkpoint file: format, what is refused, and that it appears whole or not at all."""
+"""The checkpoint file: its format, refused content, and atomic replacement."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def test_symbolic_links_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a/b", "..", ".", "", "/etc"])
 def test_application_id_that_is_no_name_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(StateError, match="cannot be the name"):
+    with pytest.raises(StateError, match="is not a valid name"):
         StateDirectory(str(tmp_path), name)
 
 
@@ -169,7 +169,7 @@ def test_directory_below_the_temporary_one_gets_a_warning_with_both_dangers(
         assert [record.levelname for record in logged] == (["WARNING"] if warned else [])
         for record in logged:
             assert "may delete it" in record.message
-            assert "another user of this host" in record.message
+            assert "Another user of this host" in record.message
 
 
 # -- process id --------------------------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ def test_state_of_another_cluster_is_set_aside_with_one_sentence(
         assert new.process_id == process_id
         assert new.lock_stored_tasks("thread") == []
         (message,) = (found for found in caplog.messages if "belongs to cluster one" in found)
-        assert f"connected to cluster {other} now: it is set aside in {new.path}/of-cluster-one" in message
+        assert f"connected to cluster {other}: moving it to {new.path}/of-cluster-one" in message
         new.close()
         for name in (str(T0), "global"):
             assert (Path(new.path) / "of-cluster-one" / name / "content").read_text() == "one"
@@ -279,7 +279,7 @@ def test_state_of_an_embedded_cluster_that_is_gone_is_deleted(tmp_path: Path, ca
     filled(Cluster("embedded-1"), tmp_path).close()
     new = on(Cluster("embedded-2"), tmp_path)
     assert new.lock_stored_tasks("thread") == []
-    assert "the embedded cluster that it belongs to is gone" in caplog.text
+    assert "its embedded cluster no longer exists" in caplog.text
     assert {entry.name for entry in Path(new.path).iterdir()} == {".lock", "kafka-streams-process-metadata"}
     new.close()
 
@@ -313,7 +313,7 @@ def test_nothing_is_reported_or_opened_before_the_cluster_has_said_who_it_is(tmp
     cluster.silent = True
     directory = on(cluster, tmp_path)
     assert directory.lock_stored_tasks("thread") == []
-    with pytest.raises(LockError, match="task 0_0 waits for an answer of the cluster"):
+    with pytest.raises(LockError, match="task 0_0 waits for the id of the cluster"):
         directory.prepare_task(T0)
     assert directory.owner_of(T0) is None
     cluster.silent = False

@@ -133,7 +133,7 @@ def test_hit_ratios_are_those_of_the_last_minute() -> None:
     cached: Any = open_store(CACHED, application_id="app", context=RecordContext(), cache=RecordCache(1 << 20))
     figures.watch(cached)
     assert ratios() == [0, 0, 0]
-    for key in ("nobody", "k"):
+    for key in ("missing", "k"):
         assert cached.get(key) is None
     cached.put("k", ValueAndTimestamp(1, 0))
     assert cached.get("k") == (1, 0)

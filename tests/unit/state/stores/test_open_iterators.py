@@ -78,7 +78,7 @@ def check_each(store: Any, opens: dict[str, Callable[[Any], Iterator[Any]]], clo
         other = open_one(store)
         assert sorted(store.iterators.since_ms()) == [clocks.ms - 1, clocks.ms], name
         assert len(list(other)) == entries, name
-        assert store.iterators.since_ms() == [clocks.ms - 1], name  # nobody has closed or dropped the other one
+        assert store.iterators.since_ms() == [clocks.ms - 1], name  # the other one is neither closed nor dropped
         del entry
         gc.collect()
         assert store.iterators.since_ms() == [], name

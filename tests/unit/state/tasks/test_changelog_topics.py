@@ -42,7 +42,7 @@ def test_store_of_a_changelog_that_was_created_anew_is_emptied_when_its_task_kno
     assert again.is_of(DISK, "first")
     assert again.is_of(DISK, None)  # brokers that give no ids
     assert not again.is_of(DISK, "second")
-    assert "topic app-disk-changelog was deleted and created anew since store disk was filled" in caplog.text
+    assert "topic app-disk-changelog was deleted and created again since store disk was restored" in caplog.text
     again.forget({DISK})
     again.close()
     last = opened(directory)
@@ -67,7 +67,7 @@ def test_position_without_an_id_is_believed_and_so_is_a_topic_that_nothing_was_r
     again.close()
 
 
-def test_changelog_that_begins_anew_under_its_task_is_named_and_the_store_on_disk_stays_whole(
+def test_changelog_that_was_recreated_under_its_task_is_named_and_the_store_on_disk_stays_whole(
     directory: StateDirectory, caplog: pytest.LogCaptureFixture
 ) -> None:
     state = opened(directory)
@@ -79,7 +79,7 @@ def test_changelog_that_begins_anew_under_its_task_is_named_and_the_store_on_dis
     assert not caplog.records
     state.update_offsets({DISK: 3, SOURCE: 3})
     state.commit()
-    assert "changelog app-disk-changelog-3 goes on at offset 3, and was at 121" in caplog.text
+    assert "changelog app-disk-changelog-3 continues at offset 3, but was already at 121" in caplog.text
     assert len(caplog.records) == 1  # and nothing of an input topic, where positions may go back
     state.close()
     again = opened(directory)

@@ -1,4 +1,4 @@
-"""The stores of a task: where restoration starts, what a checkpoint claims, and who has the task."""
+"""The stores of a task: where a restore starts, the positions in a checkpoint, and the owner of the task."""
 
 from __future__ import annotations
 
@@ -232,8 +232,10 @@ def test_roll_back_drops_what_was_written_since_the_last_commit(directory: State
 def test_position_goes_back_with_what_is_rolled_back(
     directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A full disk kept the last commit from the database; the task is resumed, or becomes a copy, and goes on to
-    restore: a position ahead would be committed with the next record, and what lies between is lost for ever."""
+    """A full disk made the last commit to the database fail. The task is resumed, or becomes a standby, and restores.
+
+    A position ahead of the data would be committed with the next record, and the records in between would be lost.
+    """
     state = opened(directory)
     state.restore(DISK, [Record(4, "a", 1)])
     store: Any = state.store("disk")

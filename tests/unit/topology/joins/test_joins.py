@@ -312,7 +312,7 @@ def test_global_store_cannot_be_changed_by_others() -> None:
     builder.stream("s").process(meddle).to("out")
     with TopologyTestDriver(builder.build()) as driver:
         records = driver.input_topic("s", key=STRING, value=STRING)
-        with pytest.raises(StreamsError, match="only be read"):
+        with pytest.raises(StreamsError, match="is read-only here"):
             records.send("k", "v")
 
 

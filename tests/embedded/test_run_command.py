@@ -123,7 +123,7 @@ def test_processes_share_the_tasks_come_back_when_killed_and_close_at_ctrl_c(sta
     assert run.end(signal.SIGINT) == 0, run.log.read_text()
     assert not any(_is_alive(pid) for pid in again)
     log = run.log.read_text()
-    assert "process 2 was ended by SIGKILL; starting it again in 1 s" in log
+    assert "process 2 was killed by SIGKILL; restarting it in 1 s" in log
     assert "Traceback" not in log
 
 

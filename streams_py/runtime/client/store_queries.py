@@ -1,4 +1,4 @@
-"""The part of a client that reads stores, and knows which instance has them (KIP-535, KIP-562, KIP-796)."""
+"""The part of a client that reads stores and tells which instance has them (KIP-535, KIP-562, KIP-796)."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ R = TypeVar("R")
 
 
 class ClientQueries:
-    """Base of :class:`~streams_py.runtime.client.kafka_streams.KafkaStreams`."""
+    """Queries of :class:`~streams_py.runtime.client.kafka_streams.KafkaStreams`."""
 
     _instance: ClientResources
     _state: ClientState
     _threads: dict[int, StreamThread]
 
     def _current_threads(self) -> list[StreamThread]:
-        return list(self._threads.values())  # the mapping is replaced, never changed: readers wait for nobody
+        return list(self._threads.values())  # the mapping is replaced, never changed, so readers need no lock
 
     @overload
     def store(
@@ -75,16 +75,23 @@ class ClientQueries:
         partition: int | None = None,
         stale: bool = False,
     ) -> ReadOnlyStore:
-        """A read-only view of a store over all local instances (KIP-535): ``get``, ``range``, ``all`` and so on.
+        """Return a read-only view of a store over all local instances (KIP-535): ``get``, ``range``, ``all`` and so on.
 
-        ``kind`` says what the store is: key-value, window, session or versioned, and whether values of a timestamped
-        store come with their timestamps. ``partition`` limits it to one task; ``stale`` also reads standbys and
-        restoring tasks. Any thread may read, and waits for nobody.
+        Thread-safe, and never blocks.
 
-        Raises StreamsNotStartedError, UnknownStateStoreError, or InvalidStateStoreError for a store of another kind.
-        Two errors are ``retriable``: StateStoreNotAvailableError (InvalidStateStorePartitionError with ``partition``)
-        when nothing of it is here now, and, from a view, StateStoreMigratedError after its tasks have moved: ask for a
-        new view.
+        Args:
+            kind: Kind of the store: key-value, window, session or versioned, and whether values of a timestamped store
+                come with their timestamps.
+            partition: Limits the view to one task.
+            stale: Whether to read standby and restoring tasks, too.
+
+        Raises:
+            StreamsNotStartedError: The client was not started.
+            UnknownStateStoreError: The topology has no store of this name.
+            InvalidStateStoreError: The store is of another kind.
+            StateStoreNotAvailableError: No task of the store is here now (``retriable``). With ``partition``:
+                InvalidStateStorePartitionError.
+            StateStoreMigratedError: Raised by a view after its tasks have moved (``retriable``): request a new view.
         """
         from streams_py.runtime.queries.store_view import store_view
 
@@ -108,13 +115,22 @@ class ClientQueries:
         bound: Position | None = None,
         require_active: bool = False,
     ) -> StateQueryResult[R]:
-        """Ask every partition of a store that is here, active or standby: an answer or a reason for each (KIP-796).
+        """Query every local partition of a store, active or standby (KIP-796). Thread-safe, and never blocks.
 
-        ``partitions``: only these; each of them has a result. ``bound``: only partitions that have processed their
-        input up to these offsets answer, such as ``result.position`` of an earlier query; standbys cannot tell, and
-        do not. ``require_active``: only running actives answer, without regard to the bound. Any thread may ask, and
-        waits for nobody. Raises StreamsNotStartedError, UnknownStateStoreError, InvalidStateStoreError when the client
-        does not run, or StateStoreNotAvailableError (``retriable``) for a global store that is being filled.
+        Args:
+            partitions: Only these partitions. Each of them has a result.
+            bound: Only partitions that have processed their input up to these offsets answer, for example
+                ``result.position`` of an earlier query. Standby tasks don't know their position, so they don't answer.
+            require_active: Whether only running active tasks answer. The bound is then ignored.
+
+        Returns:
+            An answer or a failure reason for each partition.
+
+        Raises:
+            StreamsNotStartedError: The client was not started.
+            UnknownStateStoreError: The topology has no store of this name.
+            InvalidStateStoreError: The client is not running.
+            StateStoreNotAvailableError: A global store is being restored (``retriable``).
         """
         from streams_py.runtime.queries.state_query import query_store
 
@@ -133,38 +149,50 @@ class ClientQueries:
 
     @property
     def store_hosts(self) -> StoreHosts:
-        """What is known of the stores and where they are; what the query service works with."""
+        """The stores and their locations, as used by the query service."""
         return self._instance.hosts
 
     def all_metadata(self) -> list[StreamsMetadata]:
-        """Every instance of the application that has an ``application.server``: its stores and partitions, as active
-        and as standby. Sorted by address; empty before the first assignment."""
-        return self._instance.hosts.everybody()
+        """Return every instance of the application that has an ``application.server``, sorted by address.
+
+        Each has its stores and partitions, as active and as standby. Empty before the first assignment.
+        """
+        return self._instance.hosts.instances()
 
     def streams_metadata_for_store(self, store: str) -> list[StreamsMetadata]:
-        """The instances that have a store, as active or as standby; a global store all of them.
+        """Return the instances that have a store, as active or standby. For a global store: all instances.
 
-        UnknownStateStoreError when no store is called so.
+        Raises:
+            UnknownStateStoreError: The topology has no store of this name.
         """
         return self._instance.hosts.with_store(store)
 
     def query_metadata_for_key(
         self, store: str, key: Any, *, key_serde: Serde[Any] | None = None, partitioner: Partitioner | None = None
     ) -> KeyQueryMetadata:
-        """The instance to ask for a key, those with a standby of it, and its partition.
+        """Return the instance to query for a key, the instances with a standby of it, and its partition.
 
-        Of windows and sessions the key is that inside of the window. ``key_serde`` is the store's unless given.
-        ``partitioner`` is needed where the records were written with one of their own; it gets None as value and has
-        to choose one partition (ValueError otherwise). Before the first assignment the answer is ``NOT_AVAILABLE``.
-        It shows where tasks are going: an instance may be named a moment before it has the key, and refuse.
-        UnknownStateStoreError when no store is called so.
+        The result shows where tasks are going: an instance may be named shortly before it has the key, and then reject
+        a query. Before the first assignment the result is ``NOT_AVAILABLE``.
+
+        Args:
+            key: The key. For windows and sessions: the key inside of the window.
+            key_serde: Serde of the key; default: the store's.
+            partitioner: Required if the records were written with a custom partitioner. It is called with None as the
+                value, and must choose exactly one partition (otherwise ValueError).
+
+        Raises:
+            UnknownStateStoreError: The topology has no store of this name.
         """
         return self._instance.hosts.of_key(store, key, key_serde=key_serde, partitioner=partitioner)
 
     def all_local_store_partition_lags(self) -> dict[str, dict[int, LagInfo]]:
-        """Store -> partition -> how far the copy on this client is behind its changelog: active, restoring or standby.
+        """Return store -> partition -> lag of each local copy behind its changelog: active, restoring or standby.
 
-        Asks the brokers for the ends; BrokerUnavailableError when none answers. Empty unless the client runs.
+        Requests the end offsets from the brokers. Empty unless the client is running.
+
+        Raises:
+            BrokerUnavailableError: No broker answers.
         """
         from streams_py.runtime.queries.lags import store_partition_lags
 

@@ -1,1 +1,1 @@
-"""Tasks without stream threads, brokers and clocks: what the test driver and Spark's workers run."""
+"""Tasks without stream threads, brokers and clocks: used by the test driver and by Spark's workers."""

@@ -1,9 +1,9 @@
-"""One task of a topology, run by hand.
+"""Runs one task of a topology without a stream thread.
 
-The task is the runtime's own :class:`ActiveTask` with the runtime's own stores; only what surrounds it in a stream
-thread is missing. Whoever has the executor gives it records in the order they are to be processed, says when to
-commit, and gets everything that is written through the producer. So the test driver, the comparison with recorded runs
-and a worker of Spark that goes over months of history all do what the live application does.
+The task is the runtime's own :class:`ActiveTask` with the runtime's own stores; only the surrounding stream thread is
+missing. The caller adds records in the order of processing, decides when to commit, and receives all output through the
+producer. So the test driver, comparisons with recorded runs, and Spark workers that process months of history all
+behave like the live application.
 """
 
 from __future__ import annotations
@@ -34,24 +34,28 @@ _NEVER_WAIT = -1
 
 @dataclass(slots=True)
 class EverythingDelivered:
-    """What a task's consumer would know: ``next_offsets`` of what was delivered, and that nothing else is there."""
+    """Stands in for a task's consumer: it knows ``next_offsets``, and everything else has been delivered."""
 
     next_offsets: dict[TopicPartition, int] = field(default_factory=dict)
 
     def position(self, partition: TopicPartition) -> int | None:
-        """Offset of the next record, None before the first one."""
+        """Return the offset of the next record; None before the first one."""
         return self.next_offsets.get(partition)
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """0: whatever there is was delivered."""
+        """Return 0: all records have been delivered."""
         return 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSurroundings:
-    """What tasks run by hand share. ``directory`` says where their stores are: not persistent, then in memory.
-    ``all_on_disk``: those that are declared to be in memory are there, too. ``task_ids``: the tasks that write with
-    ``producer``."""
+    """Resources that several executors share.
+
+    Attributes:
+        directory: Location of the stores. If it is not persistent, the stores are in memory.
+        all_on_disk: Whether stores that are declared to be in memory are on disk, too.
+        task_ids: Returns the tasks that write with ``producer``.
+    """
 
     settings: TaskSettings
     producer: RecordProducer
@@ -66,9 +70,9 @@ class TaskSurroundings:
 
 
 class TaskExecutor:
-    """One task. Nothing is waited for: whatever is buffered is processed.
+    """One task. It never waits for other partitions: all buffered records are processed.
 
-    ``inputs`` are the partitions that it reads.
+    ``inputs`` are its input partitions.
     """
 
     def __init__(
@@ -112,7 +116,7 @@ class TaskExecutor:
         )
 
     def start(self) -> None:
-        """Open the stores, bind the nodes and initialise them."""
+        """Open the stores, then bind and initialise the nodes."""
         self.task.initialize()
         self.task.complete_restoration({})
 
@@ -121,7 +125,7 @@ class TaskExecutor:
         self.task.add_records(partition, records)
 
     def step(self, max_records: int = 1) -> int:
-        """Process up to so many records, and what stream time makes due then; how many were taken."""
+        """Process up to ``max_records`` records, then due stream-time punctuators. Return the number of records."""
         task = self.task
         taken = task.process(max_records)
         if taken:
@@ -132,11 +136,11 @@ class TaskExecutor:
 
     @property
     def had_punctuators(self) -> bool:
-        """True when a processor has ever scheduled one, and also when it has cancelled it since."""
+        """Whether a processor has ever scheduled a punctuator, even if it was cancelled since."""
         return any(self.task.punctuation(clock).was_used for clock in Punctuation)
 
     def commit(self) -> None:
-        """Flush and commit, if anything happened since the last time."""
+        """Flush and commit, if anything happened since the last commit."""
         task = self.task
         if task.commit_needed:
             task.flush_caches()
@@ -146,12 +150,12 @@ class TaskExecutor:
             task.post_commit(enforce_checkpoint=False, acked=self._producer.acked_offsets())
 
     def store(self, name: str) -> Store:
-        """An open store."""
+        """Return an open store."""
         found: Store = self.task.store(name)
         return found
 
     def close(self) -> Exception | None:
-        """Suspend and close; the error of a processor's ``close``, if one raised."""
+        """Suspend and close the task. Return the error of a processor's ``close``, if one raised."""
         failed: Exception | None = None
         try:
             self.task.suspend()
@@ -162,7 +166,7 @@ class TaskExecutor:
 
 
 def exact_topics(nodes: Sequence[Node], application_id: str) -> list[str]:
-    """Full names of the topics that these nodes read by name."""
+    """Return the full names of the topics that these nodes read by name."""
     return [
         topic_on_broker(application_id, topic, is_internal=node.is_internal)
         for node in nodes

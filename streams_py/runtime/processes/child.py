@@ -1,8 +1,8 @@
-"""What a process knows that a supervisor started: its number, and how to say how it is.
+"""A supervised process's side: its number, and how it reports its state.
 
-The supervisor runs the program that it is itself once more, with a variable in its environment and two pipes: one ends
-when the supervisor does, on the other the process writes how it is, a line whenever that changes, and every second. A
-socket brings the supervisor's requests for metrics (:mod:`.metrics`).
+The supervisor runs its own program again, with a variable in its environment and two pipes. One pipe closes when the
+supervisor ends. On the other pipe the process writes its state: one line for every change, and one every second. The
+supervisor requests metrics through a socket (:mod:`.metrics`).
 """
 
 from __future__ import annotations
@@ -31,8 +31,14 @@ _CONSUMER: Final = ("consumer.", "main.consumer.")
 
 @dataclass(frozen=True, slots=True)
 class ChildProcess:
-    """``number`` counts from 1; ``lives`` ends with the supervisor, lines are written to ``states``: both are file
-    descriptors of pipes. ``requests`` is that of a socket, on which the supervisor requests metrics."""
+    """The connection to the supervisor.
+
+    Attributes:
+        number: Number of the process, from 1.
+        lives: File descriptor of a pipe that closes when the supervisor ends.
+        states: File descriptor of the pipe for state lines.
+        requests: File descriptor of the socket on which the supervisor requests metrics.
+    """
 
     number: int
     lives: int
@@ -40,16 +46,16 @@ class ChildProcess:
     requests: int
 
     def to_variable(self) -> str:
-        """For the environment of the process."""
+        """Return the value for the environment variable of the process."""
         return f"{self.number}:{self.lives}:{self.states}:{self.requests}"
 
-    def tell(self, state: str, live: bool, ready: bool) -> None:
-        """Say how this process is. Never waits, never fails."""
+    def report(self, state: str, live: bool, ready: bool) -> None:
+        """Report the state of this process. Never blocks, never fails."""
         with contextlib.suppress(OSError):
             os.write(self.states, f"{state} {live:d} {ready:d}\n".encode("ascii"))
 
     def end_with_supervisor(self) -> None:
-        """From now on the end of the supervisor, however it comes, is a SIGTERM to this process."""
+        """From now on, send SIGTERM to this process when the supervisor ends, for whatever reason."""
 
         def watch() -> None:
             with contextlib.suppress(OSError):
@@ -61,7 +67,7 @@ class ChildProcess:
 
     @contextlib.contextmanager
     def answering(self, measure: Callable[[], Iterable[Measured]]) -> Iterator[None]:
-        """Answer the supervisor's requests for metrics inside, on a thread."""
+        """Answer the supervisor's metrics requests on a background thread inside the context."""
         from streams_py.runtime.processes.metrics import answer_requests
 
         with socket.socket(fileno=os.dup(self.requests)) as requests:
@@ -73,10 +79,10 @@ class ChildProcess:
                 yield
             finally:
                 with contextlib.suppress(OSError):  # the supervisor has ended
-                    requests.shutdown(socket.SHUT_RDWR)  # the thread ends; an answer under way may take a while
+                    requests.shutdown(socket.SHUT_RDWR)  # stops the thread; an answer in progress may take a while
 
     def config(self, config: StreamsConfig) -> StreamsConfig:
-        """The configuration of this process: names that must be one process' own end with its number."""
+        """Return this process's configuration: names that must be unique per process end with its number."""
         own: dict[str, str] = {}
         for prefix in ("", *_CONSUMER):
             if (name := config.clients.get(f"{prefix}{_INSTANCE_ID}")) is not None:
@@ -88,8 +94,8 @@ class ChildProcess:
 
 @functools.cache
 def this_process() -> ChildProcess | None:
-    """What this process is to a supervisor; None when nobody supervises it."""
-    text = os.environ.pop(PROCESS_VARIABLE, None)  # not for processes that this one starts
+    """Return this process's connection to its supervisor; None if it is not supervised."""
+    text = os.environ.pop(PROCESS_VARIABLE, None)  # removed, so that processes that this one starts don't inherit it
     if text is None:
         return None
     number, lives, states, requests = map(int, text.split(":"))

@@ -1,4 +1,4 @@
-"""Answers an orchestrator's probes over HTTP: ``/live``, ``/ready``, and ``/`` with both and a line per process."""
+"""Answers an orchestrator's probes over HTTP: ``/live``, ``/ready``, and ``/`` with both and one line per process."""
 
 from __future__ import annotations
 
@@ -18,8 +18,13 @@ _LOOPBACK: Final = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class ProcessHealth:
-    """``state`` is the client's, or ``RESTARTING`` while its process has died, or ``SILENT`` when it is there and has
-    not told for a session's time-out how it is; ``restarts`` counts deaths."""
+    """Health of one process.
+
+    Attributes:
+        state: The client's state; ``RESTARTING`` after the process died; ``SILENT`` if the process runs but has not
+            reported its state for the session timeout.
+        restarts: Number of deaths.
+    """
 
     process: int
     pid: int | None
@@ -31,7 +36,7 @@ class ProcessHealth:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """``live``: only a start from outside would help when it is false. ``ready``: every process is."""
+    """``live``: if false, only a restart from outside helps. ``ready``: whether every process is ready."""
 
     live: bool
     ready: bool
@@ -39,11 +44,16 @@ class Health:
 
 
 class HealthServer:
-    """Serves until the end of ``with``, on a thread of its own. ``address`` is a port on loopback, or ``host:port``;
-    port 0 is any free one. ``names``: further names by which it may be called. Raises ConfigError when it cannot be
-    served.
+    """Serves health probes on a background thread until the end of the ``with`` block.
 
-    Whoever can reach it learns the states of processes, and can do nothing.
+    Anyone who can reach it can read the states of the processes, but cannot do anything else.
+
+    Args:
+        address: A port on loopback, or ``host:port``. Port 0 is any free port.
+        names: Additional host names under which it may be called.
+
+    Raises:
+        ConfigError: The address cannot be used.
     """
 
     def __init__(self, address: int | str, health: Callable[[], Health], names: Iterable[str] = ()) -> None:
@@ -80,7 +90,7 @@ class HealthServer:
 
 
 def parsed_address(name: str, address: int | str) -> tuple[str, int]:
-    """Host and port of ``address``: a port on loopback, or ``host:port``. ConfigError names the argument, ``name``."""
+    """Return host and port of ``address``: a port on loopback, or ``host:port``. ConfigError names the argument."""
     host, colon, port = (_LOOPBACK, ":", str(address)) if str(address).isdecimal() else str(address).rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) > 65_535:
         raise ConfigError(f"{name} = {address!r} is neither a port nor host:port")

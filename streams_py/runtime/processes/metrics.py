@@ -48,7 +48,7 @@ class ProcessMetrics:
 
 
 def answer_requests(requests: socket.socket, measure: Callable[[], Iterable[Measured]]) -> None:
-    """Answer each request with the metrics of now, until the supervisor or this process closes ``requests``."""
+    """Answer each request with the current metrics, until the supervisor or this process closes ``requests``."""
     cloexec = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
     while True:
         try:
@@ -76,7 +76,7 @@ def _answer(answer: socket.socket, measure: Callable[[], Iterable[Measured]]) ->
 
 
 def request_metrics(requests: socket.socket) -> socket.socket:
-    """Send a request, without waiting; the result is where its answer arrives. OSError: the process takes none."""
+    """Send a request without waiting. Return the socket of its answer. OSError: the process accepts no requests."""
     ours, theirs = socket.socketpair()
     try:
         with theirs:
@@ -125,13 +125,17 @@ def _value(value: object) -> float | str:
 def serve_metrics(
     address: int | str, read: Callable[[], Iterable[ProcessMetrics]], names: Iterable[str] = ()
 ) -> AbstractContextManager[object]:
-    """Serve Prometheus until the end of ``with``. ``address`` is a port on loopback, or ``host:port``. ``names``:
-    further names by which the service may be called.
+    """Serve Prometheus until the end of the ``with`` block.
 
-    Raises ConfigError without the extra ``metrics``, and when the address is malformed or in use.
+    Args:
+        address: A port on loopback, or ``host:port``.
+        names: Additional host names under which the service may be called.
+
+    Raises:
+        ConfigError: The extra ``metrics`` is not installed, or the address is malformed or in use.
     """
     host, port = parsed_address("metrics", address)
-    try:  # by its name: only an application that serves metrics needs the extra, and this package is below it
+    try:  # imported by name: only applications that serve metrics need the extra, and this package is a layer below
         exporter: Any = importlib.import_module("streams_py.metrics.prometheus")
     except ModuleNotFoundError as error:
         raise ConfigError(

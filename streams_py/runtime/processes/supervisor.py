@@ -1,4 +1,4 @@
-"""Starts a program several times, as processes of one group, and starts those again that die."""
+"""Starts a program several times as processes of one group, and restarts the processes that die."""
 
 from __future__ import annotations
 
@@ -33,52 +33,55 @@ _STEP_S: Final = 0.2
 _FIRST_DELAY_S: Final = 1.0
 _LONGEST_DELAY_S: Final = 30.0
 _STEADY_S: Final = 60.0
-"""Who lived so long has not died of its start."""
+"""A process that ran longer than this did not fail during startup, in seconds."""
 _DEATHS: Final = 5
-"""Who died so often in a row, each time soon, is not helped by another start."""
-_FIRST_WORD_S: Final = 10.0
+"""Number of consecutive early deaths after which the supervisor is no longer live: another start would not help."""
+_FIRST_LOG_S: Final = 10.0
 _RESTARTING: Final = "RESTARTING"
 _SILENT: Final = "SILENT"
 _COUNTED_MAX_S: Final = 1.0
-"""Of one step of the supervisor: when it was frozen itself, with all of its processes perhaps, that was no silence of
-theirs."""
+"""Maximum silence counted per step of the supervisor, in seconds. If the supervisor itself was frozen, perhaps with all
+of
+its processes, that time is not their silence."""
 _LINE_BYTES: Final = 4096
 _WORDS: Final = 3
-"""Of a line: the state, whether it is live, whether it is ready."""
+"""Number of words in a line: state, whether live, whether ready."""
 
 
 @dataclass(slots=True)
 class _Slot:
-    """The place of one process."""
+    """One process and its state."""
 
     number: int
     process: subprocess.Popen[bytes] | None = None
     lives: int = -1
     states: int = -1
     requests: socket.socket | None = None
-    """Where the process takes requests for metrics."""
+    """Socket for metrics requests to the process."""
     state: str = State.CREATED.value
     live: bool = True
     ready: bool = False
-    told: bytes | None = None
-    """The end of what it told, a line that is not whole; None while it has not told anything since its start."""
+    reported: bytes | None = None
+    """Unfinished last line of the process's reports; None until it has reported since its start."""
     silent_s: float = 0.0
-    """So long it has told nothing."""
+    """Time since its last report, in seconds."""
     restarts: int = 0
     deaths: int = 0
-    """In a row, each soon after a start."""
+    """Number of consecutive deaths soon after a start."""
     started_s: float = 0.0
     due_s: float = 0.0
     has_ended: bool = False
 
 
 class Supervisor:
-    """:meth:`run` works until all processes have ended by themselves, or until it is asked to stop.
+    """Runs processes until all of them have ended on their own, or until it is asked to stop.
 
-    A process that ends with status 0 has ended; any other is started again, after a second, and ever later (up to half
-    a minute) while it dies soon. They are in process groups of their own: Ctrl-C reaches the supervisor, which asks
-    them to close; they end when the supervisor is killed. One that has told nothing for ``silence_max_s`` after it had
-    (it is stopped, or hangs as a whole) is not ready: its group has given its tasks to others.
+    A process that exits with status 0 has ended. Any other exit is followed by a restart: after a second, then after
+    growing delays (up to 30 seconds) while the process dies soon. Each process has its own process group, so Ctrl-C
+    only reaches the supervisor, which then asks the processes to close. If the supervisor is killed, they end.
+
+    A process that stops reporting for ``silence_max_s`` (because it is stopped, or hangs as a whole) is not ready: its
+    group has given its tasks to other members.
     """
 
     def __init__(self, processes: int, command: Sequence[str], *, silence_max_s: float) -> None:
@@ -87,14 +90,14 @@ class Supervisor:
         self._slots = [_Slot(number) for number in range(1, processes + 1)]
         self._selector = selectors.DefaultSelector()
         self._requesting = threading.Lock()
-        """Held while a slot's ``requests`` is used or replaced: the metrics' thread uses it."""
+        """Guards the ``requests`` of all slots, which the metrics thread uses, too."""
 
     def run(self, asked: threading.Event) -> None:
-        """Until ``asked`` is set and all have closed. Raises StreamsError when one did not close well."""
+        """Run until ``asked`` is set and all processes have closed. StreamsError if one did not close properly."""
         try:
             while not asked.is_set() and not all(slot.has_ended for slot in self._slots):
                 for slot in self._slots:
-                    self._look_after(slot)
+                    self._supervise(slot)
                 self._listen()
             self._close()
         finally:
@@ -105,7 +108,7 @@ class Supervisor:
             self._selector.close()
 
     def health(self) -> Health:
-        """On any thread."""
+        """Return the health of all processes. Thread-safe."""
         processes = tuple(
             ProcessHealth(
                 slot.number,
@@ -125,7 +128,7 @@ class Supervisor:
         )
 
     def metrics(self, application_id: str) -> list[ProcessMetrics]:
-        """Metrics of all processes, on any thread. Waits 5 s at most, for all of them together."""
+        """Return the metrics of all processes. Waits at most 5 s for all of them together. Thread-safe."""
         slots = [slot for slot in self._slots if not slot.has_ended]
         answers = [self._request(slot) for slot in slots]
         until_s = time.monotonic() + ANSWER_S
@@ -135,7 +138,7 @@ class Supervisor:
         ]
 
     def _request(self, slot: _Slot) -> socket.socket | None:
-        """None when the process cannot answer: it is restarting, frozen, or takes no further request."""
+        """Request metrics. None if the process cannot answer: it is restarting, frozen, or its socket is full."""
         with self._requesting, contextlib.suppress(OSError):
             if slot.requests is not None and not self._is_silent(slot):
                 return request_metrics(slot.requests)
@@ -146,13 +149,13 @@ class Supervisor:
 
     # -- one process ---------------------------------------------------------------------------------------------------
 
-    def _look_after(self, slot: _Slot) -> None:
+    def _supervise(self, slot: _Slot) -> None:
         now = time.monotonic()
         if slot.process is None:
             if not slot.has_ended and now >= slot.due_s:
                 try:
                     self._start(slot)
-                except OSError as error:  # no room for another process, or its pipes, now: the others go on
+                except OSError as error:  # no resources for the process or its pipes; the other processes continue
                     self._start_later(slot, now, f"cannot be started ({error})")
         elif (status := slot.process.poll()) is not None:
             self._gone(slot)
@@ -167,7 +170,7 @@ class Supervisor:
         slot.due_s, slot.state, slot.restarts = now + delay_s, _RESTARTING, slot.restarts + 1
         slot.live, slot.ready = slot.deaths < _DEATHS, False
         slot.started_s = now
-        _log.error("process %d %s; starting it again in %.0f s", slot.number, why, delay_s)
+        _log.error("process %d %s; restarting it in %.0f s", slot.number, why, delay_s)
 
     def _start(self, slot: _Slot) -> None:
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
@@ -195,10 +198,10 @@ class Supervisor:
             slot.requests = requests
         slot.state, slot.ready, slot.started_s = State.CREATED.value, False, time.monotonic()
         self._selector.register(slot.states, selectors.EVENT_READ, slot)
-        _log.info("process %d of %d is %d", slot.number, len(self._slots), slot.process.pid)
+        _log.info("started process %d of %d (pid %d)", slot.number, len(self._slots), slot.process.pid)
 
     def _gone(self, slot: _Slot) -> None:
-        """The process has ended: nothing of it is kept."""
+        """Clean up after a process that has ended."""
         self._selector.unregister(slot.states)
         os.close(slot.states)
         os.close(slot.lives)
@@ -207,40 +210,40 @@ class Supervisor:
                 slot.requests.close()
             slot.requests = None
         slot.process, slot.lives, slot.states = None, -1, -1
-        slot.told, slot.silent_s = None, 0.0
+        slot.reported, slot.silent_s = None, 0.0
 
     def _listen(self) -> None:
-        """Read what processes say of themselves, for a moment."""
+        """Read the reports of the processes for a moment."""
         began = time.monotonic()
         ready = self._selector.select(_STEP_S)
         for key, _ in ready:
             with contextlib.suppress(OSError):
-                told = os.read(key.fd, _LINE_BYTES)
-                if not told:  # it ends
+                reported = os.read(key.fd, _LINE_BYTES)
+                if not reported:  # the process is ending
                     time.sleep(_STEP_S)
                     continue
-                self._note_told(key.data, told)
+                self._read_report(key.data, reported)
         self._note_silence({key.data.number for key, _ in ready}, min(time.monotonic() - began, _COUNTED_MAX_S))
 
-    def _note_told(self, slot: _Slot, told: bytes) -> None:
+    def _read_report(self, slot: _Slot, reported: bytes) -> None:
         if self._is_silent(slot) and slot.process is not None:
-            _log.info("process %d (%d) tells again how it is", slot.number, slot.process.pid)
-        lines, _, slot.told = ((slot.told or b"") + told).rpartition(b"\n")
+            _log.info("process %d (pid %d) reports its state again", slot.number, slot.process.pid)
+        lines, _, slot.reported = ((slot.reported or b"") + reported).rpartition(b"\n")
         slot.silent_s = 0.0
         words = lines.rpartition(b"\n")[2].decode("ascii").split()
-        if len(words) == _WORDS:  # else no line is whole
+        if len(words) == _WORDS:  # else there is no complete line yet
             slot.state, slot.live, slot.ready = words[0], words[1] == "1", words[2] == "1"
 
-    def _note_silence(self, told: Collection[int], passed_s: float) -> None:
+    def _note_silence(self, reported: Collection[int], passed_s: float) -> None:
         for slot in self._slots:
-            if slot.number in told or slot.process is None or slot.told is None:
+            if slot.number in reported or slot.process is None or slot.reported is None:
                 continue
             was_silent = self._is_silent(slot)
             slot.silent_s += passed_s
             if self._is_silent(slot) and not was_silent:
                 _log.warning(
-                    "process %d (%d) has not told for %.0f s how it is, so it is not ready: it is stopped, or hangs as "
-                    "a whole; the group gives its tasks to others",
+                    "process %d (pid %d) has not reported its state for %.0f s and is not ready: it is stopped or "
+                    "hangs as a whole; the group gives its tasks to other members",
                     slot.number,
                     slot.process.pid,
                     self._silence_max_s,
@@ -249,12 +252,12 @@ class Supervisor:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def _close(self) -> None:
-        """Ask all to close and wait, saying so when it takes long."""
+        """Ask all processes to close and wait for them; log a warning if it takes long."""
         for slot in self._slots:
             if slot.process is not None:
                 slot.process.send_signal(signal.SIGTERM)
         failed: list[str] = []
-        began, silence_s = time.monotonic(), _FIRST_WORD_S
+        began, silence_s = time.monotonic(), _FIRST_LOG_S
         while alive := [slot for slot in self._slots if slot.process is not None]:
             if time.monotonic() - began > silence_s:
                 names = ", ".join(f"{slot.number} ({slot.process.pid})" for slot in alive if slot.process)
@@ -266,18 +269,18 @@ class Supervisor:
                 if status is not None:
                     self._gone(slot)
                     slot.has_ended = True
-                    if status not in (0, -signal.SIGTERM):  # SIGTERM: it had hardly begun
+                    if status not in (0, -signal.SIGTERM):  # SIGTERM: it had just started
                         failed.append(f"process {slot.number} {_ended(status)}")
         if failed:
             raise StreamsError(f"while closing, {', '.join(sorted(failed))}; the log above says why")
 
 
 def same_program() -> list[str]:
-    """The command that runs this program once more. Raises IllegalStateError where there is no program."""
+    """Return the command that runs this program again. IllegalStateError if there is no program."""
     if len(sys.orig_argv) < 2 or hasattr(sys, "ps1") or not sys.argv[0]:
         raise IllegalStateError(
-            "several processes run the program again that asks for them, and here is none (an interactive "
-            "interpreter): put it into a file, or use: streams-py run FILE.PY --processes N"
+            "several processes require a program file to run again, and this is an interactive interpreter: put the "
+            "code into a file, or use: streams-py run FILE.PY --processes N"
         )
     return [sys.executable, *sys.orig_argv[1:]]
 
@@ -288,7 +291,7 @@ def _read(number: int, answer: socket.socket | None, until_s: float) -> tuple[Me
     try:
         return read_answer(answer, until_s)
     except (OSError, ValueError) as error:
-        _log.warning("process %d sent no metrics (%s); this scrape has none of it", number, error)
+        _log.warning("process %d sent no metrics (%s); this scrape does not include it", number, error)
         return None
 
 
@@ -296,5 +299,5 @@ def _ended(status: int) -> str:
     if status >= 0:
         return f"ended with status {status}"
     with contextlib.suppress(ValueError):
-        return f"was ended by {signal.Signals(-status).name}"
-    return f"was ended by signal {-status}"
+        return f"was killed by {signal.Signals(-status).name}"
+    return f"was killed by signal {-status}"

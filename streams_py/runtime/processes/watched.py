@@ -1,4 +1,4 @@
-"""Around a client that runs until a signal comes: probes, and a supervisor when there are several processes."""
+"""Surrounds a client that runs until a signal: health probes, metrics, and a supervisor for several processes."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Client", "watched"]
 
-_LOOK_S: Final = 0.25
-_TOLD_EACH: Final = 4
-"""So many looks, of which none has shown anything new: a supervisor hears every second that a process is not frozen."""
+_CHECK_S: Final = 0.25
+_CHECKS_PER_REPORT: Final = 4
+"""Number of checks without a change after which the state is reported anyway, so that the supervisor hears every second
+that the process is not frozen."""
 _SESSION: Final = "session.timeout.ms"
 _SESSION_MS: Final = 45_000
-"""Kafka's default."""
+"""Kafka's default, in ms."""
 
 
 class Client(Protocol):
-    """KafkaStreams, as seen from here."""
+    """The part of KafkaStreams that this module uses."""
 
     @property
     def config(self) -> StreamsConfig: ...
@@ -53,17 +54,19 @@ def watched(
     metrics: int | str | None = None,
     names: Collection[str] = (),
 ) -> Iterator[Supervisor | None]:
-    """Probes are answered and metrics are served inside, and a supervisor is told how the client is.
+    """Answer probes, serve metrics, and report the client's state to a supervisor, inside the context.
 
-    Yields the supervisor to run instead of the client, when there are to be several processes and this is none of them.
-    ``drain``, what a signal will ask for, is looked at now. ``names``: further names by which probes and metrics may be
-    requested.
+    Yields the supervisor to run instead of the client, if there are several processes and this is not one of them.
+
+    Args:
+        drain: Time-out of the drain after a signal, in seconds; only validated here.
+        names: Additional host names under which probes and metrics may be requested.
     """
     _check(client.config, processes, drain)
     with contextlib.ExitStack() as stack:
         if child is not None:
             child.end_with_supervisor()
-            stack.enter_context(_telling(client, child))
+            stack.enter_context(_reporting(client, child))
             stack.enter_context(child.answering(client.measure))
             yield None
             return
@@ -71,7 +74,7 @@ def watched(
         if processes > 1:
             supervisor = Supervisor(processes, same_program(), silence_max_s=_session_s(client.config))
         if supervisor is not None:
-            stack.callback(client.close)  # it never starts
+            stack.callback(client.close)  # in the supervisor's process it never starts
         if health is not None:
             look = supervisor.health if supervisor is not None else lambda: _health_of(client)
             stack.enter_context(HealthServer(health, look, names))
@@ -88,33 +91,33 @@ def watched(
 
 def _check(config: StreamsConfig, processes: int, drain: float | None) -> None:
     if processes < 1:
-        raise ValueError(f"processes must be at least 1: {processes}")
+        raise ValueError(f"processes must be at least 1, got {processes}")
     if drain is not None and not drain >= 0:
-        raise ValueError(f"drain must be a number of seconds that is not negative: {drain}")
+        raise ValueError(f"drain must be a number of seconds, 0 or greater, got {drain}")
     if processes > 1 and config.application_server:
         raise ConfigError(
-            f"application.server = {config.application_server} is one process' address; with {processes} processes "
-            "start each by itself, with its own",
+            f"application.server = {config.application_server} is the address of one process, but processes = "
+            f"{processes}: start each process separately, with its own address",
             key="application.server",
         )
 
 
 @contextlib.contextmanager
-def _telling(client: Client, child: ChildProcess) -> Iterator[None]:
-    """A thread that looks at the client and tells the supervisor how it is: what has changed at once."""
+def _reporting(client: Client, child: ChildProcess) -> Iterator[None]:
+    """Report the client's state to the supervisor from a background thread, changes immediately."""
     ended = threading.Event()
 
-    def tell() -> None:
-        told = None
-        looks = 0
-        while not ended.wait(_LOOK_S):
+    def report() -> None:
+        reported = None
+        checks = 0
+        while not ended.wait(_CHECK_S):
             now = (client.state.value, client.is_alive(), client.is_ready())
-            looks += 1
-            if now != told or looks >= _TOLD_EACH:
-                child.tell(*now)
-                told, looks = now, 0
+            checks += 1
+            if now != reported or checks >= _CHECKS_PER_REPORT:
+                child.report(*now)
+                reported, checks = now, 0
 
-    thread = threading.Thread(target=tell, name="supervisor-teller", daemon=True)
+    thread = threading.Thread(target=report, name="supervisor-teller", daemon=True)
     thread.start()
     try:
         yield
@@ -124,9 +127,9 @@ def _telling(client: Client, child: ChildProcess) -> Iterator[None]:
 
 
 def _session_s(config: StreamsConfig) -> float:
-    """After so long without a sign of life a group takes a member for dead."""
+    """Return the session timeout in seconds, after which a group removes a silent member."""
     own = config.client_setting(_SESSION, "consumer.", "main.consumer.") or ""
-    return (int(own) if own.isdecimal() else _SESSION_MS) / 1_000  # who joins says what is wrong with another one
+    return (int(own) if own.isdecimal() else _SESSION_MS) / 1_000  # joining the group reports an invalid value
 
 
 def _health_of(client: Client) -> Health:

@@ -1,1 +1,1 @@
-"""Reading a client's stores from outside, and finding the instance that has them."""
+"""Reads a client's stores, and finds the instance that has them."""

@@ -1,8 +1,8 @@
-"""Who has which store: what the group's leader told this client about all instances (Kafka's ``StreamsMetadataState``).
+"""Locations of the stores: the leader's information about all instances (Kafka's ``StreamsMetadataState``).
 
 The leader sends each member the partitions of every instance that has an ``application.server``, as active and as
-standby. That is where tasks are *going*: during a rebalance an instance may be named a little before it has the task.
-Whoever asks it then gets an error that says so, and asks again.
+standby. The information shows where tasks are *going*: during a rebalance, an instance may be named shortly before it
+has the task. It then answers a query with an error, and the caller queries again.
 """
 
 from __future__ import annotations
@@ -39,8 +39,13 @@ class StreamsMetadata:
 
 @dataclass(frozen=True, slots=True)
 class KeyQueryMetadata:
-    """Where a key is: the instance that has it as active, those that have a standby, and the partition (-1 for global
-    stores, which are everywhere, and while nothing is known)."""
+    """Location of a key.
+
+    Attributes:
+        active_host: The instance with the active task.
+        standby_hosts: The instances with a standby task.
+        partition: -1 for global stores, which every instance has, and while the location is not known.
+    """
 
     active_host: HostInfo
     standby_hosts: frozenset[HostInfo]
@@ -48,17 +53,17 @@ class KeyQueryMetadata:
 
     @property
     def is_available(self) -> bool:
-        """False while no instance is known that has the key as active."""
+        """Whether an instance with the active task is known."""
         return self.active_host != NO_HOST
 
 
 NOT_AVAILABLE: Final = KeyQueryMetadata(NO_HOST, frozenset(), -1)
-"""There was no assignment yet."""
+"""Result before the first assignment."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Places:
-    """Where one store is: partitions of each topic that its tasks read, and the hosts of each of its partitions."""
+class _Locations:
+    """Location of one store: partition counts of the topics that its tasks read, and the hosts of each partition."""
 
     counts: Mapping[str, int]
     active: Mapping[int, HostInfo]
@@ -66,10 +71,12 @@ class _Places:
 
 
 class StoreHosts:
-    """The instances of one application as of the last assignment. Thread-safe: what it holds is replaced as a whole.
-    Where a store is, is worked out once for each assignment: services ask with every query.
+    """The instances of one application as of the last assignment. Thread-safe: its content is replaced as a whole.
 
-    ``own`` is this client's ``application.server``.
+    The location of a store is computed once per assignment, because services request it for every query.
+
+    Args:
+        own: This client's ``application.server``.
     """
 
     def __init__(
@@ -79,11 +86,11 @@ class StoreHosts:
         self._application_id = application_id
         self._own = own
         self._serde_defaults = serde_defaults
-        self._shown: tuple[HostView, dict[str, _Places]] = (HostView(), {})
+        self._shown: tuple[HostView, dict[str, _Locations]] = (HostView(), {})
 
     @property
     def application_id(self) -> str:
-        """The application whose stores these are."""
+        """``application.id``."""
         return self._application_id
 
     @property
@@ -93,35 +100,35 @@ class StoreHosts:
 
     @property
     def stores(self) -> Mapping[str, StoreBuilder]:
-        """Every store of the topology, global ones included."""
+        """All stores of the topology, including global stores."""
         return self._topology.stores
 
     def declared(self, store: str) -> StoreBuilder:
-        """A store's declaration. UnknownStateStoreError."""
+        """Return a store's declaration. UnknownStateStoreError if there is no such store."""
         self._check_known(store)
         return self._topology.stores[store]
 
     def is_global(self, store: str) -> bool:
-        """True for a store that every instance has as a whole."""
+        """Whether every instance has all of the store."""
         return store in self._topology.global_stores
 
     def key_serde(self, store: str) -> Serde[Any]:
-        """The serde of the store's keys. ConfigError when it has none."""
+        """Return the serde of the store's keys. ConfigError if it has none."""
         serde = serde_or_default(self._topology.stores[store].key_serde, self._serde_defaults, is_key=True)
         if serde is None:
-            raise ConfigError(f"store {store!r} has no key serde: give one as key_serde=", key="default.key.serde")
+            raise ConfigError(f"store {store!r} has no key serde: pass key_serde=", key="default.key.serde")
         return serde
 
     def changelog(self, store: str) -> str:
-        """The topic that the store's serdes are told."""
+        """Return the topic name that is passed to the store's serdes."""
         return self._topology.changelog_topic(store, self._application_id)
 
     def show(self, view: HostView) -> None:
-        """A new assignment said this."""
+        """Replace the locations by those of a new assignment."""
         self._shown = (view, {})
 
-    def everybody(self) -> list[StreamsMetadata]:
-        """Every instance with an ``application.server``, sorted by it."""
+    def instances(self) -> list[StreamsMetadata]:
+        """Return all instances with an ``application.server``, sorted by it."""
         view, _ = self._shown
         stores = self._stores_by_topic(view)
         everywhere = frozenset(self._topology.global_stores)
@@ -138,14 +145,14 @@ class StoreHosts:
         ]
 
     def with_store(self, store: str) -> list[StreamsMetadata]:
-        """Those that have the store, as active or as standby; of a global store all. UnknownStateStoreError."""
+        """Return the instances that have the store, as active or standby; all of them for a global store."""
         self._check_known(store)
-        return [found for found in self.everybody() if store in found.stores or store in found.standby_stores]
+        return [found for found in self.instances() if store in found.stores or store in found.standby_stores]
 
     def of_key(
         self, store: str, key: Any, *, key_serde: Serde[Any] | None, partitioner: Partitioner | None
     ) -> KeyQueryMetadata:
-        """Where a key of the store is; the errors are those of ``KafkaStreams.query_metadata_for_key``."""
+        """Return the location of a key. Errors are those of ``KafkaStreams.query_metadata_for_key``."""
         self._check_known(store)
         if store in self._topology.global_stores:
             return KeyQueryMetadata(self._own or NO_HOST, frozenset(), -1)
@@ -165,51 +172,55 @@ class StoreHosts:
         return self.of_partition(store, partition)
 
     def of_partition(self, store: str, partition: int) -> KeyQueryMetadata:
-        """Where a partition of the store is."""
-        places = self._places(store)
+        """Return the location of a partition of the store."""
+        locations = self._locations(store)
         return KeyQueryMetadata(
-            places.active.get(partition, NO_HOST), places.standby.get(partition, frozenset()), partition
+            locations.active.get(partition, NO_HOST), locations.standby.get(partition, frozenset()), partition
         )
 
     def partition_counts(self, store: str) -> Mapping[str, int]:
-        """Partitions of each topic that the store's tasks read, as far as some instance was named for them; empty
-        before the first assignment."""
-        return self._places(store).counts
+        """Return the partition counts of the topics that the store's tasks read, as far as hosts are known for them.
 
-    def _places(self, store: str) -> _Places:
+        Empty before the first assignment.
+        """
+        return self._locations(store).counts
+
+    def _locations(self, store: str) -> _Locations:
         view, known = self._shown
-        places = known.get(store)
-        if places is None:
-            places = known[store] = self._found(store, view)
-        return places
+        locations = known.get(store)
+        if locations is None:
+            locations = known[store] = self._locate(store, view)
+        return locations
 
-    def _found(self, store: str, view: HostView) -> _Places:
+    def _locate(self, store: str, view: HostView) -> _Locations:
         topics = {topic for topic, stores in self._stores_by_topic(view).items() if store in stores}
         counts: dict[str, int] = {}
         active: dict[int, HostInfo] = {}
         standby: dict[int, frozenset[HostInfo]] = {}
         for host, partitions in sorted(view.active.items()):
             for topic, partition in partitions:
-                if topic in topics:  # not how many there are: instances without application.server leave gaps
+                if topic in topics:  # the maximum, not the count: instances without application.server leave gaps
                     counts[topic] = max(counts.get(topic, 0), partition + 1)
                     active.setdefault(partition, host)
         for host, partitions in view.standby.items():
             for topic, partition in partitions:
                 if topic in topics:
                     standby[partition] = standby.get(partition, frozenset()) | {host}
-        return _Places(counts, active, standby)
+        return _Locations(counts, active, standby)
 
     def _check_known(self, store: str) -> None:
         known = sorted(self._topology.stores)
         if store not in known:
-            raise UnknownStateStoreError(f"no store is called {store!r}; there are: {', '.join(known) or 'none'}")
+            raise UnknownStateStoreError(
+                f"there is no store {store!r}; the topology has: {', '.join(known) or 'no stores'}"
+            )
 
     def _key_bytes(self, store: str, key: Any, key_serde: Serde[Any] | None) -> bytes:
         serde = key_serde or self.key_serde(store)
         return serde.serializer(self.changelog(store), is_key=True)(key)
 
     def _stores_by_topic(self, view: HostView) -> Mapping[str, frozenset[str]]:
-        """The stores of the sub-topology that reads a topic."""
+        """Return topic -> stores of the sub-topology that reads it."""
         return dict(self._topics_and_stores(view))
 
     def _topics_and_stores(self, view: HostView) -> Iterator[tuple[str, frozenset[str]]]:

@@ -1,4 +1,4 @@
-"""How far the local copies of stores are behind their changelogs (KIP-535)."""
+"""Lags of the local copies of stores behind their changelogs (KIP-535)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["LagInfo", "store_partition_lags"]
 
 @dataclass(frozen=True, slots=True)
 class LagInfo:
-    """Offsets of a changelog partition: the next one that the local copy lacks, and the end.
+    """Offsets of a changelog partition: the next offset that the local copy lacks, and the end offset.
 
-    Under exactly-once the markers of transactions count as records.
+    Under exactly-once, transaction markers count as records.
     """
 
     position: int
@@ -25,13 +25,18 @@ class LagInfo:
 
     @property
     def lag(self) -> int:
-        """Records that the local copy lacks, at most."""
+        """Maximum number of records that the local copy lacks."""
         return max(0, self.end - self.position)
 
 
 def store_partition_lags(tasks: Iterable[StreamTask], admin: Admin) -> dict[str, dict[int, LagInfo]]:
-    """Store -> partition -> lag, of every open store with a changelog. A running active makes its changelog, so it has
-    none. What no broker could say the end of is left out; BrokerUnavailableError when the request fails as a whole."""
+    """Return store -> partition -> lag of every open store with a changelog.
+
+    A running active task writes its changelog, so its lag is 0. Partitions without a known end offset are omitted.
+
+    Raises:
+        BrokerUnavailableError: The request failed as a whole.
+    """
     found: dict[TopicPartition, tuple[str, StreamTask]] = {
         changelog: (task.store_of(changelog), task)
         for task in tasks

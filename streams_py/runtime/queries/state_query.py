@@ -1,4 +1,4 @@
-"""Asking the local partitions of a store (KIP-796): which of them, in which state, and how far they are."""
+"""Queries the local partitions of a store (KIP-796): which of them answer, and at which position."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ def query_store(
     bound: Position | None,
     require_active: bool,
 ) -> StateQueryResult[R]:
-    """The answers of the partitions that are here; the errors are those of ``KafkaStreams.query``."""
+    """Return the answers of the local partitions. Errors are those of ``KafkaStreams.query``."""
     if state() is State.CREATED:
         raise StreamsNotStartedError("start the client before reading its stores")
     if name not in known:
-        raise UnknownStateStoreError(f"no store is called {name!r}; there are: {', '.join(known) or 'none'}")
+        raise UnknownStateStoreError(f"there is no store {name!r}; the topology has: {', '.join(known) or 'no stores'}")
     if not state().is_running_or_rebalancing:
         raise InvalidStateStoreError(f"store {name} cannot be read while the client is {state().value}")
     if is_global:
         everywhere = global_stores().get(name)
         if everywhere is None:
             raise StateStoreNotAvailableError(
-                f"global store {name} is not available: it is being filled, or was closed"
+                f"global store {name} is not available: it is being restored, or was closed"
             )
 
         def open_ones() -> list[Any]:
@@ -87,7 +87,7 @@ def _tasks_with(name: str, threads: Sequence[StreamThread]) -> list[StreamTask]:
 def _answer(
     name: str, query: Query[R], task: StreamTask, bound: Position, *, require_active: bool
 ) -> QueryResult[R] | None:
-    """None when the task has nothing to say: being restored, or just closed."""
+    """Query a task. None if it cannot answer because it is restoring or was just closed."""
     runs = task.is_active and task.state is TaskPhase.RUNNING
     if require_active and not runs:
         kind = "being restored" if task.is_active else "a standby"
@@ -98,12 +98,12 @@ def _answer(
         return None
 
     def readable() -> list[Any]:
-        # A task that starts over opens its stores again, and what is in them then is not what was asked for.
+        # A task that starts over opens its stores again. Their content is then not that of the query's position.
         if not task.stores.is_open or (runs and task.state is not TaskPhase.RUNNING):
-            raise StateStoreMigratedError(f"store {name!r} of task {task.id} has moved; ask again")
+            raise StateStoreMigratedError(f"store {name!r} of task {task.id} has moved; repeat the query")
         return [task.stores.store(name)]
 
-    # Before the store is read: so the answer is at least as new.
+    # Read the position before the store, so that the answer is at least as new.
     position = _by_topic(task.contained_positions()) if isinstance(task, ActiveTask) else {}
     if not require_active and not is_up_to(position, bound, task.id.partition):
         message = (
@@ -120,9 +120,9 @@ def _answer(
 
 def _absent(name: str, partition: int) -> QueryResult[Any]:
     if partition < 0:
-        message = f"store {name!r} has no partition {partition}: they count from 0"
+        message = f"store {name!r} has no partition {partition}: partitions start at 0"
         return QueryResult(failure=FailureReason.DOES_NOT_EXIST, message=message)
-    message = f"partition {partition} of store {name!r} is not on this instance now: elsewhere, or being restored"
+    message = f"partition {partition} of store {name!r} is not on this instance now: it is elsewhere, or being restored"
     return QueryResult(failure=FailureReason.NOT_PRESENT, message=message)
 
 

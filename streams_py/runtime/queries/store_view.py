@@ -1,8 +1,8 @@
 """Read-only views of a client's stores (KIP-535): which instances may be read, and when.
 
-A reader takes no lock: it looks at what the stream threads show of their tasks. So it may find a task that is being
-closed in the same moment. It asks before it reads, and once more when it has found nothing; what it answers was true
-when it was asked, or it raises an error that says so.
+A reader takes no lock; it reads what the stream threads publish about their tasks. So it may find a task that is being
+closed at that moment. It checks the task before it reads, and again if it has found nothing. Its answer was true when
+it was requested, or it raises an error that says so.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ def store_view(
     partition: int | None,
     stale: bool,
 ) -> ReadOnlyStore:
-    """A view of ``name`` over the tasks of ``threads``; the errors are those of :meth:`KafkaStreams.store`."""
+    """Return a view of ``name`` over the tasks of ``threads``. Errors are those of :meth:`KafkaStreams.store`."""
     if state() is State.CREATED:
         raise StreamsNotStartedError("start the client before reading its stores")
     if name not in known:
-        raise UnknownStateStoreError(f"no store is called {name!r}; there are: {', '.join(known) or 'none'}")
+        raise UnknownStateStoreError(f"there is no store {name!r}; the topology has: {', '.join(known) or 'no stores'}")
     here = _Instances(name, threads, partition=partition, stale=stale)
 
     def instances() -> list[Store]:
@@ -62,20 +62,20 @@ def store_view(
                 f"partition {partition} of store {name} is not on this client now: it is elsewhere, or still restoring"
             )
         raise StateStoreNotAvailableError(
-            f"store {name} is not available here: its tasks are elsewhere, or still restoring, or it is being filled"
+            f"store {name} is not available here: its tasks are elsewhere, or it is still being restored"
         )
 
     def unchanged() -> list[Store]:
         now = instances()
         if len(now) != len(first) or any(store is not held for store, held in zip(now, first, strict=True)):
-            raise StateStoreMigratedError(f"store {name} has moved in a rebalance; ask for a new view")
+            raise StateStoreMigratedError(f"store {name} has moved in a rebalance; request a new view")
         return now
 
     return read_only(name, kind, unchanged)
 
 
 class _Instances:
-    """The instances of one store, one per task. The tasks are gone through only when a thread shows other ones."""
+    """The instances of one store, one per task. The list is rebuilt only when a thread publishes other tasks."""
 
     def __init__(
         self, name: str, threads: Callable[[], Sequence[StreamThread]], *, partition: int | None, stale: bool
@@ -87,7 +87,7 @@ class _Instances:
         self._seen: tuple[list[tuple[StreamTask, ...]], list[StreamTask]] = ([], [])
 
     def found(self) -> list[Store]:
-        """Those that may be read now, in the order of their partitions."""
+        """Return the instances that may be read now, in the order of their partitions."""
         shown = [thread.shown_tasks for thread in self._threads() if thread.state is not ThreadState.DEAD]
         seen, tasks = self._seen
         if shown != seen:
@@ -100,12 +100,12 @@ class _Instances:
         return is_asked_for and any(builder.name == self._name for builder in task.nodes.stores)
 
     def _readable(self, task: StreamTask) -> Store | None:
-        """The store of a running active; with ``stale`` of everything whose stores are open."""
+        """Return the store of a running active task; with ``stale`` of any task with open stores."""
         if not (task.stores.is_open and (self._stale or (task.is_active and task.state is TaskPhase.RUNNING))):
             return None
         try:
             store: Store = task.stores.store(self._name)
-        except InvalidStateStoreError:  # closed since the line above
+        except InvalidStateStoreError:  # closed after the check above
             return None
         return store
 

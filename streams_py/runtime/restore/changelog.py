@@ -1,4 +1,4 @@
-"""One changelog that the state updater replays, and what the updater needs of the task that it belongs to."""
+"""One changelog that the state updater replays, and the updater's interface of its task."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["ANOTHER_TOPIC", "ChangelogInWork", "LentPart", "RestorableTask"]
 _log = logging.getLogger(__name__)
 
 ANOTHER_TOPIC = "is another topic than that of"
-"""What :meth:`ChangelogInWork.take_end` returns for a changelog that was deleted and created again."""
-_DOUBTS = 5
-_DOUBT_MS = 1_000
-"""An end below the position of a task's state is believed when it was given so often, for so long."""
+"""Result of :meth:`ChangelogInWork.take_end` for a changelog that was deleted and created again."""
+_REPEATS = 5
+_REPEAT_MS = 1_000
+"""Number of identical end offsets below a task's position, and their duration in ms, before the end is accepted."""
 
 
 class RestorableTask(Protocol):
-    """What the updater needs of a task."""
+    """The part of a task that the updater uses."""
 
     @property
     def id(self) -> TaskId: ...
@@ -37,103 +37,107 @@ class RestorableTask(Protocol):
     def changelog_partitions(self) -> frozenset[TopicPartition]: ...
     @property
     def source_changelogs(self) -> frozenset[TopicPartition]:
-        """Those changelogs that are source topics."""
+        """Changelogs that are source topics."""
 
     def expires(self, changelog: TopicPartition) -> bool:
-        """Whether retention may delete the beginning of this changelog: its store expires, or others write the
-        topic."""
+        """Whether the topic's retention may delete the beginning of this changelog.
+
+        That is so if its store expires records, or if others write to the topic.
+        """
 
     def is_of(self, changelog: TopicPartition, topic_id: str | None) -> bool:
-        """False when the position in this changelog is one in another topic of that name."""
+        """Whether the position in this changelog belongs to this topic, not to a former topic of the same name."""
 
     def restore_position(self, changelog: TopicPartition) -> int:
-        """Next offset to replay, or BEGINNING."""
+        """Return the next offset to replay, or BEGINNING."""
 
     @property
     def input_partitions(self) -> frozenset[TopicPartition]: ...
     def note_never_written(self, changelog: TopicPartition) -> None:
-        """This changelog ends at offset 0: its store starts empty."""
+        """Note that this changelog ends at offset 0, so its store starts empty."""
 
     def note_limit(self, changelog: TopicPartition, committed: int) -> None:
-        """A source topic is read no further than to what the group has committed, and that was this."""
+        """Note that a source topic is only read up to the group's committed offset, which is ``committed``."""
 
     def note_position(self, changelog: TopicPartition, position: int) -> None:
-        """The store contains all records of this changelog below ``position``, which may be after markers and deleted
-        records."""
+        """Note that the store contains all records of this changelog below ``position``.
+
+        The position may be after transaction markers and deleted records.
+        """
 
     def restore(self, changelog: TopicPartition, records: Sequence[RawRecord]) -> None: ...
     @property
     def awaits_disk(self) -> bool:
-        """True while the disk has to catch up before more is restored."""
+        """Whether the restoration must pause until the disk has caught up."""
 
     def sorted_files(self, changelog: TopicPartition) -> tuple[str, bool] | None:
-        """Where files for :meth:`take_in` go, and whether their values are stamped; None when the store takes none."""
+        """Return the directory for :meth:`take_in`'s files and whether values are stamped; None if not supported."""
 
     def take_in(self, changelog: TopicPartition, part: SortedPart) -> None:
-        """Everything before it is restored, and flushed. Without a last offset it is only the beginning of a part."""
+        """Add a part. Everything before it is restored and flushed. Without a last offset the part is incomplete."""
 
     def store_of(self, changelog: TopicPartition) -> str: ...
     def flush_restored(self) -> bool:
-        """Bring to the disk what was restored; to be asked again until it is True. Any thread may."""
+        """Flush restored records to disk. Call it until it returns True. Thread-safe."""
 
     def end_loading(self) -> None:
-        """All is restored: make it ready for whoever works with it, which may take a moment."""
+        """Finish the restoration and open the stores for work; this may take a moment."""
 
     def checkpoint(self, *, enforce: bool) -> None: ...
 
 
 @dataclass(slots=True)
 class LentPart:
-    """What another process was asked to read."""
+    """A part of a changelog that another process was asked to read."""
 
-    asked: ChangelogPart
+    requested: ChangelogPart
     position: int
-    sorted: SortedPart | None = None  # when it is done; without the files that were taken in already
+    sorted: SortedPart | None = None  # set when it is done; without the files that were already added
 
     @property
     def read(self) -> int:
-        """Offsets that it has behind it."""
-        return (self.asked.end if self.sorted else self.position) - self.asked.start
+        """Number of offsets that the other process has read."""
+        return (self.requested.end if self.sorted else self.position) - self.requested.start
 
     def drop(self) -> None:
-        """Nobody wants it any more, and nobody makes files of it: those that were made of a half of it go, too."""
+        """Drop the part because it is no longer needed. Also removes the files of an incomplete part."""
         with contextlib.suppress(OSError):  # the folder is gone
-            for file in os.listdir(self.asked.folder):
-                if file.startswith(f"{self.asked.name}-"):
-                    os.remove(os.path.join(self.asked.folder, file))
+            for file in os.listdir(self.requested.folder):
+                if file.startswith(f"{self.requested.name}-"):
+                    os.remove(os.path.join(self.requested.folder, file))
 
 
 @dataclass(slots=True)
 class ChangelogInWork:
-    """A changelog that is replayed, and how far it is."""
+    """A changelog that is being replayed, and its progress."""
 
     partition: TopicPartition
     task: RestorableTask
     position: int | None = None  # next offset; None until the start is known
-    end: int | None = None  # active: where it is done; standby of a source changelog: where it must stop
+    end: int | None = None  # active task: end of the restoration; standby of a source changelog: limit
     total: int = 0
-    is_identified: bool = False  # its topic is known to be that of the position
+    is_identified: bool = False  # whether its topic is known to be the topic of the position
     registered: bool = False  # part of the restore consumer's assignment
-    doubts: int = 0  # how often its end was below its position
-    doubted_since_ms: int = 0
-    silent_since_ms: int | None = None  # since when nobody can say where it ends
-    known_end: int = 0  # a copy's: the end that its listener was told
-    ended: bool = False  # its listener is told that it is done
-    lent: list[LentPart] = field(default_factory=list)  # what another process reads: the last offsets before the end
+    suspect_ends: int = 0  # number of answers with an end below the position
+    suspect_since_ms: int = 0
+    unknown_since_ms: int | None = None  # since when its end cannot be determined
+    known_end: int = 0  # standby: the end last passed to its listener
+    ended: bool = False  # whether its listener was called for the end
+    lent: list[LentPart] = field(default_factory=list)  # parts that another process reads, at the end of the changelog
 
     @property
     def expires(self) -> bool:
-        """Whether retention may delete the beginning of the changelog."""
+        """Whether the topic's retention may delete the beginning of the changelog."""
         return self.task.expires(self.partition)
 
     @property
     def needs_end(self) -> bool:
-        """True when nothing may be read before the end is known: it says what to read, or where to stop."""
+        """Whether nothing may be read before the end is known, because the end determines what to read."""
         return self.end is None and (self.task.is_active or self.partition in self.task.source_changelogs)
 
     @property
     def is_unknown(self) -> bool:
-        """True when the cluster has to be asked about it before it may be read."""
+        """Whether the cluster must be asked about the changelog before it may be read."""
         return not self.is_identified or self.needs_end
 
     @property
@@ -142,64 +146,68 @@ class ChangelogInWork:
 
     @property
     def stop(self) -> int:
-        """Where reading stops here: another process has what follows. Its end is known."""
-        return self.lent[0].asked.start if self.lent else self.end or 0
+        """Offset at which reading stops here, because another process reads the rest. The end is known."""
+        return self.lent[0].requested.start if self.lent else self.end or 0
 
     @property
     def is_read(self) -> bool:
-        """As far as it is read here."""
+        """Whether everything that this process must read is read."""
         return self.end is not None and self.position is not None and self.position >= self.stop
 
     @property
     def left_here(self) -> int:
-        """Offsets that are still to be read here, once reading has begun."""
+        """Number of offsets still to be read here, once reading has begun."""
         return 0 if self.position is None or self.position < 0 else max(0, self.stop - self.position)
 
     @property
     def next_part(self) -> SortedPart | None:
-        """What another process has read, when everything before it is restored."""
+        """The next part that another process has read, once everything before it is restored."""
         return self.lent[0].sorted if self.lent and self.is_read else None
 
     def take_in(self, read: SortedPart) -> bool:
-        """Go on behind :attr:`next_part`, which this is; True when all of it is there. One file at a time: the disk may
-        have to catch up with each."""
+        """Add ``read``, which is :attr:`next_part`. Return True once all of it is added.
+
+        It adds one file per call, because the disk may have to catch up after each file.
+        """
         if len(read.files) > 1:
             self.task.take_in(self.partition, SortedPart(read.files[:1], None, 0, 0))
             self.lent[0].sorted = read._replace(files=read.files[1:])
             return False
         self.task.take_in(self.partition, read)
-        self.position = self.lent.pop(0).asked.end
+        self.position = self.lent.pop(0).requested.end
         self.total += read.records
         return True
 
     @property
     def remaining_records(self) -> int:
-        """Records that an active still has to replay, as far as known."""
+        """Number of records that an active task still has to replay, if known."""
         if self.end is None or not self.task.is_active:
             return 0
         elsewhere = sum(part.read for part in self.lent)
         return max(0, self.end - max(0, self.position or 0) - elsewhere)
 
     def begin(self) -> None:
-        """Learn where to start."""
+        """Determine the start position."""
         self.position = self.task.restore_position(self.partition)
         if self.end == 0 and self.position == BEGINNING:
             self.position = 0
 
     def reach(self, position: int | None) -> None:
-        """Take the position of the consumer, when it is after the last record that was replayed."""
+        """Use the consumer's position if it is after the last replayed record."""
         if position is None or position <= (self.position or 0):
             return
         self.position = position if self.end is None else max(self.position or 0, min(position, self.stop))
 
     def note_position(self) -> None:
-        """Tell the task how far it has been read."""
+        """Report the position to the task."""
         if self.position is not None and self.position >= 0:
             self.task.note_position(self.partition, self.position)
 
     def replay(self, records: Sequence[RawRecord], end: int) -> Exception | None:
-        """Apply records, which bring the position to ``end``; the error that keeps them from being applied, if any.
-        BrokerUnavailableError: a serde needs something that is away, and the records are read again."""
+        """Apply records, after which the position is ``end``. Return the error if they could not be applied.
+
+        BrokerUnavailableError: a serde needs an unavailable service; the records will be read again.
+        """
         try:
             if records:
                 self.task.restore(self.partition, records)
@@ -211,10 +219,12 @@ class ChangelogInWork:
         return None
 
     def unanswered(self, reason: str, now_ms: int, timeout_ms: int) -> TimeoutExceededError | None:
-        """Nobody says what has to be known of it. An error when that has lasted for so long that its task fails; a copy
-        waits."""
-        if self.silent_since_ms is None:
-            self.silent_since_ms = now_ms
+        """Note that required facts about the changelog are unknown.
+
+        Return an error once that has lasted so long that the task fails. Standby tasks wait without limit.
+        """
+        if self.unknown_since_ms is None:
+            self.unknown_since_ms = now_ms
             what = "its end" if self.needs_end else "its topic"
             _log.log(
                 level_of_waiting(),
@@ -224,7 +234,7 @@ class ChangelogInWork:
                 what,
                 reason,
             )
-        silent_ms = now_ms - self.silent_since_ms
+        silent_ms = now_ms - self.unknown_since_ms
         if silent_ms <= timeout_ms or not self.needs_end:
             return None
         return TimeoutExceededError(
@@ -234,7 +244,7 @@ class ChangelogInWork:
         )
 
     def take_end(self, found: ChangelogEnd, now_ms: int) -> str | None:
-        """What the cluster says of it; how that contradicts the task's state, when it is to be believed and does."""
+        """Use the cluster's answer. Return how it contradicts the task's state, if the answer is to be accepted."""
         if not self.task.is_of(self.partition, found.topic_id):
             return ANOTHER_TOPIC
         self.is_identified = True
@@ -242,10 +252,10 @@ class ChangelogInWork:
             return None
         at = self.task.restore_position(self.partition) if self.position is None else self.position
         if found.begins > max(at, 0):
-            self._complain_of_lost_beginning(at, found.begins)
+            self._log_lost_beginning(at, found.begins)
         if found.end == 0 and self.task.is_active and self.partition not in self.task.source_changelogs:
             self.task.note_never_written(self.partition)
-        if self.doubts_end(found.limit, at, now_ms):
+        if self.is_end_suspect(found.limit, at, now_ms):
             return None
         if found.end < at:
             return f"ends at {found.end}, before"
@@ -255,10 +265,11 @@ class ChangelogInWork:
         return None
 
     def overtaken(self) -> bool:
-        """The log begins behind the position now. Continue at the beginning of the log, or return False when nothing
-        was replayed yet: then the store starts over, and has exactly what the log has.
+        """Handle a log that now begins after the position.
 
-        A restoration that starts over whenever retention overtakes it may never end.
+        Continue at the beginning of the log. Return False if nothing was replayed yet: then the store starts over and
+        contains exactly what the log has. A restoration that always started over might never end, because retention
+        could overtake it each time.
         """
         if not self.total:
             return False
@@ -269,15 +280,15 @@ class ChangelogInWork:
             self.task.id,
             self.partition,
             self.position or 0,
-            "" if self.expires else f". Store {self.task.store_of(self.partition)} misses what they contained",
+            "" if self.expires else f". Store {self.task.store_of(self.partition)} lacks their contents",
         )
         self.position, self.registered = BEGINNING, False
         return True
 
-    def _complain_of_lost_beginning(self, position: int, begins: int) -> None:
+    def _log_lost_beginning(self, position: int, begins: int) -> None:
         _log.error(
             "task %s: changelog %s begins at offset %d, but store %s needs it from offset %d: records were deleted, "
-            "which compaction never does. The store misses every key that was last written in them. Check that the "
+            "which compaction never does. The store lacks every key that was last written in them. Check that the "
             "topic has cleanup.policy=compact, and reset the application (streams-py reset) or have these keys written "
             "again",
             self.task.id,
@@ -287,20 +298,19 @@ class ChangelogInWork:
             max(position, 0),
         )
 
-    def doubts_end(self, end: int, position: int, now_ms: int) -> bool:
-        """True while an end lies before the position of the task's state, and was not given often enough to be
-        believed."""
+    def is_end_suspect(self, end: int, position: int, now_ms: int) -> bool:
+        """Whether an end below the position of the task's state was not repeated often enough to be accepted."""
         if end >= position:
-            self.doubts = 0
+            self.suspect_ends = 0
             return False
-        if not self.doubts:
-            self.doubted_since_ms = now_ms
+        if not self.suspect_ends:
+            self.suspect_since_ms = now_ms
             _log.warning(
-                "changelog %s is said to end at %d, but the state of task %s is at %d; asking again",
+                "the cluster says that changelog %s ends at %d, but the state of task %s is at %d; requesting it again",
                 self.partition,
                 end,
                 self.task.id,
                 position,
             )
-        self.doubts += 1
-        return self.doubts <= _DOUBTS or now_ms - self.doubted_since_ms < _DOUBT_MS
+        self.suspect_ends += 1
+        return self.suspect_ends <= _REPEATS or now_ms - self.suspect_since_ms < _REPEAT_MS

@@ -1,5 +1,6 @@
-"""Which topics changelogs are, and where they end, asked so that a partition without a leader, or a broker that is
-away, costs others nothing."""
+"""Requests the topic ids and end offsets of changelogs. A partition without a leader, or an unavailable broker, does
+not
+delay the other changelogs."""
 
 from __future__ import annotations
 
@@ -16,17 +17,16 @@ _NO_LEADER = "it has no leader"
 
 
 class ChangelogEnd(NamedTuple):
-    """A changelog: its topic's id, where the cluster gives one; where it ends, and how far it may be read, if that was
-    asked for."""
+    """A changelog: the id of its topic, if the cluster has ids, and its end and read limit, if they were requested."""
 
     partition: TopicPartition
     topic_id: str | None
     end: int | None = None
     limit: int = 0
     committed: int | None = None
-    """What the group has committed, where that limits it."""
+    """The group's committed offset, if it is the limit."""
     begins: int = 0
-    """First offset of the log, where that was requested."""
+    """First offset of the log, if it was requested."""
 
 
 def ask_ends(
@@ -37,63 +37,73 @@ def ask_ends(
     limited: Collection[TopicPartition],
     lasting: Collection[TopicPartition] = (),
 ) -> tuple[list[ChangelogEnd], dict[TopicPartition, str]]:
-    """Each wanted changelog, ``with_end`` where it is one of these, and to be read no further than the group has
-    committed where it is one of the ``limited``; with the beginning of the log where it is one of the ``lasting``.
-    Second: those of which that is not known, and why.
+    """Request facts about changelogs.
 
-    A request for end offsets waits until all partitions have leaders; so those without one are left out.
+    A request for end offsets waits until all partitions have leaders, so partitions without a leader are left out.
+
+    Args:
+        wanted: All changelogs to request.
+        with_end: Changelogs whose end is needed.
+        limited: Changelogs that are only read up to the group's committed offset.
+        lasting: Changelogs whose first offset is needed.
+
+    Returns:
+        The known changelogs, and the reason for each unknown one.
     """
-    silent: dict[TopicPartition, str] = {}
+    unknown: dict[TopicPartition, str] = {}
     try:
         described = admin.describe_topics({partition.topic for partition in wanted})
     except BrokerUnavailableError as error:
         return [], dict.fromkeys(wanted, str(error))
     known: list[ChangelogEnd] = []
-    asked: dict[TopicPartition, str | None] = {}
+    requested: dict[TopicPartition, str | None] = {}
     for partition in wanted:
         infos = described.get(partition.topic, ())
         if isinstance(infos, AdminError):
-            silent[partition] = infos.message
+            unknown[partition] = infos.message
             continue
         topic_id = infos[0].topic_id if infos else None
         if partition not in with_end:
             known.append(ChangelogEnd(partition, topic_id))
         elif any(info.partition == partition.partition and info.leader is None for info in infos):
-            silent[partition] = _NO_LEADER
+            unknown[partition] = _NO_LEADER
         else:
-            asked[partition] = topic_id
+            requested[partition] = topic_id
     try:
-        ends = admin.list_offsets(asked.keys()) if asked else {}
-        begins = admin.list_offsets(first, earliest=True) if (first := asked.keys() & set(lasting)) else {}
+        ends = admin.list_offsets(requested.keys()) if requested else {}
+        begins = admin.list_offsets(first, earliest=True) if (first := requested.keys() & set(lasting)) else {}
     except BrokerUnavailableError as error:
-        return known, silent | dict.fromkeys(asked, str(error))
+        return known, unknown | dict.fromkeys(requested, str(error))
     committed: Mapping[TopicPartition, int | None] = {}
-    held_up = ""
+    commit_error = ""
     if limited:
         try:
             committed = admin.committed_offsets(group, limited)
         except BrokerUnavailableError as error:
-            held_up = str(error)
-    for partition, topic_id in asked.items():
+            commit_error = str(error)
+    for partition, topic_id in requested.items():
         end = ends.get(partition)
         if not isinstance(end, int):
-            silent[partition] = end.message if isinstance(end, AdminError) else "no answer"
+            unknown[partition] = end.message if isinstance(end, AdminError) else "no answer"
         elif partition not in limited:
             begin = begins.get(partition)
             known.append(ChangelogEnd(partition, topic_id, end, end, begins=begin if isinstance(begin, int) else 0))
-        elif held_up:
-            silent[partition] = held_up
+        elif commit_error:
+            unknown[partition] = commit_error
         else:
             offset = committed.get(partition) or 0
             known.append(ChangelogEnd(partition, topic_id, end, min(end, offset), offset))
-    return known, silent
+    return known, unknown
 
 
 def lost_state(
     admin: Admin, group: str, task: TaskId, changelog: TopicPartition, inputs: Collection[TopicPartition]
 ) -> StreamsError | None:
-    """Why a task must not start over with what its recreated changelog has; None when nothing was committed for its
-    inputs, as after a reset of the application, or when that is not known now."""
+    """Return why a task must not start over with the content of its recreated changelog.
+
+    None if the group has no committed offsets of its inputs, as after a reset of the application, or if that is not
+    known now.
+    """
     try:
         committed = admin.committed_offsets(group, inputs)
     except StreamsError:
@@ -105,6 +115,6 @@ def lost_state(
     return StreamsError(
         f"task {task}: changelog {changelog} was deleted and created again, and the group has committed offset "
         f"{offset} of {at}: the state that the task had there is lost, unless it was written again. Local state still "
-        "has it; a start with recreated.internal.topics=continue empties it, and restores what the topic has now. To "
+        "has it; a start with recreated.internal.topics=continue clears it, and restores what the topic has now. To "
         "process the input again, reset the application (streams-py reset)"
     )

@@ -1,7 +1,7 @@
-"""Who hears about restorations, and how: without any lock of this library held, in order, on the updater's thread.
+"""Listeners of restorations. They are called without any lock of this library, in order, on the updater's thread.
 
-A listener may ask the client anything (its metrics, say) and take its time. So the state updater only notes what there
-is to tell while it holds its lock, and tells it when the lock is free.
+A listener may call any method of the client (for its metrics, say) and take its time. So the state updater only queues
+calls while it holds its lock, and makes them when the lock is free.
 """
 
 from __future__ import annotations
@@ -13,69 +13,75 @@ from enum import Enum
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.runtime.restore.changelog import ChangelogInWork
 
-__all__ = ["RestoreListener", "RestoreNews", "StandbyUpdateListener", "SuspendReason"]
+__all__ = ["ListenerCalls", "RestoreListener", "StandbyUpdateListener", "SuspendReason"]
 
 
 class RestoreListener:
-    """Told about the restoration of active tasks, and of global stores before anything runs; override what you need
+    """Called during the restoration of active tasks, and of global stores at the start; override the methods you need
     (Kafka's ``StateRestoreListener``).
 
-    Called on a thread of the client that holds no lock; an error ends the stream thread whose tasks are restored, or
+    Called on a thread of the client that holds no lock. An error stops the stream thread whose tasks are restored, or
     the client's start.
     """
 
     def on_restore_start(self, changelog: TopicPartition, store: str, start: int, end: int) -> None:
-        """Replaying begins; offsets from ``start`` up to, not including, ``end``. ``changelog`` is a partition of the
-        topic itself for a global store, or a table that has no changelog of its own."""
+        """Replaying begins, from offset ``start`` up to, not including, ``end``.
+
+        For a global store, or a table without its own changelog, ``changelog`` is a partition of the topic itself.
+        """
 
     def on_batch_restored(self, changelog: TopicPartition, store: str, batch_end: int, count: int) -> None:
-        """``count`` more records are in the store; ``batch_end`` is the offset of the last one."""
+        """``count`` more records are in the store. ``batch_end`` is the offset of the last one."""
 
     def on_restore_end(self, changelog: TopicPartition, store: str, total: int) -> None:
-        """Everything is restored."""
+        """The changelog is completely restored."""
 
     def on_restore_suspended(self, changelog: TopicPartition, store: str, total: int) -> None:
-        """The task was taken away before the end."""
+        """The task was revoked before the restoration was complete."""
 
 
 class SuspendReason(Enum):
-    """Why a copy is not kept here any more."""
+    """Why a standby copy is no longer kept here."""
 
     PROMOTED = "promoted"
-    """It goes on as the active task, on this thread."""
+    """It becomes the active task on this thread."""
     MIGRATED = "migrated"
-    """It is somebody else's, or nobody's, or the client closes."""
+    """Another member has it, or no member, or the client closes."""
 
 
 class StandbyUpdateListener:
-    """Told about the copies that standbys and warm-ups keep; override what you need (KIP-988's
+    """Called for the copies of standby and warm-up tasks; override the methods you need (KIP-988's
     ``StandbyUpdateListener``).
 
-    Called on a thread of the client that holds no lock; an error ends the stream thread whose tasks they are. Ends of
-    changelogs are those that the consumer has heard of.
+    Called on a thread of the client that holds no lock. An error stops the stream thread of the tasks. End offsets are
+    those that the consumer has received so far.
     """
 
     def on_update_start(self, changelog: TopicPartition, store: str, start: int) -> None:
-        """Following begins at the offset ``start``."""
+        """Updates begin at the offset ``start``."""
 
     def on_batch_loaded(
         self, changelog: TopicPartition, store: str, task: TaskId, batch_end: int, count: int, end: int
     ) -> None:
-        """``count`` more records are in the copy; ``batch_end`` is the offset of the last one, ``end`` that behind the
-        changelog's last one."""
+        """``count`` more records are in the copy.
+
+        ``batch_end`` is the offset of the last one, ``end`` the changelog's end offset.
+        """
 
     def on_update_suspended(
         self, changelog: TopicPartition, store: str, position: int, end: int, reason: SuspendReason
     ) -> None:
-        """The copy ends with the offset before ``position``."""
+        """Updates stop. The last record of the copy is before offset ``position``."""
 
 
 _REASONS = (SuspendReason.MIGRATED, SuspendReason.PROMOTED)
 
 
-class RestoreNews:
-    """What listeners are still to hear: one of them of active tasks, the other one of copies. Noting is thread-safe;
-    :meth:`tell` is for one thread."""
+class ListenerCalls:
+    """Queued calls of the two listeners: for active tasks and for standby tasks.
+
+    Queueing is thread-safe; :meth:`deliver` is for one thread.
+    """
 
     def __init__(self, listener: RestoreListener | None, standby_listener: StandbyUpdateListener | None) -> None:
         self._listener = listener or RestoreListener()
@@ -86,7 +92,7 @@ class RestoreNews:
         return bool(self._pending)
 
     def started(self, changelog: ChangelogInWork) -> None:
-        """The position of a changelog is known now, and the end of an active's one."""
+        """Queue the start: a changelog's position is known now, and for an active task its end."""
         listener, standby_listener = self._listener, self._standby_listener
         task, partition, end = changelog.task, changelog.partition, changelog.end
         store, start = task.store_of(partition), max(0, changelog.position or 0)
@@ -96,7 +102,7 @@ class RestoreNews:
             self._pending.append(lambda: listener.on_restore_start(partition, store, start, end))
 
     def replayed(self, changelog: ChangelogInWork, batch_end: int, count: int, lag: int | None) -> None:
-        """Records up to the offset ``batch_end`` are in the store; the consumer knows of ``lag`` more."""
+        """Queue a batch up to offset ``batch_end``. The consumer knows of ``lag`` more records."""
         listener, standby_listener = self._listener, self._standby_listener
         task, partition = changelog.task, changelog.partition
         store = task.store_of(partition)
@@ -108,13 +114,13 @@ class RestoreNews:
         self._pending.append(lambda: standby_listener.on_batch_loaded(partition, store, id, batch_end, count, end))
 
     def ended(self, changelog: ChangelogInWork) -> None:
-        """An active's changelog is restored."""
+        """Queue the end of an active task's changelog."""
         listener, partition, total = self._listener, changelog.partition, changelog.total
         store = changelog.task.store_of(partition)
         self._pending.append(lambda: listener.on_restore_end(partition, store, total))
 
     def removed(self, changelog: ChangelogInWork, *, promoted: bool) -> None:
-        """The task is taken away, or a copy becomes an active. Nothing is told of what did not begin."""
+        """Queue the removal of a task, or the promotion of a standby. Nothing is queued if it had not started."""
         listener, standby_listener = self._listener, self._standby_listener
         task, partition, total = changelog.task, changelog.partition, changelog.total
         store = task.store_of(partition)
@@ -125,7 +131,7 @@ class RestoreNews:
         elif task.is_active and total and not changelog.is_done:
             self._pending.append(lambda: listener.on_restore_suspended(partition, store, total))
 
-    def tell(self) -> None:
-        """Call the listeners for everything noted so far; raises what they raise."""
+    def deliver(self) -> None:
+        """Make the queued calls. Raises the errors of the listeners."""
         while self._pending:
             self._pending.popleft()()

@@ -1,9 +1,11 @@
-"""Large restorations, shared with another process: it reads the far half of what a changelog has left, while this one
-goes on with the near half; when it has done that, half of what is left then, and so on, so that both end together.
+"""Shares large restorations with another process, which reads the later half of a changelog's remaining offsets.
 
-What it has read are sorted files. They are taken in when everything before them is restored, and in the order of their
-offsets, so the position of a store still says what it contains; after a crash in between, this process reads again what
-it does not know to have. Whatever goes wrong there costs time only: this process reads the part itself.
+This process continues with the first half. When the other process is done, it gets half of the then remaining offsets,
+and so on, so that both processes finish at the same time.
+
+The other process writes sorted files. They are added once everything before them is restored, in offset order. So the
+position of a store still describes its content. After a crash, this process reads everything again that its position
+does not cover. An error in the other process only costs time: this process reads the part itself.
 """
 
 from __future__ import annotations
@@ -22,18 +24,22 @@ __all__ = ["Sharing"]
 
 _log = logging.getLogger(__name__)
 
-_WORTH_IT: Final = 400_000
-"""Records that are left, about, from which another process is started: it needs the time of 100,000 to start."""
+_SHARED_MIN: Final = 400_000
+"""Approximate number of remaining records that justifies another process, whose start costs 100,000 records."""
 _PART_MIN: Final = 50_000
-"""Records of the smallest part."""
+"""Minimum size of a part, in records."""
 _SILENCE_MS: Final = 10_000
-"""So long this process waits for a part that does not go on."""
+"""How long this process waits for a part without progress, in ms."""
 _PAUSE_MS: Final = 60_000
-"""No other process is started so soon after one that was of no use."""
+"""Pause before another process is started after one that failed, in ms."""
 
 
 class Sharing:
-    """``start`` makes another process, or says None when there can be none now. One thread at a time uses it."""
+    """Uses another process for large restorations. For one thread at a time.
+
+    Args:
+        start: Starts the other process; returns None if that is not possible now.
+    """
 
     def __init__(self, start: Callable[[], ChangelogSorter | None], clock: Clock) -> None:
         self._start = start
@@ -41,20 +47,20 @@ class Sharing:
         self._numbers = itertools.count(1)
         self._sorter: ChangelogSorter | None = None
         self._now: tuple[ChangelogSorter, ChangelogInWork, LentPart] | None = None
-        """What the other process reads."""
+        """The part that the other process is reading."""
         self._moved: tuple[int | None, int] = (None, 0)
-        """How far it was, and since when."""
+        """Position of the other process, and the time at which it last moved, in ms."""
         self._next_try_ms = clock.monotonic_ms()
 
     def turn(self, changelogs: Collection[ChangelogInWork]) -> None:
-        """See how far the other process is, and give it something to do."""
+        """Check the progress of the other process, and assign it a part if it is idle."""
         if self._now is not None:
-            self._look(*self._now)
+            self._check(*self._now)
         if self._now is None:
             self._lend([(one, place) for one in changelogs if (place := _place_of(one)) is not None])
 
     def read(self, changelogs: Collection[ChangelogInWork]) -> list[tuple[ChangelogInWork, SortedPart]]:
-        """What is to be taken in now, one part of each changelog."""
+        """Return the parts that can be added now, one per changelog."""
         return [
             (changelog, part)
             for changelog in changelogs
@@ -62,7 +68,7 @@ class Sharing:
         ]
 
     def forget(self, changelog: ChangelogInWork) -> None:
-        """It is not restored here any more."""
+        """Drop the parts of a changelog that is no longer restored here."""
         if self._now is not None and self._now[1] is changelog:
             self.close()
         for part in changelog.lent:
@@ -70,15 +76,15 @@ class Sharing:
         changelog.lent.clear()
 
     def close(self) -> None:
-        """End the other process."""
+        """Stop the other process."""
         self._now = None
         if self._sorter is not None:
             sorter, self._sorter = self._sorter, None
             sorter.close()
 
-    def _look(self, sorter: ChangelogSorter, changelog: ChangelogInWork, part: LentPart) -> None:
+    def _check(self, sorter: ChangelogSorter, changelog: ChangelogInWork, part: LentPart) -> None:
         now_ms = self._clock.monotonic_ms()
-        part.position = sorter.position or part.asked.start
+        part.position = sorter.position or part.requested.start
         if part.position != self._moved[0] or not changelog.is_read:
             self._moved = part.position, now_ms
         try:
@@ -86,33 +92,33 @@ class Sharing:
             if part.sorted is not None:
                 self._now = None
             elif now_ms - self._moved[1] >= _SILENCE_MS:
-                raise StreamsError(f"it has not got beyond {part.position} for {_SILENCE_MS / 1000:.0f} s")
+                raise StreamsError(f"no progress beyond {part.position} for {_SILENCE_MS / 1000:.0f} s")
         except StreamsError as error:
             _log.warning(
-                "offsets %d to %d of changelog %s are read here, not by another process: %s",
-                part.asked.start,
-                part.asked.end,
+                "offsets %d to %d of changelog %s are read by this process instead of another one: %s",
+                part.requested.start,
+                part.requested.end,
                 changelog.partition,
                 error,
             )
             changelog.lent.remove(part)
             self._next_try_ms = now_ms + _PAUSE_MS
             self.close()
-            part.drop()  # the disk may be full of it
+            part.drop()  # its files may have filled the disk
 
     def _lend(self, candidates: Sequence[tuple[ChangelogInWork, tuple[str, bool]]]) -> None:
-        """``candidates``: with the place for their files, and whether their values are stamped."""
+        """Assign a part. ``candidates`` have the directory for files, and whether values are stamped."""
         if not candidates:
             self.close()
             return
-        if self._sorter is None and sum(changelog.left_here for changelog, _ in candidates) >= _WORTH_IT:
+        if self._sorter is None and sum(changelog.left_here for changelog, _ in candidates) >= _SHARED_MIN:
             self._try_to_start()
         if self._sorter is None:
             return
         changelog, (folder, stamped) = max(candidates, key=lambda one: one[0].left_here)
         start, name = changelog.stop - changelog.left_here // 2, f"{os.getpid()}-{next(self._numbers)}"
         part = LentPart(ChangelogPart(changelog.partition, start, changelog.stop, folder, name, stamped), start)
-        self._sorter.begin(part.asked)
+        self._sorter.begin(part.requested)
         changelog.lent.insert(0, part)
         self._now, self._moved = (self._sorter, changelog, part), (None, 0)
 
@@ -125,7 +131,7 @@ class Sharing:
 
 
 def _place_of(changelog: ChangelogInWork) -> tuple[str, bool] | None:
-    """Where files of a changelog go that is large enough to be lent; None for others."""
+    """Return the directory for files of a changelog that is large enough to be shared; None otherwise."""
     if not changelog.task.is_active or changelog.end is None or changelog.left_here < 2 * _PART_MIN:
         return None
     return changelog.task.sorted_files(changelog.partition)

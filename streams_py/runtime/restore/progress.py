@@ -1,4 +1,4 @@
-"""How far restoring is: for logs, metrics, and whoever shows it."""
+"""Progress of restorations, for logs, metrics and displays."""
 
 from __future__ import annotations
 
@@ -16,18 +16,24 @@ __all__ = ["ACTIVITIES", "RestoreMeter", "RestoreProgress"]
 _log = logging.getLogger(__name__)
 
 ACTIVITIES: Final = ("idle", "active-restore", "standby-update", "checkpoint")
-"""What a state updater does; pauses after a broker's silence are idle."""
+"""Activities of a state updater. Pauses because of an unavailable broker count as idle."""
 
 _LOG_INTERVAL_MS: Final = 10_000
 _RATE_WINDOW_MS: Final = 5_000
 _WEIGHED: Final = 16
-"""One record of so many is weighed: bytes are for people."""
+"""One record out of this many is measured: the byte count is approximate, for display only."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreProgress:
-    """Restoration of active tasks: ``records`` and ``bytes`` (about) done since it began, ``remaining`` records, and
-    ``rate`` in records per second over the last seconds. All 0 when nothing is being restored."""
+    """Progress of restoring active tasks. All fields are 0 if nothing is being restored.
+
+    Attributes:
+        records: Records restored since the start of the restoration.
+        bytes: Approximate size of these records.
+        remaining: Records still to be restored.
+        rate: Records per second over the last seconds.
+    """
 
     records: int = 0
     bytes: int = 0
@@ -36,7 +42,7 @@ class RestoreProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Time left at this rate; None while that cannot be said."""
+        """Time left at this rate in seconds; None if it is not known."""
         if not self.remaining:
             return 0.0
         return self.remaining / self.rate if self.rate else None
@@ -59,7 +65,7 @@ class RestoreProgress:
 
 
 class RestoreMeter:
-    """Counts on the updater's thread, which makes all calls but :meth:`progress`."""
+    """Counts restored records. All methods except :meth:`progress` are called on the updater's thread."""
 
     def __init__(self, name: str, remaining: Callable[[], Mapping[TaskId, int]]) -> None:
         self._name = name
@@ -73,13 +79,13 @@ class RestoreMeter:
         self._spent_until_ms: int | None = None
 
     def count(self, records: Sequence[RawRecord], now_ms: int) -> None:
-        """These were restored."""
+        """Count restored records."""
         weighed = records[::_WEIGHED]
         weight = sum(len(record.key() or b"") + len(record.value() or b"") for record in weighed)
         self.count_read(len(records), weight * len(records) // len(weighed), now_ms)
 
     def count_read(self, records: int, bytes: int, now_ms: int) -> None:
-        """So many were restored."""
+        """Count this many restored records and bytes."""
         if self._began_ms is None:
             self._began_ms, self._next_log_ms = now_ms, now_ms + _LOG_INTERVAL_MS
         self._records += records
@@ -94,7 +100,7 @@ class RestoreMeter:
             _log.info("%s restores: %s", self._name, self.progress())
 
     def ended(self, now_ms: int) -> None:
-        """Nothing is being restored any more."""
+        """End the restoration and log it."""
         if self._began_ms is None:
             return
         spent_ms = max(1, now_ms - self._began_ms)
@@ -111,15 +117,14 @@ class RestoreMeter:
         self._marks = deque()
 
     def spent(self, activity: str, now_ms: int) -> None:
-        """The time since the last call went into this one of :data:`ACTIVITIES`."""
+        """Add the time since the last call to one of :data:`ACTIVITIES`."""
         if self._spent_until_ms is not None:
             self._spent_ms[activity] += now_ms - self._spent_until_ms
         self._spent_until_ms = now_ms
 
     @property
     def figures(self) -> Mapping[str, float]:
-        """What there was to restore since the thread began, and what it spent its time on; under Kafka's names.
-        Thread-safe."""
+        """Metrics of all restorations and activities since the thread started, under Kafka's names. Thread-safe."""
         spent_ms = dict(self._spent_ms)
         all_ms = max(1, sum(spent_ms.values()))
         return {
@@ -131,7 +136,7 @@ class RestoreMeter:
         }
 
     def progress(self) -> RestoreProgress:
-        """As of the last batch. Thread-safe."""
+        """Return the progress as of the last batch. Thread-safe."""
         marks = list(self._marks)
         rate = 0.0
         if len(marks) > 1:

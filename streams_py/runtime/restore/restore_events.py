@@ -1,4 +1,4 @@
-"""Restorations as assignment events, beside the application's own restore listener."""
+"""Writes restorations as assignment events, in addition to calling the application's restore listener."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["RestoreEventsListener"]
 
 
 class RestoreEventsListener(RestoreListener):
-    """Writes events first, then the application's listener, whose errors are its own."""
+    """Writes an event, then calls the application's listener."""
 
     def __init__(self, events: RestoreObserver, listener: RestoreListener) -> None:
         self._events = events

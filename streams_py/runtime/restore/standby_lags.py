@@ -1,8 +1,8 @@
-"""How far standbys and warm-ups are: measured by the state updater from what its fetches told, without a request.
+"""Lags of standby and warm-up tasks, which the state updater measures from its fetches without extra requests.
 
-The position of the consumer counts, not the last record. A changelog can end in offsets that no consumer delivers:
+The consumer's position counts, not the last record. A changelog can end in offsets that no consumer delivers:
 transaction markers, and records that were deleted or compacted away. A copy that has read such a changelog to its end
-lacks nothing, so the position is also what its task reports to the leader.
+is complete, so the task reports that position to the leader.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from streams_py.runtime.restore.changelog import ChangelogInWork
 __all__ = ["OnWarm", "StandbyLags"]
 
 OnWarm = Callable[[TaskId, int, int], None]
-"""Called with task, lag and ms since the task came: it is within ``acceptable.recovery.lag``, for the first time."""
+"""Called with task, lag and ms since the task was added, when its lag first is within ``acceptable.recovery.lag``."""
 
 _INTERVAL_MS: Final = 200
 
 
 class StandbyLags:
-    """Measures on the updater's thread; ``now`` may be read by any."""
+    """Measures on the updater's thread. Any thread may read ``now``."""
 
     def __init__(self, acceptable_lag: int, on_warm: OnWarm) -> None:
         self.now: Mapping[TaskId, Progress] = {}
-        """The last measurement: tasks all of whose changelogs are known. A new mapping each time."""
+        """The last measurement, for tasks whose changelogs are all known. A new mapping each time."""
         self._acceptable_lag = acceptable_lag
         self._on_warm = on_warm
         self._came_ms: dict[TaskId, int] = {}
         self._warm: set[TaskId] = set()
         self._next_ms = 0
 
-    def came(self, task: TaskId, now_ms: int) -> None:
-        """The task is a standby or warm-up from now on."""
+    def added(self, task: TaskId, now_ms: int) -> None:
+        """Note that the task is a standby or warm-up from now on."""
         self._came_ms[task] = now_ms
         self._warm.discard(task)
 
     def measure_if_due(self, changelogs: Collection[ChangelogInWork], consumer: RecordConsumer, now_ms: int) -> None:
-        """Measure the progress of each standby, and tell each task the position that its consumer has reached."""
+        """Measure the progress of each standby, and report to each task its consumer's position."""
         if now_ms < self._next_ms:
             return
         self._next_ms = now_ms + _INTERVAL_MS
@@ -69,4 +69,6 @@ def _progress(changelog: ChangelogInWork, lag_of: Callable[[TopicPartition], int
     if changelog.registered:
         lag = lag_of(changelog.partition)
         return None if lag is None else Progress(position, position + lag)
-    return Progress(position, position) if changelog.is_done else None  # a source's changelog, as far as committed
+    return (
+        Progress(position, position) if changelog.is_done else None
+    )  # a source topic, read up to the committed offset

@@ -1,10 +1,10 @@
-"""The state updater: replays changelogs into the stores of restoring actives and of standbys (Kafka's StateUpdater).
+"""The state updater: replays changelogs into the stores of restoring and standby tasks (Kafka's StateUpdater).
 
-One per stream thread, with a thread and a restore consumer of its own, so that processing never waits for a restore.
-A task object is touched either by its stream thread or by this one, never by both: it is here from :meth:`add` until
-it is taken out by :meth:`remove`, :meth:`drain_restored` or :meth:`drain_failed`. All of that happens under one lock,
-which is *not* held while polling or while a listener is called; records that arrive for a changelog no longer
-registered are dropped.
+One per stream thread, with a separate thread and restore consumer, so that processing never waits for a restoration. A
+task object is used either by its stream thread or by this thread, never by both. It is here from :meth:`add` until
+:meth:`remove`, :meth:`drain_restored` or :meth:`drain_failed` returns it. All of that happens under one lock, which is
+*not* held while polling or while a listener is called. Records for a changelog that is no longer registered are
+dropped.
 
 Rules kept:
 
@@ -32,10 +32,10 @@ from streams_py.ports.batches import by_partition, only_topic_of
 from streams_py.runtime.restore.backoff import Backoff
 from streams_py.runtime.restore.changelog import ANOTHER_TOPIC, ChangelogInWork, RestorableTask
 from streams_py.runtime.restore.ends import ask_ends, lost_state
-from streams_py.runtime.restore.listener import RestoreListener, RestoreNews, StandbyUpdateListener
+from streams_py.runtime.restore.listener import ListenerCalls, RestoreListener, StandbyUpdateListener
 from streams_py.runtime.restore.parallel_restore import Sharing
 from streams_py.runtime.restore.progress import RestoreMeter, RestoreProgress
-from streams_py.runtime.restore.questions import Questions
+from streams_py.runtime.restore.questions import RequestSchedule
 from streams_py.runtime.restore.standby_lags import OnWarm, StandbyLags
 from streams_py.system.printable import text_of
 
@@ -44,19 +44,20 @@ __all__ = ["StateUpdater"]
 _log = logging.getLogger(__name__)
 
 _RECORDS_MAX = 500
-"""Taken per poll. Fewer than the 700 objects after which Python's collector runs: it would look at each of them, for
-0.4 us. And neither a removal nor a running task waits long for so few."""
+"""Maximum number of records per poll. Below the 700 objects after which Python's garbage collector runs, which costs
+0.4 us per object. And neither a removal nor a running task waits long for so few records."""
 _POLLS_MAX = 8
-"""So often in a row, while they come back full: what else belongs to a round costs as much as 50 records."""
+"""Maximum number of consecutive full polls per round. The other work of a round costs as much as 50 records."""
 _POSITIONS_MS = 50
-"""While records keep coming, the consumer is asked so often where it stands: ends can lie behind invisible records."""
-_POLL_MAX_MS = 20  # longest wait for records: a task that is added in the meantime waits as long
+"""Interval between reads of the consumer's position while records keep arriving, in ms. The end of a changelog may
+follow records that the consumer does not deliver."""
+_POLL_MAX_MS = 20  # longest wait for records; a task that is added meanwhile waits as long
 _DISK_PAUSE_MS = 2
-"""Pause for a disk that has to catch up: without the interpreter's lock, and nobody else waits for this thread."""
+"""Pause until the disk has caught up, in ms. It releases the interpreter lock; no other thread waits for this one."""
 
 
 class StateUpdater:
-    """Restores actives and feeds standbys. All public methods are thread-safe."""
+    """Restores active tasks and updates standby tasks. All public methods are thread-safe."""
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class StateUpdater:
         self._commit_interval_ms = commit_interval_ms
         self._backoff = Backoff(name, clock, retry_backoff_ms)
         self._task_timeout_ms = task_timeout_ms
-        self._news = RestoreNews(listener, standby_listener)
+        self._listener_calls = ListenerCalls(listener, standby_listener)
         self._meter = RestoreMeter(name, self.remaining_records)
         self._standby_lags = StandbyLags(acceptable_lag, on_warm)
         self._sharing = sharing or Sharing(lambda: None, clock)
@@ -101,31 +102,33 @@ class StateUpdater:
         self._stopping = self._paused = False
         self._thread: threading.Thread | None = None
         self._next_checkpoint_ms = clock.monotonic_ms() + commit_interval_ms
-        self._questions = Questions(clock.monotonic_ms(), commit_interval_ms)
+        self._requests = RequestSchedule(clock.monotonic_ms(), commit_interval_ms)
         self._next_positions_ms = 0
         self._only_topic: str | None = None
-        """The topic that is read, if it is only one: the consumer delivers what it reads and nothing else."""
+        """The only topic that is read; None with several topics. The consumer delivers no records of other topics."""
         self._settles = False
-        """Something that is restored comes to the disk."""
+        """Whether a restored task is being flushed to disk."""
 
     # -- called by the stream thread -------------------------------------------------------------------------------
 
     def add(self, task: RestorableTask) -> None:
-        """Take over a task: an active to be restored, or a standby to be kept current."""
+        """Take over a task: an active task to restore, or a standby task to keep current."""
         with self._lock:
             self._tasks[task.id] = task
             for partition in task.changelog_partitions:
                 self._changelogs[partition] = ChangelogInWork(partition, task)
             if not task.is_active:
-                self._standby_lags.came(task.id, self._clock.monotonic_ms())
+                self._standby_lags.added(task.id, self._clock.monotonic_ms())
             elif not task.changelog_partitions:
                 self._finish([task])
             self._start_thread()
             self._wake.notify_all()
 
     def remove(self, task_id: TaskId, *, promoted: bool = False) -> RestorableTask | None:
-        """Give a task back, also one that is restored or failed but not drained yet; None when it is not here.
-        ``promoted``: a copy that becomes an active task."""
+        """Return a task to the caller, even if it is restored or failed; None if it is not here.
+
+        ``promoted``: whether a standby becomes the active task.
+        """
         with self._lock:
             task = self._tasks.get(task_id)
             if task is not None:
@@ -143,13 +146,13 @@ class StateUpdater:
             return None
 
     def restoring(self) -> set[TopicPartition]:
-        """Changelogs of actives, source topics excepted, that have not been read to their end yet."""
+        """Return the changelogs of active tasks that are not completely read, without source topics."""
         with self._lock:
             reading = (c for c in self._changelogs.values() if c.task.is_active and not c.is_done)
             return {c.partition for c in reading if c.partition not in c.task.source_changelogs}
 
     def drain_restored(self) -> list[RestorableTask]:
-        """Actives that are up to date; they are not here any more afterwards."""
+        """Return and remove the active tasks that are up to date."""
         if not self._restored:  # as :meth:`drain_failed`
             return []
         with self._lock:
@@ -157,8 +160,8 @@ class StateUpdater:
             return restored
 
     def drain_failed(self) -> list[tuple[RestorableTask, Exception]]:
-        """Tasks that could not be updated, and why. Raises when the updater itself has failed."""
-        if not self._failed and self._fatal is None:  # asked with every turn, and the lock may be held for a while
+        """Return and remove tasks that could not be updated, with the errors. Raises if the updater itself failed."""
+        if not self._failed and self._fatal is None:  # no lock: called every turn, and the lock may be held for a while
             return []
         with self._lock:
             failed, self._failed = self._failed, []
@@ -167,16 +170,16 @@ class StateUpdater:
             return failed
 
     def tasks(self) -> list[RestorableTask]:
-        """Everything that is here, restored and failed ones included."""
+        """Return all tasks that are here, including restored and failed ones."""
         with self._lock:
             return [*self._tasks.values(), *self._restored, *(task for task, _ in self._failed)]
 
     def has_restoring_actives(self) -> bool:
-        """True while an active is here. Waits for nobody: running tasks would, with every turn of their thread."""
+        """Whether an active task is here. Takes no lock, because the stream thread calls it every turn."""
         return any(task.is_active for task in list(self._tasks.values())) or bool(self._restored)
 
     def remaining_records(self) -> Mapping[TaskId, int]:
-        """Records that tasks still have to replay, as far as known; 0 for standbys."""
+        """Return the number of records that each task still has to replay, if known; 0 for standby tasks."""
         with self._lock:
             remaining = Counter[TaskId]()
             for changelog in self._changelogs.values():
@@ -184,21 +187,21 @@ class StateUpdater:
             return remaining
 
     def progress(self) -> RestoreProgress:
-        """How far the restoration of actives is. Thread-safe."""
+        """Return the progress of restoring active tasks. Thread-safe."""
         return self._meter.progress()
 
     @property
     def figures(self) -> Mapping[str, float]:
-        """For metrics (:attr:`RestoreMeter.figures`)."""
+        """Metrics of the updater (:attr:`RestoreMeter.figures`)."""
         return self._meter.figures
 
     @property
     def standbys(self) -> Mapping[TaskId, Progress]:
-        """How far standbys and warm-ups are, those of which it is known; another mapping when it was measured anew."""
+        """Progress of standby and warm-up tasks, if known. A new mapping for each measurement."""
         return self._standby_lags.now
 
     def pause(self, paused: bool) -> None:
-        """Stop (or go on) replaying; tasks stay here."""
+        """Pause or continue replaying. The tasks stay here."""
         with self._lock:
             self._paused = paused
             self._wake.notify_all()
@@ -206,8 +209,8 @@ class StateUpdater:
     def close(self, *, timeout_ms: int) -> None:
         """Stop the thread, which closes the restore consumer. Tasks that are still here can be removed afterwards.
 
-        A thread that does not stop in time is left behind: a request of it, or a listener, has not returned. It finds
-        its tasks gone when it does, and ends.
+        A thread that does not stop in time is abandoned: one of its requests, or a listener, has not returned. When it
+        returns, the thread finds no tasks and stops.
         """
         with self._lock:
             self._stopping = True
@@ -215,15 +218,15 @@ class StateUpdater:
         if self._thread is not None:
             self._thread.join(timeout_ms / 1000)
             if self._thread.is_alive():
-                _log.warning("%s did not stop within %d ms; it is left behind", self.name, timeout_ms)
+                _log.warning("%s did not stop within %d ms and is abandoned", self.name, timeout_ms)
 
     @property
     def is_current(self) -> bool:
-        """True when the caller runs on the updater's thread (in a restore listener, say)."""
+        """Whether the caller runs on the updater's thread, for example in a restore listener."""
         return threading.current_thread() is self._thread
 
     def _start_thread(self) -> None:
-        """Only once there is work: a client without state needs no restore consumer."""
+        """Start the thread when there is work: a client without state needs no restore consumer."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
             self._thread.start()
@@ -235,11 +238,11 @@ class StateUpdater:
         try:
             while self._wait_for_work():
                 self._meter.spent("idle", self._clock.monotonic_ms())
-                self._news.tell()
+                self._listener_calls.deliver()
                 if self._has_work():
                     consumer = consumer or self._make_consumer()
                     self._round(consumer)
-            self._news.tell()
+            self._listener_calls.deliver()
         except BaseException as error:
             if self._stopping:
                 _log.debug("%s ended with %r after it was closed", self.name, error)
@@ -259,21 +262,21 @@ class StateUpdater:
         return bool(self._changelogs) and not self._paused
 
     def _wait_for_work(self) -> bool:
-        """Block until there is something to replay or to tell; False when it is time to stop."""
+        """Block until there is work or a queued listener call. Return False if the thread must stop."""
         with self._lock:
-            self._wake.wait_for(lambda: self._stopping or self._news or self._has_work())
+            self._wake.wait_for(lambda: self._stopping or self._listener_calls or self._has_work())
             if not self._stopping:
                 return True
             for copy in [changelog for changelog in self._changelogs.values() if not changelog.task.is_active]:
-                self._news.removed(copy, promoted=False)  # the task itself stays here
+                self._listener_calls.removed(copy, promoted=False)  # the task itself stays here
             for task in [task for task in self._tasks.values() if task.is_active]:
                 self.remove(task.id)
-                self._restored.append(task)  # still here for whoever closes it
+                self._restored.append(task)  # stays here for the caller that closes it
             return False
 
     def _round(self, consumer: RecordConsumer) -> None:
         try:
-            self._learn_ends()
+            self._request_ends()
             restored = self._assign(consumer)
             self._hand_over(restored)
             self._share()
@@ -292,7 +295,7 @@ class StateUpdater:
                 }
             self._corrupted(error.partitions - behind)
             return
-        self._backoff.over()
+        self._backoff.reset()
         with self._lock:
             restored = self._note_ends()
             self._standby_lags.measure_if_due(self._changelogs.values(), consumer, self._clock.monotonic_ms())
@@ -301,8 +304,11 @@ class StateUpdater:
         self._meter.spent("checkpoint", self._clock.monotonic_ms())
 
     def _poll(self, consumer: RecordConsumer) -> bool:
-        """Replay what is there; True when there may be more. A call each time: records that a variable of the loop
-        still holds while the next ones come would be too many for :data:`_RECORDS_MAX`."""
+        """Replay available records. Return True if there may be more.
+
+        A separate call per poll, because a loop variable would keep the former records alive during the next poll, and
+        :data:`_RECORDS_MAX` assumes that they are freed.
+        """
         if any(task.awaits_disk for task in self.tasks()):
             self._clock.sleep_ms(_DISK_PAUSE_MS)
             return False
@@ -311,15 +317,15 @@ class StateUpdater:
             return self._apply(records, consumer)
 
     def _hand_over(self, restored: Collection[RestorableTask]) -> None:
-        """Tell what there is to tell, and give restored tasks back, those that are on the disk."""
+        """Make the queued listener calls, then release restored tasks that are flushed to disk."""
         flushed = [task for task in restored if self._is_flushed(task)]
         self._settles = len(flushed) < len(restored)
-        self._news.tell()
+        self._listener_calls.deliver()
         with self._lock:
             self._finish(flushed)
 
     def _is_flushed(self, task: RestorableTask) -> bool:
-        """Without the lock: nobody is to wait for the disk."""
+        """Flush a task without holding the lock, because other threads must not wait for the disk."""
         try:
             return task.flush_restored()
         except Exception as error:
@@ -328,27 +334,28 @@ class StateUpdater:
                     self._fail(task, error)
             return False
 
-    def _learn_ends(self) -> None:
-        """What has to be known of new changelogs: whether their topics are those of the positions, and for actives the
-        end. And the limits of source changelogs. One that nobody says this of holds up its own task only, an active one
-        for ``task.timeout.ms``."""
+    def _request_ends(self) -> None:
+        """Request topic ids of new changelogs, end offsets for active tasks, and limits of source changelogs.
+
+        A changelog whose facts are unknown delays only its own task, an active task at most for ``task.timeout.ms``.
+        """
         now = self._clock.monotonic_ms()
         with self._lock:
-            if (question := self._questions.due(self._changelogs.values(), now)) is None:
+            if (request := self._requests.due(self._changelogs.values(), now)) is None:
                 return
-        ends, silent = ask_ends(self._admin, self._group, *question)
+        ends, unknown = ask_ends(self._admin, self._group, *request)
         replaced: list[ChangelogInWork] = []
         with self._lock:
             for found in ends:
                 changelog = self._changelogs.get(found.partition)
                 if changelog is not None:
-                    changelog.silent_since_ms = None
+                    changelog.unknown_since_ms = None
                     wrong = changelog.take_end(found, now)
                     if wrong == ANOTHER_TOPIC and self._stops_at(changelog):
                         replaced.append(changelog)
                     elif wrong is not None:
                         self._corrupted([changelog.partition], wrong)
-            for partition, reason in silent.items():
+            for partition, reason in unknown.items():
                 changelog = self._changelogs.get(partition)
                 if changelog is not None and changelog.is_unknown:
                     error = changelog.unanswered(reason, self._clock.monotonic_ms(), self._task_timeout_ms)
@@ -370,17 +377,19 @@ class StateUpdater:
         return self._stops_at_recreated and changelog.task.is_active and is_own
 
     def _assign(self, consumer: RecordConsumer) -> list[RestorableTask]:
-        """Let the consumer read what is needed now: restoring actives first, else standbys. The actives that turn out
-        to be complete already."""
+        """Assign the changelogs to read now: those of restoring active tasks, otherwise of standby tasks.
+
+        Return the active tasks that are already complete.
+        """
         with self._lock:
             actives = any(c.task.is_active and not c.is_done for c in self._changelogs.values())
             positions: dict[TopicPartition, int | None] = {}
             for changelog in self._changelogs.values():
                 if changelog.is_unknown:
-                    continue  # added a moment ago; the next round asks for it
+                    continue  # just added; the next round requests it
                 if changelog.position is None:
                     changelog.begin()
-                    self._news.started(changelog)
+                    self._listener_calls.started(changelog)
                 idle = changelog.is_read or (actives and not changelog.task.is_active)
                 if idle:
                     changelog.registered = False
@@ -393,7 +402,7 @@ class StateUpdater:
         return restored
 
     def _apply(self, records: Sequence[RawRecord], consumer: RecordConsumer) -> bool:
-        """True when there may be more, and no changelog has ended: the consumer is to hear of that."""
+        """Apply records. Return True if there may be more and no changelog has ended, which needs a new assignment."""
         has_ended, away = False, None
         for partition, batch in by_partition(records, self._only_topic).items():
             changelog = self._changelogs.get(partition)
@@ -403,7 +412,7 @@ class StateUpdater:
             if changelog.end is not None and batch_end > changelog.stop:
                 batch_end = changelog.stop
                 batch = [record for record in batch if record.offset() < batch_end]
-                changelog.registered = False  # what was read too early is read again later
+                changelog.registered = False  # the records after the limit are read again later
             away = self._replay(changelog, batch, batch_end, consumer) or away
             has_ended = has_ended or changelog.is_read
         if away is not None:
@@ -420,7 +429,7 @@ class StateUpdater:
     def _replay(
         self, changelog: ChangelogInWork, records: Sequence[RawRecord], end: int, of: RecordConsumer
     ) -> BrokerUnavailableError | None:
-        """Apply records; the error when they have to be read again later."""
+        """Apply records. Return the error if they must be read again later."""
         error = changelog.replay(records, end)
         if isinstance(error, BrokerUnavailableError):
             return error
@@ -430,11 +439,11 @@ class StateUpdater:
             lag = None if changelog.task.is_active else of.lag(changelog.partition)
             if changelog.task.is_active:
                 self._meter.count(records, self._clock.monotonic_ms())
-            self._news.replayed(changelog, records[-1].offset(), len(records), lag)
+            self._listener_calls.replayed(changelog, records[-1].offset(), len(records), lag)
         return None
 
     def _share(self) -> None:
-        """Let another process read, and take in what it has read."""
+        """Assign work to another process, and add what it has read."""
         with self._lock:
             self._sharing.turn(self._changelogs.values())
             read = self._sharing.read(self._changelogs.values())
@@ -445,7 +454,7 @@ class StateUpdater:
 
     def _take_in(self, changelog: ChangelogInWork, part: SortedPart) -> None:
         if self._changelogs.get(changelog.partition) is not changelog or changelog.next_part is not part:
-            return  # it was taken away meanwhile
+            return  # it was removed meanwhile
         try:
             is_there = changelog.take_in(part)
         except Exception as error:
@@ -453,10 +462,10 @@ class StateUpdater:
             return
         if is_there and part.last is not None:
             self._meter.count_read(part.records, part.bytes, self._clock.monotonic_ms())
-            self._news.replayed(changelog, part.last, part.records, None)
+            self._listener_calls.replayed(changelog, part.last, part.records, None)
 
     def _note_ends(self) -> list[RestorableTask]:
-        """Actives that are complete; their listener is to hear it before the stream thread does."""
+        """Return the active tasks that are complete. Their listener is called before the stream thread gets them."""
         complete = []
         for task in [task for task in self._tasks.values() if task.is_active]:
             changelogs = [self._changelogs[partition] for partition in task.changelog_partitions]
@@ -465,23 +474,23 @@ class StateUpdater:
                 for changelog in changelogs:
                     if not changelog.ended:
                         changelog.ended = True
-                        self._news.ended(changelog)
+                        self._listener_calls.ended(changelog)
         return complete
 
     def _finish(self, complete: Collection[RestorableTask]) -> None:
-        """Hand complete actives over, unless they were taken away, or taken and brought back, in the meantime."""
+        """Release complete active tasks, unless they were removed, or removed and added again, meanwhile."""
         for task in complete:
             changelogs = [self._changelogs.get(partition) for partition in task.changelog_partitions]
             if self._tasks.get(task.id) is not task or not all(c is not None and c.ended for c in changelogs):
                 continue
             try:
-                task.end_loading()  # here: the thread that gets it has others
+                task.end_loading()  # on this thread: the stream thread has other tasks to run
                 task.checkpoint(enforce=True)
             except Exception as error:
                 self._fail(task, error)
                 continue
-            self._restored.append(task)  # before: those who do not wait are to see it in one place at least
-            self._forget(task)  # their listener has heard of the end
+            self._restored.append(task)  # first, so that readers without the lock always see the task
+            self._forget(task)  # its listener was already called
 
     def _fail(self, task: RestorableTask, error: Exception) -> None:
         self._failed.append((task, error))
@@ -493,7 +502,7 @@ class StateUpdater:
             changelog = self._changelogs.pop(partition, None)
             if changelog is not None:
                 self._sharing.forget(changelog)
-                self._news.removed(changelog, promoted=promoted)
+                self._listener_calls.removed(changelog, promoted=promoted)
         if not any(held.is_active for held in self._tasks.values()):
             self._meter.ended(self._clock.monotonic_ms())
 

@@ -43,7 +43,7 @@ class Seen:
 def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     """Restorations of a few thousand records are shared."""
     found = Seen()
-    monkeypatch.setattr(sharing, "_WORTH_IT", 10_000)
+    monkeypatch.setattr(sharing, "_SHARED_MIN", 10_000)
     monkeypatch.setattr(sharing, "_PART_MIN", 1_000)
     begin, outcome = SorterProcess.begin, SorterProcess.outcome
 

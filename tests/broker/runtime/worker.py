@@ -253,7 +253,7 @@ def make(order: dict[str, Any]) -> KafkaStreams:
     """The application of the order."""
     held: list[KafkaStreams] = []
     if "shared_from" in order:  # restorations of so many records
-        sharing._WORTH_IT, sharing._PART_MIN = order["shared_from"], order["shared_from"] // 10  # type: ignore[misc]
+        sharing._SHARED_MIN, sharing._PART_MIN = order["shared_from"], order["shared_from"] // 10  # type: ignore[misc]
     if "dies_when" in order:
         die_restoring(order["dies_when"], order["trace"])
     topology = (

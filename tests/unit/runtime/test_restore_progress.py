@@ -19,7 +19,7 @@ def test_remaining_records_shrink_to_nothing(log: FakeLog) -> None:
     log.write(LOG, 8)
     updater, task = Stepped(log), active(LOG, checkpoint={LOG: 1})
     updater.add(task)
-    updater._learn_ends()
+    updater._request_ends()
     updater._assign(updater.consumer)
     updater.add(standby(OTHER))
     assert updater.remaining_records()[task.id] == 6
@@ -172,7 +172,7 @@ def test_standby_listener_hears_where_a_copy_begins_how_it_grows_and_why_it_ends
     updater.add(task)
     updater.turn(2)
     updater.remove(task.id, promoted=promoted)
-    updater._news.tell()
+    updater._listener_calls.deliver()
     assert updater.standby_listener.events == [
         ("start", LOG, task.store_of(LOG), 4),
         ("batch", LOG, str(task.id), 7, 4, 10),
@@ -189,10 +189,10 @@ def test_standby_listener_hears_of_a_copy_that_turns_out_to_be_corrupted(log: Fa
     updater.add(task)
     updater.turn(2)
     updater._corrupted([LOG])
-    updater._news.tell()
+    updater._listener_calls.deliver()
     assert updater.standby_listener.events[-1] == ("suspended", LOG, 10, 10, SuspendReason.MIGRATED)
     assert updater.remove(task.id) is task
-    updater._news.tell()
+    updater._listener_calls.deliver()
     assert [event[0] for event in updater.standby_listener.events].count("suspended") == 1
 
 

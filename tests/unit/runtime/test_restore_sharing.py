@@ -17,7 +17,7 @@ from tests.unit.runtime.stepped_updater import LOG, OTHER, Stepped, active, stan
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "_WORTH_IT", 40)
+    monkeypatch.setattr(sharing, "_SHARED_MIN", 40)
     monkeypatch.setattr(sharing, "_PART_MIN", 10)
 
 
@@ -160,7 +160,7 @@ def test_part_that_fails_elsewhere_is_read_here(log: FakeLog, fails: str, caplog
     assert task.taken_in == []
     assert updater.drain_restored() == [task]
     (told,) = caplog.messages
-    assert f"offsets 60 to 110 of changelog {LOG} are read here" in told
+    assert f"offsets 60 to 110 of changelog {LOG} are read by this process" in told
     updater.add(filled(LOG))
     updater.turn(3)
     assert len(updater.sorters) == 1  # not another one so soon

@@ -58,7 +58,7 @@ def test_nothing_is_known_before_the_first_assignment() -> None:
     assert found is NOT_AVAILABLE
     assert not found.is_available
     assert (found.active_host, found.partition) == (HostInfo("unavailable", -1), -1)
-    assert fresh.everybody() == []
+    assert fresh.instances() == []
 
 
 def test_key_is_where_its_partition_is(known: StoreHosts) -> None:
@@ -98,7 +98,7 @@ def test_global_store_is_here(known: StoreHosts) -> None:
 
 
 def test_instances_are_told_with_their_stores(known: StoreHosts) -> None:
-    one, two = known.everybody()
+    one, two = known.instances()
     assert one == StreamsMetadata(
         ONE,
         frozenset({"counts", "table", "global"}),
@@ -112,7 +112,7 @@ def test_instances_are_told_with_their_stores(known: StoreHosts) -> None:
 
 
 def test_unknown_store_is_answered_with_the_known_ones(known: StoreHosts) -> None:
-    with pytest.raises(UnknownStateStoreError, match=r"'cuonts'; there are: counts, global, table"):
+    with pytest.raises(UnknownStateStoreError, match=r"'cuonts'; the topology has: counts, global, table"):
         known.with_store("cuonts")
     with pytest.raises(UnknownStateStoreError):
         known.of_key("cuonts", "k", key_serde=None, partitioner=None)
@@ -123,7 +123,7 @@ def test_address_goes_to_the_leader_and_comes_back_to_every_member(tmp_path: Pat
     steps = Steps(world, counting(), tmp_path, application_server="host-1:8080")
     assert steps.membership.join().endpoint == "host-1:8080"
     steps.membership.lead()
-    (found,) = steps.instance.hosts.everybody()
+    (found,) = steps.instance.hosts.instances()
     assert (found.host, found.stores) == (HostInfo("host-1", 8080), frozenset({"counts"}))
     assert found.partitions == {tp("in-0"), tp("in-1")}
     steps.close()

@@ -111,13 +111,13 @@ def test_client_can_be_read_while_it_rebalances(reader: Reader) -> None:
 
 def test_unknown_name_is_answered_with_the_known_ones(reader: Reader) -> None:
     reader.steps.run(BOTH)
-    with pytest.raises(UnknownStateStoreError, match=r"'cuonts'; there are: counts"):
+    with pytest.raises(UnknownStateStoreError, match=r"'cuonts'; the topology has: counts"):
         reader.view("cuonts")
 
 
 def test_topology_without_stores_says_so(world: World, tmp_path: Path) -> None:
     reader = Reader(world, tmp_path, copying())
-    with pytest.raises(UnknownStateStoreError, match="there are: none"):
+    with pytest.raises(UnknownStateStoreError, match="the topology has: no stores"):
         reader.view()
 
 
@@ -151,7 +151,7 @@ def test_standbys_and_restoring_tasks_are_read_when_stale_values_will_do(reader:
 
 def test_nothing_here_is_an_error_of_its_own(reader: Reader) -> None:
     reader.steps.run({})
-    with pytest.raises(InvalidStateStoreError, match="elsewhere, or still restoring"):
+    with pytest.raises(InvalidStateStoreError, match="elsewhere, or it is still being restored"):
         reader.view()
 
 
@@ -168,7 +168,7 @@ def test_view_becomes_invalid_when_tasks_have_moved(reader: Reader) -> None:
     view = reader.view()
     assert view.get("old-1") == 11
     reader.steps.membership.round({A: [tp("in-0")]})
-    with pytest.raises(InvalidStateStoreError, match="ask for a new view"):
+    with pytest.raises(InvalidStateStoreError, match="request a new view"):
         view.get("old-0")
     assert reader.view().get("old-0") == 10
 

@@ -1,13 +1,13 @@
-"""Replays source topics: turns their records into what processing puts into the stores of their tables.
+"""Replays source topics: turns their records into the rows that processing puts into the stores of their tables.
 
-Two kinds of stores have no changelog of their own and are filled from the topic that their source reads: tables that
+Two kinds of stores have no changelog of their own and are restored from the topic that their source reads: tables that
 reuse their source topic (``topology.optimization``), and global tables. Processing does not copy a record of such a
-topic into the store. It runs the serdes of the source, asks the deserialization handler about bytes that do not fit,
-takes the timestamp from the extractor, drops records without a key or a time, and writes the key as the store's serde
-does. A replay does the same. (Kafka Streams copies the bytes: KAFKA-8037.)
+topic into the store. It runs the serdes of the source, calls the deserialization handler for invalid bytes, takes the
+timestamp from the extractor, drops records without a key or a timestamp, and writes the key with the store's serde. A
+replay does the same. (Kafka Streams copies the bytes: KAFKA-8037.)
 
-A batch is checked by columns first. Where decoding changes no key, and no value is undecodable or null, the batch is
-returned unchanged. Only a batch in which a record differs is processed record by record.
+A batch is first checked column by column. If decoding changes no key, and every value can be decoded and is not null,
+the batch is returned unchanged. Only a batch with a different record is processed record by record.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _time_of: Final = itemgetter(1)
 
 
 class ReplayedRecord:
-    """A record with the key, the value and the time under which processing stores it."""
+    """A record with the key, value and timestamp under which processing stores it."""
 
     __slots__ = ("_key", "_raw", "_timestamp_ms", "_value")
 
@@ -73,13 +73,13 @@ class ReplayedRecord:
         return self._raw.timestamp()[0], self._timestamp_ms
 
     def headers(self) -> list[tuple[str, bytes | None]] | None:
-        """None when there are none."""
+        """Headers; None if there are none."""
         return headers_of(self._raw)
 
 
 @dataclass(frozen=True, slots=True)
 class _Encoders:
-    """How a store writes keys and values. None: it keeps the bytes of the record."""
+    """A store's serializers of keys and values. None: the store keeps the record's bytes."""
 
     key: Callable[[Any], bytes] | None
     value: Callable[[Any], bytes] | None
@@ -94,30 +94,30 @@ class SourceReplay:
         self._failures = failures
         self._partition_time_ms: dict[int, int] = {}
         self._next_offset: dict[int, int] = {}
-        # BYTES accepts everything and changes nothing.
+        # BYTES accepts all bytes and changes nothing.
         self._decode_key = None if reader.key_serde is BYTES else reader.decode_key
         self._decode_value = None if reader.value_serde is BYTES else reader.decode_value
 
     @property
     def is_needed(self) -> bool:
-        """False when no record can differ from what processing stores, unless its timestamp is invalid."""
+        """Whether a record may differ from what processing stores, apart from an invalid timestamp."""
         decodes = self._decode_key or self._decode_value or self._encoders.key or self._encoders.value
         return decodes is not None or self._reader.extract is not None
 
     def replayed(self, records: Sequence[RawRecord]) -> Sequence[RawRecord]:
-        """Return the records as processing stores them, without those that it drops.
+        """Return the records as processing stores them, without the records that it drops.
 
-        Records are of one partition and in the order of their offsets. All records that are returned are of one class.
+        The records are of one partition, in offset order. All returned records have the same class.
 
         Raises:
-            DeserializationError: A record cannot be decoded, and the deserialization handler says to stop.
-            BrokerUnavailableError: A serde needs something that is away. Nothing was done; call it again later.
+            DeserializationError: A record cannot be decoded, and the deserialization handler decides to stop.
+            BrokerUnavailableError: A serde needs an unavailable service. No record was replayed; call it again later.
         """
-        if self._reader.extract is None and self._is_stored_as_it_is(records):
+        if self._reader.extract is None and self._is_stored_unchanged(records):
             return records
         return self._one_by_one(records)
 
-    def _is_stored_as_it_is(self, records: Sequence[RawRecord]) -> bool:
+    def _is_stored_unchanged(self, records: Sequence[RawRecord]) -> bool:
         kind = type(records[0])
         keys, values = list(map(kind.key, records)), list(map(kind.value, records))
         if None in keys or min(map(_time_of, map(kind.timestamp, records))) < 0:
@@ -126,7 +126,7 @@ class SourceReplay:
             return _is_unchanged(keys, self._decode_key, self._encoders.key) and _is_unchanged(
                 values, self._decode_value, self._encoders.value
             )
-        except Exception:  # which record it is, and what becomes of it, is found out one by one
+        except Exception:  # the slow path finds the record and handles the error
             return False
 
     def _one_by_one(self, records: Sequence[RawRecord]) -> Sequence[RawRecord]:
@@ -161,9 +161,9 @@ class SourceReplay:
         return kept
 
     def _time_before(self, records: Sequence[RawRecord]) -> int:
-        """The partition time before these records, for extractors that ask for it.
+        """Return the partition time before these records, for extractors that use it.
 
-        A replay that begins in the middle does not know it: the first valid timestamp that follows stands in for it.
+        A replay that starts in the middle of a log does not know it. It uses the first valid timestamp that follows.
         """
         first, partition = records[0].offset(), records[0].partition()
         if first >= self._next_offset.get(partition, first + 1):
@@ -185,7 +185,7 @@ def _is_unchanged(
 
 
 class _NoLetters:
-    """Stands in for a collector where dead letters are not written."""
+    """Stands in for a collector if dead letters are not written."""
 
     def __init__(self, settings: TaskSettings) -> None:
         self.settings = settings
@@ -197,10 +197,10 @@ class _NoLetters:
 def task_replays(
     task_id: TaskId, nodes: Sequence[Node], stores: Sequence[StoreBuilder], settings: TaskSettings
 ) -> Mapping[str, SourceReplay]:
-    """The replay of each source topic of a task that is the changelog of a store, where one is needed.
+    """Return the replay of each source topic of a task that is the changelog of a store, if one is needed.
 
-    The records were processed before: the deserialization handler is asked about them again, because only its answer
-    says whether they are in the table, but no dead letter is written again.
+    The records were processed before. The deserialization handler is called again, because only its answer tells
+    whether the table has the record. Dead letters are not written again.
     """
     fed = {store.source_topic: store for store in stores if store.source_topic is not None}
     found = source_replays(task_id, nodes, fed, settings) if fed else {}
@@ -214,14 +214,14 @@ def source_replays(
     settings: TaskSettings,
     letters: LetterWriter | None = None,
 ) -> dict[str, SourceReplay]:
-    """The replay of each topic.
+    """Return the replay of each topic.
 
     Args:
         task_id: The task, for messages.
         nodes: The nodes of its sub-topology.
-        fed: The store that a topic (by its full name) fills.
+        fed: Topic (full name) -> the store that is restored from it.
         settings: The settings of the task.
-        letters: Writes dead letters. None: they are not written.
+        letters: Writes dead letters. None: dead letters are not written.
     """
     failures = Failures(task_id, RecordContext(), letters or _NoLetters(settings), lambda: None)
     functions = {node.name: _unused for node in nodes if isinstance(node, SourceNode)}
@@ -241,9 +241,9 @@ def _encoders(store: StoreBuilder, reader: SourceReader, settings: TaskSettings)
     is_bytes = key_serde is BYTES and reader.key_serde is BYTES
     topic = changelog_topic(store, settings.application_id)
     return _Encoders(
-        # Different bytes may decode to equal keys, of which the store has one row.
+        # Different bytes may decode to equal keys, for which the store has one row.
         None if is_bytes else key_serde.serializer(topic, is_key=True),
-        # Bytes that the store's own serde has just decoded are as good as those that it would write.
+        # The store's own serde has just decoded these bytes, so they are equivalent to those that it would write.
         None if value_serde is reader.value_serde else value_serde.serializer(topic, is_key=False),
     )
 

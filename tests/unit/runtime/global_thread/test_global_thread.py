@@ -416,9 +416,9 @@ def test_global_store_is_read_by_nobody_before_it_is_filled(
     starting = threading.Thread(target=streams.start)
     starting.start()
     until(lambda: waiting.tries, "the record to be tried")
-    with pytest.raises(StateStoreNotAvailableError, match="it is being filled"):
+    with pytest.raises(StateStoreNotAvailableError, match="still being restored"):
         streams.store("names")
-    with pytest.raises(StateStoreNotAvailableError, match="is being filled"):
+    with pytest.raises(StateStoreNotAvailableError, match="is being restored"):
         streams.query("names", KeyQuery("c"))
     waiting.is_away = False
     starting.join(PATIENCE_S)

@@ -34,7 +34,7 @@ def test_a_process_learns_who_it_is_once_and_its_own_children_do_not(monkeypatch
         assert child is not None
         assert child.number == 3
         assert PROCESS_VARIABLE not in os.environ
-        child.tell("RUNNING", True, False)
+        child.report("RUNNING", True, False)
         assert os.read(states, 100) == b"RUNNING 1 0\n"
         assert this_process() is child
     finally:

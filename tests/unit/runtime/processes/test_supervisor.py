@@ -35,13 +35,13 @@ if kind == "dies" and child.number == 2:
 asked = []  # no Event: its lock may be held where the handler interrupts
 signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
 child.end_with_supervisor()
-child.tell("REBALANCING", True, False)
-child.tell("RUNNING", True, True)
+child.report("REBALANCING", True, False)
+child.report("RUNNING", True, True)
 measured = [("of-processes", [("own-tag", "ü")], "number", child.number)]
 with child.answering(lambda: (1 / 0 if kind == "unmeasured" else measured)):
     while kind != "ends" and not asked:
         time.sleep(0.1)
-        child.tell("RUNNING", True, True)
+        child.report("RUNNING", True, True)
 sys.exit(5 if kind == "fails" else 0)
 """
 
@@ -132,11 +132,11 @@ def test_one_that_is_frozen_is_not_ready_and_named_until_it_goes_on(
         assert [one.ready for one in health.processes][1] is False
         assert not health.ready
         assert health.live
-        assert f"process 2 ({second}) has not told for 2 s how it is, so it is not ready" in caplog.text
+        assert f"process 2 (pid {second}) has not reported its state for 2 s and is not ready" in caplog.text
     finally:
         os.kill(second, signal.SIGCONT)
     until(lambda: running.supervisor.health().ready, "it goes on")
-    assert f"process 2 ({second}) tells again how it is" in caplog.text
+    assert f"process 2 (pid {second}) reports its state again" in caplog.text
     assert len(running.starts(2)) == 1
 
 
@@ -246,7 +246,7 @@ def test_what_was_told_while_the_supervisor_stood_still_may_be_cut() -> None:
 
 def test_an_interactive_interpreter_has_no_program_to_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "orig_argv", ["python"])
-    with pytest.raises(IllegalStateError, match="put it into a file"):
+    with pytest.raises(IllegalStateError, match="put the code into a file"):
         same_program()
     monkeypatch.setattr(sys, "orig_argv", ["python", "-X", "dev", "app.py", "one"])
     monkeypatch.setattr(sys, "argv", ["app.py", "one"])

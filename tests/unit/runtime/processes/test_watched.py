@@ -54,7 +54,7 @@ def pipes() -> Iterator[tuple[int, int]]:
 def test_one_address_for_queries_is_not_enough_for_several_processes() -> None:
     client = Client(application_server="h:80")
     with (
-        pytest.raises(ConfigError, match=r"application\.server = h:80 is one process' address"),
+        pytest.raises(ConfigError, match=r"application\.server = h:80 is the address of one process"),
         watched(client, None, 2, None),
     ):
         pass

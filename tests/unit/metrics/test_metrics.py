@@ -99,7 +99,7 @@ def test_task_that_is_restored_says_how_much_is_left(tmp_path: Path) -> None:
     client.world.write("app-counts-changelog", *[bytes(16)] * 7)
     client.steps.membership.round({task("0_0"): [tp("in-0")]})
     client.steps.loop.iterate()
-    client.steps.updater._learn_ends()
+    client.steps.updater._request_ends()
     assert left(client) == [7]
     client.steps.turn(4)
     assert left(client) == [0]

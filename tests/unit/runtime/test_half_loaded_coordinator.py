@@ -396,5 +396,5 @@ def test_table_whose_offsets_were_reset_is_doubted_once(
     steps = started()
     steps.turn(4)
     assert steps.tasks == {"0_0": "RUNNING"}
-    assert not [record for record in caplog.records if "asking again" in record.getMessage()]
+    assert not [record for record in caplog.records if "requesting the offsets again" in record.getMessage()]
     end(steps)

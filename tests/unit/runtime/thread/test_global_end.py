@@ -66,7 +66,7 @@ def test_processor_of_a_global_store_may_close_the_client(
     world.write("g", b"close", key=b"c")
     assert streams.wait(PATIENCE_S)
     assert answers == [False]
-    assert "left behind" not in caplog.text
+    assert "is abandoned" not in caplog.text
 
 
 def test_stores_are_closed_when_the_consumer_cannot_be(

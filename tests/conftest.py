@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -99,6 +100,14 @@ def _logging_is_left_as_it_was() -> Iterator[None]:
     before = _log_levels()
     yield
     assert _log_levels() == before
+
+
+@pytest.fixture(autouse=True)
+def _no_outage_is_left_over() -> None:
+    """Clusters that an earlier test has stopped: while one is away, lines about waiting are not warnings."""
+    outages = sys.modules.get("streams_py.ports.outages")
+    if outages is not None:
+        outages._CONTACTS.clear()
 
 
 def _log_levels() -> tuple[int, int, int]:

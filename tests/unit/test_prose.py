@@ -54,6 +54,7 @@ _HELD: Final = (
     "streams_py/events",
     "streams_py/leader",
     "streams_py/member",
+    "streams_py/runtime",
     "streams_py/metrics",
     "streams_py/ports",
     "streams_py/registry",

@@ -375,7 +375,7 @@ class KafkaStreams(ClientReports):
 
     @property
     def error(self) -> Exception | None:
-        """The error of the stream thread whose failure stopped the client; None if there is none."""
+        """The error of the stream thread whose failure stopped the client; None without one."""
         return self._error
 
     @property
@@ -404,7 +404,7 @@ class KafkaStreams(ClientReports):
         """Stop one stream thread, if possible not the calling one. Its member leaves the group.
 
         Returns:
-            The name of the thread; None if there is no thread to stop.
+            The name of the thread; None without a running thread.
 
         Raises:
             StreamsError: The thread did not stop within ``timeout`` seconds.

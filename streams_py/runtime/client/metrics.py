@@ -40,7 +40,7 @@ class At(NamedTuple):
 class MetricsInput(NamedTuple):
     """Input of :func:`measure`: the client's identity, state and threads, and the recording level.
 
-    ``global_thread`` is None without global stores.
+    Without global stores, ``global_thread`` is None.
     """
 
     application_id: str

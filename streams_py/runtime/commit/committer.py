@@ -185,8 +185,8 @@ class Committer:
 
         Raises:
             TaskMigratedError: This process is no longer a member.
-            BrokerUnavailableError: There is no answer.
-            TaskCorruptedError: There is no answer for a transaction.
+            BrokerUnavailableError: The broker does not answer.
+            TaskCorruptedError: The broker does not answer, for a transaction.
         """
         if self._transactions is None:
             if offsets:
@@ -296,7 +296,7 @@ class Committer:
     def _drains(self, tasks: Collection[Committable], needing: Collection[Committable]) -> bool:
         """Whether asynchronous calls are running. The tasks process no more records then.
 
-        When that has lasted so long that the broker may abort the transaction, the tasks start over with fewer records
+        Once the broker may soon abort the transaction, the tasks start over with fewer records
         at a time. The reason may be many records of one key, which wait for each other.
         """
         self._await_calls(needing, within_ms=0)

@@ -46,7 +46,7 @@ class KnownCommits:
     def at_least(self, partition: TopicPartition) -> int | None:
         """Return the last known committed offset: the group's is not lower unless it was reset.
 
-        :data:`NOTHING` means that there was no committed offset; None that nothing is known.
+        :data:`NOTHING` means that the group had no committed offset; None that nothing is known.
         """
         return self._offsets.get(partition)
 

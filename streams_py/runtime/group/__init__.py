@@ -1,1 +1,1 @@
-"""The group that shares the tasks: what a stream thread and its membership tell each other."""
+"""The group that shares the tasks: communication between a stream thread and its membership."""

@@ -74,7 +74,7 @@ class _Slot:
 
 
 class Supervisor:
-    """Runs processes until all of them have ended on their own, or until it is asked to stop.
+    """Runs processes until all of them have ended on their own, or until a stop is requested.
 
     A process that exits with status 0 has ended. Any other exit is followed by a restart: after a second, then after
     growing delays (up to 30 seconds) while the process dies soon. Each process has its own process group, so Ctrl-C
@@ -231,7 +231,7 @@ class Supervisor:
         lines, _, slot.reported = ((slot.reported or b"") + reported).rpartition(b"\n")
         slot.silent_s = 0.0
         words = lines.rpartition(b"\n")[2].decode("ascii").split()
-        if len(words) == _WORDS:  # else there is no complete line yet
+        if len(words) == _WORDS:  # else no line is complete yet
             slot.state, slot.live, slot.ready = words[0], words[1] == "1", words[2] == "1"
 
     def _note_silence(self, reported: Collection[int], passed_s: float) -> None:
@@ -276,7 +276,7 @@ class Supervisor:
 
 
 def same_program() -> list[str]:
-    """Return the command that runs this program again. IllegalStateError if there is no program."""
+    """Return the command that runs this program again. IllegalStateError without a program."""
     if len(sys.orig_argv) < 2 or hasattr(sys, "ps1") or not sys.argv[0]:
         raise IllegalStateError(
             "several processes require a program file to run again, and this is an interactive interpreter: put the "

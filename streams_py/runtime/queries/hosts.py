@@ -104,7 +104,7 @@ class StoreHosts:
         return self._topology.stores
 
     def declared(self, store: str) -> StoreBuilder:
-        """Return a store's declaration. UnknownStateStoreError if there is no such store."""
+        """Return a store's declaration. UnknownStateStoreError for an unknown store."""
         self._check_known(store)
         return self._topology.stores[store]
 
@@ -212,7 +212,7 @@ class StoreHosts:
         known = sorted(self._topology.stores)
         if store not in known:
             raise UnknownStateStoreError(
-                f"there is no store {store!r}; the topology has: {', '.join(known) or 'no stores'}"
+                f"the topology has no store {store!r}; it has: {', '.join(known) or 'no stores'}"
             )
 
     def _key_bytes(self, store: str, key: Any, key_serde: Serde[Any] | None) -> bytes:

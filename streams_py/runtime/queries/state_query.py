@@ -50,7 +50,7 @@ def query_store(
     if state() is State.CREATED:
         raise StreamsNotStartedError("start the client before reading its stores")
     if name not in known:
-        raise UnknownStateStoreError(f"there is no store {name!r}; the topology has: {', '.join(known) or 'no stores'}")
+        raise UnknownStateStoreError(f"the topology has no store {name!r}; it has: {', '.join(known) or 'no stores'}")
     if not state().is_running_or_rebalancing:
         raise InvalidStateStoreError(f"store {name} cannot be read while the client is {state().value}")
     if is_global:

@@ -45,7 +45,7 @@ def store_view(
     if state() is State.CREATED:
         raise StreamsNotStartedError("start the client before reading its stores")
     if name not in known:
-        raise UnknownStateStoreError(f"there is no store {name!r}; the topology has: {', '.join(known) or 'no stores'}")
+        raise UnknownStateStoreError(f"the topology has no store {name!r}; it has: {', '.join(known) or 'no stores'}")
     here = _Instances(name, threads, partition=partition, stale=stale)
 
     def instances() -> list[Store]:

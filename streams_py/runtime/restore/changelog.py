@@ -221,7 +221,7 @@ class ChangelogInWork:
     def unanswered(self, reason: str, now_ms: int, timeout_ms: int) -> TimeoutExceededError | None:
         """Note that required facts about the changelog are unknown.
 
-        Return an error once that has lasted so long that the task fails. Standby tasks wait without limit.
+        Return an error once that has lasted too long for the task. Standby tasks wait without limit.
         """
         if self.unknown_since_ms is None:
             self.unknown_since_ms = now_ms

@@ -479,7 +479,7 @@ class ActiveTask(Task):
         return self.stores.store(name)
 
     def global_store(self, name: str) -> Any | None:
-        """Return a global store; None if there is none of that name."""
+        """Return a global store; None for an unknown name."""
         return self._global_stores.get(name)
 
     def node_failed(self, node: str, error: Exception, key: Any, value: Any, timestamp_ms: int) -> None:

@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 _LOCK_BACKOFF_MS, _LOCK_BACKOFF_MAX_MS = 50, 1_000
 """First and maximum pause of a task that waits for its directory, in ms. Usually another thread is about to release it,
-or there is no snapshot to fetch."""
+or no snapshot is available."""
 _OPENING_MS = 10
 """Time budget per turn for opening stores while other tasks run and wait, in ms. The stores of one task take 10 ms or
 more."""

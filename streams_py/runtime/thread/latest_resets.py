@@ -31,7 +31,7 @@ _REMEDY: Final = ". If partitions are added while the application runs, use auto
 
 @dataclass(slots=True)
 class _Reset:
-    """A partition that is read from its end. ``offset`` is None until the consumer has found the end."""
+    """A partition that is read from its end. ``offset``: None until the consumer has found the end."""
 
     request: _Request
     offset: int | None = None

@@ -1,7 +1,7 @@
-"""A stream thread as its client sees it: it can be started, paused, asked to end, and waited for.
+"""A stream thread as its client sees it: start, pause, shutdown, wait.
 
-Its work begins when it has opened what it works with, on itself: that is
-:class:`~streams_py.runtime.thread.loop.StreamLoop`, a type of its own.
+Its work starts once it has opened its parts, on the thread itself. The work is
+:class:`~streams_py.runtime.thread.loop.StreamLoop`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,15 @@ _NOT_TURNING = (ThreadState.CREATED, ThreadState.PENDING_SHUTDOWN, ThreadState.D
 
 
 class StreamThread:
-    """One stream thread. ``open_loop`` is called on it first; ``on_state`` hears every change of state, ``on_error``
-    is asked on this thread when it fails, ``on_end`` is called last. ``remove_member`` makes the group forget its
-    member, of this id, when that is static and its thread ends for good."""
+    """One stream thread.
+
+    Args:
+        open_loop: Creates the loop; called first on the thread.
+        on_state: Called for every change of state.
+        on_error: Called on the thread when it fails.
+        on_end: Called last.
+        remove_member: Removes a static member, given its id, from the group when its thread stops for good.
+    """
 
     def __init__(
         self,
@@ -50,12 +56,12 @@ class StreamThread:
         self.inbox: Inbox[TaskSide] = Inbox()
         self.control = ThreadControl(clock, lambda state: on_state(self, state))
         self.loop: StreamLoop | None = None
-        """Its work; None before it has started."""
+        """The thread's loop; None before it has started."""
         self.failed = False
         self.replace = False
-        """Set by the client when a new thread is to take this one's place."""
+        """Set by the client if a new thread will replace this one."""
         self.last_error: Exception | None = None
-        """The last error that stopped nothing, such as a failing task assignor."""
+        """The last error that did not stop the thread, such as a failed task assignor."""
         self.reported_errors = 0
         self.started_ms = clock.now_ms()
         self._open_loop = open_loop
@@ -70,81 +76,83 @@ class StreamThread:
 
     @property
     def state(self) -> ThreadState:
-        """State of the thread."""
+        """The state of the thread."""
         return self.control.state
 
     @property
     def tasks(self) -> list[StreamTask]:
-        """All of its tasks, wherever they are; none before it has started."""
+        """All tasks of the thread in all stages; empty before it has started."""
         return [] if self.loop is None else self.loop.parts.table.all()
 
     @property
     def shown_tasks(self) -> tuple[StreamTask, ...]:
-        """The same without any lock, as of the last task that came or went; another object after each of these."""
+        """All tasks, read without a lock. The tuple is replaced whenever a task is added or removed."""
         return () if self.loop is None else self.loop.parts.table.shown
 
     def start(self) -> None:
-        """Start the loop; does nothing when it was shut down before. RuntimeError when there can be no more threads."""
+        """Start the loop, unless the thread was already shut down. RuntimeError if no more threads can start."""
         if self.control.go(ThreadState.STARTING) is ThreadState.CREATED:
             try:
                 self._thread.start()
             except RuntimeError:
                 self.control.go(ThreadState.PENDING_SHUTDOWN)
-                self.control.go(ThreadState.DEAD)  # who closes the client waits for that
+                self.control.go(ThreadState.DEAD)  # the client's close waits for this state
                 raise
 
     def shut_down(self, *, leave_group: bool = False, timeout_ms: int | None = None) -> None:
-        """Ask it to end; returns at once. ``timeout_ms`` bounds how long it may wait for the broker."""
+        """Request the thread to stop, without waiting. ``timeout_ms`` limits how long it may wait for the broker."""
         self.control.shut_down(leave_group=leave_group, timeout_ms=timeout_ms)
         if self.control.go(ThreadState.PENDING_SHUTDOWN) is ThreadState.CREATED:
             self.control.go(ThreadState.DEAD)  # it never ran, and never will
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Until it has ended; False when ``timeout_s`` is over first."""
+        """Wait until the thread has stopped; False if ``timeout_s`` seconds elapsed first."""
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     @property
     def ident(self) -> int | None:
-        """Python's number of the thread; None before it was started."""
+        """Python's identifier of the thread; None before it was started."""
         return self._thread.ident
 
     @property
     def is_current(self) -> bool:
-        """True when the caller runs on this thread, or on the state updater's that works for it: waiting for this
-        thread's end there would never end."""
+        """Whether the caller runs on this thread or on its state updater's thread.
+
+        Waiting for this thread to stop would block forever there.
+        """
         if threading.current_thread() is self._thread:
             return True
         return self.loop is not None and self.loop.parts.updater.is_current
 
     def request_application_shutdown(self) -> None:
-        """Carry "shut down the application" to the leader with the next subscription."""
+        """Request all members to shut down, through the leader, with the next subscription."""
         self._stop_application = True
         if self.loop is not None:
             self.loop.parts.rebalance.request_application_shutdown()
 
     def drain(self) -> None:
-        """Have the group take its tasks over."""
+        """Request the group to take over its tasks."""
         self._drains = True
         if self.loop is not None:
             self.loop.parts.rebalance.request_drain()
 
     @property
     def is_drained(self) -> bool:
-        """True when it has no active task, and the group knows that it wants none."""
+        """Whether it has no active task and the group knows that it must not get any."""
         if self.state is ThreadState.DEAD:
             return True
         return self.loop is not None and self.loop.parts.rebalance.is_drained
 
     @property
     def leads_alone(self) -> bool:
-        """True when it leads its group, and no other process would take its tasks over."""
+        """Whether it leads its group and no other process could take over its tasks."""
         return self.loop is not None and self.loop.parts.rebalance.leads_alone
 
     @property
     def processes_state(self) -> bool:
-        """True when one of the tasks that it processes has state."""
+        """Whether one of the tasks that it processes has state."""
         return any(
             task.is_active and task.state is TaskPhase.RUNNING and task.changelog_partitions
             for task in self.shown_tasks
@@ -152,16 +160,16 @@ class StreamThread:
 
     @property
     def is_stuck(self) -> bool:
-        """True when its loop has not turned for ``max.poll.interval.ms``: it is busy with one record, or one call."""
+        """Whether the loop has been busy with one record or one call for longer than ``max.poll.interval.ms``."""
         return self.state not in _NOT_TURNING and self.loop is not None and self.loop.is_stuck()
 
     def report(self, error: Exception) -> None:
-        """Note an error that stops nothing."""
+        """Note an error that does not stop the thread."""
         self.reported_errors += 1
         self.last_error = error
 
     def pause(self, paused: bool) -> None:
-        """Stop (or go on) processing, punctuating and restoring; membership stays alive."""
+        """Stop or continue processing, punctuating and restoring. The membership stays alive."""
         with self._pausing:
             self.control.paused = paused
             if self.loop is not None:
@@ -194,10 +202,10 @@ class StreamThread:
 
     def _fail(self, error: BaseException) -> None:
         if self.control.is_shutting_down and isinstance(error, TaskMigratedError | TaskCorruptedError):
-            _log.warning("%s: ends without committing: %s", self.name, error)
+            _log.warning("%s: stopping without a commit: %s", self.name, error)
             return
         self.failed = True
-        self.control.leave_group = True  # so that its tasks move at once
+        self.control.leave_group = True  # so that its tasks move immediately
         cause = error if isinstance(error, Exception) else RuntimeError(named(error))
         _log.error("%s failed: %s", self.name, text_of(cause), exc_info=_origin(cause))
         try:
@@ -211,27 +219,29 @@ class StreamThread:
         try:
             if self.loop is not None:
                 self.loop.close(clean=clean)
-        except BaseException:  # the client waits for the end of this thread
-            _log.exception("%s: something is left open", self.name)
+        except BaseException:  # the client waits for this thread to stop
+            _log.exception("%s: failed to close cleanly", self.name)
         if self.loop is not None and self.control.is_for_good:
             self._leave_for_good(member_id)
         self.control.go(ThreadState.DEAD)
         self._on_end(self)
 
     def _leave_for_good(self, member_id: str) -> None:
-        """Before the thread is dead: its number, and with it the member's name, is not used again until then."""
+        """Remove the static member before the thread is dead, because its number and name may be reused afterwards."""
         try:
             self._remove_member(member_id)
-        except Exception as error:  # whatever it is, the thread ends
+        except Exception as error:  # the thread stops in any case
             _log.warning(
-                "%s: its static member is not removed from the group, which keeps its tasks for it until its session "
-                "is over: %s",
+                "%s: removing its static member from the group failed; the group keeps its tasks until the session "
+                "timeout: %s",
                 self.name,
                 text_of(error),
             )
 
 
 def _origin(error: Exception) -> BaseException:
-    """The error whose traceback is logged. When user code raised, that is its own error: the text of ours names task,
-    node and record, and the frames between them are the same for all errors."""
+    """Return the error whose traceback is logged: the user code's own error, if there is one.
+
+    The text of the library's error names task, node and record. The frames in between are the same for all errors.
+    """
     return error.__cause__ if isinstance(error, StreamsError) and error.__cause__ is not None else error

@@ -112,7 +112,7 @@ class TopicChanges:
                 )
             _log.error("%s. Continuing at its beginning (recreated.internal.topics=continue)", lost)
             return
-        self._start_positions.after_reset(partition)  # raises if the reset policy is none
+        self._start_positions.after_reset(partition)  # raises if the reset policy is "none"
         _log.warning(
             "task %s: topic %s was deleted and created again (its id was %s). Offset %d of %s is not valid in the new "
             "topic: reading it from its beginning",

@@ -176,7 +176,7 @@ def test_bound_speaks_of_its_own_partitions_only() -> None:
 
 
 def test_client_has_to_run_and_to_know_the_store(client: Client) -> None:
-    with pytest.raises(UnknownStateStoreError, match="'cuonts'; the topology has: counts"):
+    with pytest.raises(UnknownStateStoreError, match="'cuonts'; it has: counts"):
         client.ask(KeyQuery("x"), "cuonts")
     client.state = State.CREATED
     with pytest.raises(StreamsNotStartedError):

@@ -112,7 +112,7 @@ def test_instances_are_told_with_their_stores(known: StoreHosts) -> None:
 
 
 def test_unknown_store_is_answered_with_the_known_ones(known: StoreHosts) -> None:
-    with pytest.raises(UnknownStateStoreError, match=r"'cuonts'; the topology has: counts, global, table"):
+    with pytest.raises(UnknownStateStoreError, match=r"'cuonts'; it has: counts, global, table"):
         known.with_store("cuonts")
     with pytest.raises(UnknownStateStoreError):
         known.of_key("cuonts", "k", key_serde=None, partitioner=None)

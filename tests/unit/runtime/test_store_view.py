@@ -111,13 +111,13 @@ def test_client_can_be_read_while_it_rebalances(reader: Reader) -> None:
 
 def test_unknown_name_is_answered_with_the_known_ones(reader: Reader) -> None:
     reader.steps.run(BOTH)
-    with pytest.raises(UnknownStateStoreError, match=r"'cuonts'; the topology has: counts"):
+    with pytest.raises(UnknownStateStoreError, match=r"'cuonts'; it has: counts"):
         reader.view("cuonts")
 
 
 def test_topology_without_stores_says_so(world: World, tmp_path: Path) -> None:
     reader = Reader(world, tmp_path, copying())
-    with pytest.raises(UnknownStateStoreError, match="the topology has: no stores"):
+    with pytest.raises(UnknownStateStoreError, match="it has: no stores"):
         reader.view()
 
 

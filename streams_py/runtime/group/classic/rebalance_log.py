@@ -1,4 +1,4 @@
-"""One line in the log for each rebalance of a stream thread: tasks it got, lost and kept, and how long it took."""
+"""Logs one line for each rebalance of a stream thread: tasks gained, lost and kept, and the duration."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class RebalanceLog:
         self._began_ms: int | None = None
 
     def begins(self, now_ms: int) -> None:
-        """A subscription is built. Further ones of the same rebalance do not start the clock again."""
+        """Start the clock when a subscription is built. Later subscriptions of the same rebalance don't restart it."""
         if self._began_ms is None:
             self._began_ms = now_ms
 
     def lost_all(self) -> None:
-        """The member has left the group, or was removed from it. It has dropped all of its active tasks."""
+        """Note that the member has left the group or was removed from it, and has dropped all of its active tasks."""
         dropped, self._active = self._active, frozenset()
         if dropped:
             self._dropped |= dropped
@@ -43,10 +43,10 @@ class RebalanceLog:
             )
 
     def ends(self, tasks: Tasks | None, now_ms: int) -> None:
-        """Log the rebalance. ``tasks`` None: the tasks stay as they are.
+        """Log the rebalance. With ``tasks=None`` the tasks are unchanged.
 
-        A task that the member dropped and has again counts as gained: it starts again from its last commit. One that
-        it dropped and has not got back counts as lost.
+        A task that the member dropped and gets again counts as gained: it starts again from its last commit. A task
+        that it dropped and does not get again counts as lost.
         """
         before, dropped, self._dropped = self._active, self._dropped, frozenset()
         if tasks is not None:

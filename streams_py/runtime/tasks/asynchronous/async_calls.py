@@ -71,7 +71,7 @@ class AsyncNode:
             self._lanes.submit(calls, stream_time_ms)
 
     def next_ended(self) -> Call | None:
-        """Return the call whose answer is forwarded next; None if there is none yet."""
+        """Return the call whose answer is forwarded next; None if it has not ended yet."""
         if self._calls.ordered:
             return self._in_order[0] if self._in_order and self._in_order[0].ended else None
         ended = self._lanes.ended

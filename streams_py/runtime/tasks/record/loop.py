@@ -340,7 +340,7 @@ class RecordLoop:
                 heapq.heappush(self._heads, (queue.head_timestamp_ms, self._order[queue.partition], queue))
 
     def _decode_head(self, queue: RecordQueue) -> bool:
-        """Decode the first usable record of the queue as its head, skipping others. Return False if there is none.
+        """Decode the first usable record of the queue as its head, skipping others. Return False without one.
 
         Skipped records count as processed, so that their offsets are committed.
         """
@@ -411,7 +411,7 @@ def time_of(
     """Return the timestamp of a decoded record, from its source's extractor if it has one. None drops the record.
 
     Raises:
-        StreamsError: The extractor failed, or there is no extractor and the record has no valid timestamp.
+        StreamsError: The extractor failed, or the source has no extractor and the record no valid timestamp.
     """
     timestamp_ms = raw.timestamp()[1]
     if reader.extract is None:

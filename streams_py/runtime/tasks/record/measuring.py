@@ -1,6 +1,6 @@
 """Metrics of single records, which every record pays for: only with ``metrics.recording.level = DEBUG``.
 
-A measuring function wraps a node's function. Without DEBUG there is no wrapper in the path of a record.
+A measuring function wraps a node's function. Without DEBUG, the path of a record has no wrapper.
 """
 
 from __future__ import annotations

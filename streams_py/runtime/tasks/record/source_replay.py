@@ -73,7 +73,7 @@ class ReplayedRecord:
         return self._raw.timestamp()[0], self._timestamp_ms
 
     def headers(self) -> list[tuple[str, bytes | None]] | None:
-        """Headers; None if there are none."""
+        """Headers; None without headers."""
         return headers_of(self._raw)
 
 

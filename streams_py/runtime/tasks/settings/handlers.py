@@ -1,15 +1,16 @@
-"""What happens to a record that cannot be read, processed or written: exception handlers (KIP-161, KIP-1033, KIP-1034).
+"""Exception handlers for records that cannot be read, processed or written (KIP-161, KIP-1033, KIP-1034).
 
-All three kinds have one shape, ``handler(context, record, error) -> Answer | Response``: a function, an object with a
-method ``handle`` of these arguments, or a class of such objects that needs no arguments. ``record`` is
+All three kinds are called as ``handler(context, record, error)`` and return an Answer or a Response. A handler is a
+function, an object with such a method ``handle``, or a class of such objects without constructor arguments. ``record``
+is
 
-* for deserialization the raw record as the consumer delivered it,
-* for processing a :class:`FailedRecord`, or None when a punctuator failed,
-* for production an :class:`OutgoingRecord`. When the broker refused the record, its key and value are bytes. The
-  timestamp is -1 if it is no longer known; None replaces the record when only its topic and partition are known.
+* for deserialization: the raw record as the consumer delivered it,
+* for processing: a :class:`FailedRecord`, or None if a punctuator failed,
+* for production: an :class:`OutgoingRecord`. If the broker rejected the record, its key and value are bytes. The
+  timestamp is -1 if it is no longer known. ``record`` is None if only its topic and partition are known.
 
-A handler that raises, or returns anything else, stops the stream thread. Handlers run on the stream thread: one that
-blocks stops processing.
+A handler that raises, or returns another type, stops the stream thread. Handlers run on the stream thread, so a handler
+that blocks stops processing.
 """
 
 from __future__ import annotations
@@ -53,14 +54,14 @@ _log = logging.getLogger("streams_py.handlers")
 
 
 class Answer(Enum):
-    """What a handler decides. RETRY is only for records that the broker refused."""
+    """Decision of a handler. RETRY is only for records that the broker rejected."""
 
     CONTINUE = "continue"
-    """Drop the record and go on; its offset is committed."""
+    """Drop the record and continue; its offset is committed."""
     FAIL = "fail"
     """Stop: the error goes to the uncaught-exception handler."""
     RETRY = "retry"
-    """Roll the task back to its last commit and process again, if the error is a passing one; else like FAIL."""
+    """Roll the task back to its last commit and process again, if the error is temporary; otherwise like FAIL."""
 
 
 class Origin(Enum):
@@ -73,8 +74,11 @@ class Origin(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ErrorContext:
-    """Where it happened. Topic, partition, offset, timestamp (ms) and headers are those of the *input* record; in a
-    punctuator topic is None, partition and offset are -1. ``origin`` is set for production errors only."""
+    """Where an error happened.
+
+    Topic, partition, offset, timestamp (ms) and headers belong to the *input* record. In a punctuator the topic is
+    None, and partition and offset are -1. ``origin`` is only set for production errors.
+    """
 
     topic: str | None
     partition: int
@@ -85,19 +89,19 @@ class ErrorContext:
     task_id: TaskId
     origin: Origin | None = None
     raw: RawRecord | None = None
-    """The input record as bytes, as long as the record in process is one; for dead letters."""
+    """The input record as bytes, for dead letters; None if the record in process is not an input record."""
 
     def __str__(self) -> str:
         where = f"node {self.node}, task {self.task_id}"
         if self.topic is None:
             return where
-        if self.offset < 0:  # what a cache sends on comes from many records
+        if self.offset < 0:  # a record from a cache results from many input records
             return f"{where}, input topic {self.topic}"
         return f"{where}, input record {self.topic}-{self.partition} at offset {self.offset}"
 
 
 class FailedRecord(NamedTuple):
-    """What a node was processing when it failed."""
+    """The record that a node was processing when it failed."""
 
     key: Any
     value: Any
@@ -106,7 +110,7 @@ class FailedRecord(NamedTuple):
 
 
 class OutgoingRecord(NamedTuple):
-    """What a sink was to write."""
+    """The record that a sink could not write."""
 
     topic: str
     key: Any
@@ -117,7 +121,7 @@ class OutgoingRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that a handler wants written, bytes as they are; it counts as output of the task."""
+    """A record that a handler wants to write, as bytes. It counts as output of the task."""
 
     topic: str
     key: bytes | None
@@ -128,7 +132,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer, and records to write before it takes effect."""
+    """An answer, and records to write before the answer takes effect."""
 
     answer: Answer
     dead_letters: tuple[DeadLetter, ...] = ()
@@ -144,48 +148,48 @@ ProductionHandler: TypeAlias = Callable[[ErrorContext, "OutgoingRecord | None", 
 
 
 def log_and_fail(context: ErrorContext, record: object, error: Exception) -> Answer:
-    """Default for reading and processing: log and stop."""
+    """Log and stop: the default for deserialization and processing."""
     _log.error("stopping after an error in %s: %s", context, _reason(record, error))
     return Answer.FAIL
 
 
 def log_and_continue(context: ErrorContext, record: object, error: Exception) -> Answer:
-    """Log and drop the record."""
+    """Log the error and drop the record."""
     _log.warning("dropping a record after an error in %s: %s", context, _reason(record, error))
     return Answer.CONTINUE
 
 
 def _reason(record: object, error: Exception) -> str:
-    """Of a record that cannot be read or written without its contents; functions of the user choose their words."""
+    """Return the error text: without record contents, unless the user's own code chose the text."""
     if record is None or isinstance(record, FailedRecord):
         return text_of(error) if isinstance(error, StreamsError) else named(error)
     return reason_of(error)
 
 
 def default_production_handler(context: ErrorContext, record: object, error: Exception) -> Answer:
-    """Default for writing: process again after a passing error of the broker, else stop."""
+    """Process again after a temporary error of the broker, otherwise stop: the default for production."""
     if context.origin is Origin.SEND and isinstance(error, ProductionError) and error.retriable:
         return Answer.RETRY
     return Answer.FAIL
 
 
 class DeadLetterQueue:
-    """Drops a record that cannot be read, processed or written, and writes its bytes to a topic of yours (KIP-1034).
+    """Drops a record that cannot be read, processed or written, and writes its bytes to a topic (KIP-1034).
 
-    Key, value, timestamp and headers are those of the input record; added headers, as UTF-8 text, say what happened:
-    ``__streams.errors.exception``, ``.message``, ``.stacktrace``, ``.topic``, ``.partition``, ``.offset``. Where there
-    is no input record (punctuators) nothing can be written, and the answer is FAIL. The topic must exist.
+    Key, value, timestamp and headers come from the input record. Additional headers, as UTF-8 text, describe the error:
+    ``__streams.errors.exception``, ``.message``, ``.stacktrace``, ``.topic``, ``.partition``, ``.offset``. Without an
+    input record (punctuators) nothing can be written, and the answer is FAIL. The topic must exist.
 
-    A broker refuses a record when its input record is gone. The dead letter is then the refused record; ``.topic`` and
-    ``.partition`` are those that it was sent to, and ``.offset`` is -1. If its timestamp was refused, the dead letter
-    has the current time, and ``.timestamp`` the refused one.
+    If a broker rejects a record, the input record is already gone. Then the dead letter is the rejected record;
+    ``.topic`` and ``.partition`` are its destination, and ``.offset`` is -1. If its timestamp was rejected, the dead
+    letter has the current time, and ``.timestamp`` has the rejected one.
     """
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
 
     def handle(self, context: ErrorContext, record: object, error: Exception) -> Response:
-        """Implements :data:`Handler`."""
+        """Handle an error, as a :data:`Handler`."""
         raw = context.raw
         if isinstance(error, ProductionError) and error.record is not None:
             return Response(Answer.CONTINUE, (self._letter_of_refused(error.record, context, error),))
@@ -202,7 +206,7 @@ class DeadLetterQueue:
         partition = -1 if record.partition is None else record.partition
         facts = _error_headers(replace(context, topic=record.topic, partition=partition), error)
         timestamp_ms = record.timestamp_ms
-        if error.reason == _INVALID_TIMESTAMP:  # the topic of dead letters would refuse it, too
+        if error.reason == _INVALID_TIMESTAMP:  # the dead letter topic would reject it, too
             if timestamp_ms != _NOW:
                 facts.append(("__streams.errors.timestamp", str(timestamp_ms).encode()))
             timestamp_ms = _NOW
@@ -212,7 +216,7 @@ class DeadLetterQueue:
 _INVALID_TIMESTAMP = "INVALID_TIMESTAMP"
 _NOW = -1  # the producer's clock
 _HEADER_CHARS_MAX = 16_384
-"""Of each: a validation error may say megabytes about a small record, and a broker would refuse such a letter."""
+"""Maximum length of each header: validation errors may be megabytes long, and a broker would reject such a letter."""
 
 
 def _error_headers(context: ErrorContext, error: Exception) -> list[tuple[str, bytes | None]]:
@@ -244,8 +248,15 @@ _NAMED: Mapping[str, Handler] = {
 
 
 def resolve_handler(given: object, key: str) -> Handler:
-    """The function behind a configured handler: a name of a built-in one, ``"package.module:name"``, a class, an
-    object with ``handle``, or a function. ConfigError, naming ``key``, for anything else."""
+    """Return the function of a configured handler.
+
+    Args:
+        given: The name of a built-in handler, ``"package.module:name"``, a class, an object with ``handle``, or a
+            function.
+
+    Raises:
+        ConfigError: It is something else. The error names ``key``.
+    """
     if isinstance(given, str):
         given = _NAMED[given] if given in _NAMED else imported(given, key, _NAMED)
     if isinstance(given, type):
@@ -260,7 +271,7 @@ def resolve_handler(given: object, key: str) -> Handler:
     handle = getattr(given, "handle", given)
     if not callable(handle):
         raise ConfigError(
-            f"{key} = {given!r} is no handler: give one of {', '.join(sorted(_NAMED))}, 'package.module:name', "
+            f"{key} = {given!r} is not a handler: use one of {', '.join(sorted(_NAMED))}, 'package.module:name', "
             f"a function (context, record, error), or an object with such a method `handle`",
             key=key,
         )
@@ -272,7 +283,7 @@ def resolve_handler(given: object, key: str) -> Handler:
 
 
 def ask(handler: Handler, context: ErrorContext, record: object, error: Exception) -> Response:
-    """The handler's response; HandlerError when it raises or returns something else."""
+    """Call a handler and return its response. HandlerError if it raises or returns another type."""
     try:
         response = handler(context, record, error)
     except Exception as failure:

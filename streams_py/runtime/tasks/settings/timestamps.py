@@ -56,7 +56,7 @@ def partition_time_if_invalid(key: Any, value: Any, record_timestamp_ms: int, pa
         return record_timestamp_ms
     if partition_time_ms < 0:
         raise StreamsError(
-            f"the first record of a partition has no valid timestamp ({record_timestamp_ms}), and there is no earlier "
+            f"the first record of a partition has no valid timestamp ({record_timestamp_ms}), and it has no earlier "
             f"record to take the time from"
         )
     return partition_time_ms

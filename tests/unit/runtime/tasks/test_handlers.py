@@ -62,7 +62,7 @@ def test_resolve_handler_takes_classes_objects_functions_and_names(given: object
         ("no.such.module:x", "cannot be imported"),
         ("streams_py.errors:Nothing", "cannot be imported"),
         (NeedsArguments, "cannot be created without arguments"),
-        (42, "is no handler"),
+        (42, "is not a handler"),
     ],
 )
 def test_resolve_handler_names_the_key_when_the_value_is_no_handler(given: object, says: str) -> None:

@@ -257,7 +257,7 @@ def test_thread_ends_though_its_static_member_cannot_be_removed(
     steps.end()
     assert steps.ended
     assert steps.thread.state is ThreadState.DEAD
-    assert "keeps its tasks for it until its session is over: nobody answers" in caplog.text
+    assert "keeps its tasks until the session timeout: nobody answers" in caplog.text
 
 
 def test_everything_else_is_closed_when_the_state_updater_cannot_be(world: World, steps: Steps) -> None:

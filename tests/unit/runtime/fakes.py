@@ -12,7 +12,7 @@ from streams_py.ports import BEGINNING, AdminError, AdminErrorKind, PartitionInf
 
 
 class FakeClock:
-    """Time that stands still until it is told to move; sleeping moves it."""
+    """A clock that only the test moves; sleeping moves it, too."""
 
     def __init__(self, now_ms: int = 1_000_000) -> None:
         self.now = now_ms

@@ -212,7 +212,7 @@ def test_results_out_of_a_cache_are_waited_for_when_their_task_is_taken_away(
 
 
 class Ticking(Processor[str, str, str, str]):
-    """Makes a record every 100 ms, beside those that come."""
+    """Creates a record every 100 ms, in addition to the input."""
 
     def init(self, context: Any) -> None:
         super().init(context)

@@ -52,7 +52,7 @@ def test_replaced_thread_has_the_same_number_and_the_client_rebalances(client: C
 
 
 def test_thread_that_is_added_does_not_take_the_number_of_one_that_is_being_replaced(client: Client) -> None:
-    """One of the two would be known to nobody, and never be closed."""
+    """The client would not know one of the two, and never close it."""
     client.handle = lambda error: StreamThreadExceptionResponse.REPLACE_THREAD
     first, _ = client.start()
     replace = first._on_end

@@ -198,7 +198,7 @@ def test_under_exactly_once_another_process_doubts_for_longer_what_a_member_has_
 
 
 def test_answers_that_change_are_not_believed_before_they_stay(counter: Callable[..., Steps], world: World) -> None:
-    """The coordinator goes on reading its log, and every answer is a newer one."""
+    """The coordinator continues to read its log, and every answer is newer."""
     steps = counter(dsl_store_suppliers_class="in_memory")
     steps.run(ONE)
     count(steps, 40)
@@ -263,7 +263,7 @@ def test_answer_that_changes_for_one_partition_is_not_believed_for_another(world
 def test_what_was_believed_against_the_disk_is_not_doubted_when_the_task_comes_back(
     counter: Callable[..., Steps], world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Offsets expire while nobody is there, and nothing new has come since."""
+    """Offsets expire while the group has no members, and no new records arrive."""
     steps = counter(dsl_store_suppliers_class="rocksdb")
     steps.run(ONE)
     count(steps, 5)
@@ -314,7 +314,7 @@ def test_other_partitions_of_a_doubted_answer_wait_as_well(world: World, tmp_pat
 def test_state_that_is_restored_from_the_beginning_says_nothing_of_what_was_committed(
     counter: Callable[..., Steps], world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever resets the application deletes its changelogs, and need not know of the directories of all members."""
+    """A reset of the application deletes its changelogs, but not the state directories of all members."""
     world.topic_ids["app-counts-changelog"] = "first"
     steps = counter(dsl_store_suppliers_class="rocksdb")
     steps.run(ONE)

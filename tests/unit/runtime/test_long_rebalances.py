@@ -27,7 +27,7 @@ def steps_of(world: World, folder: Path, **config: str) -> Steps:
 
 
 def wait_in_rebalance(steps: Steps, duration_ms: int) -> None:
-    """The thread goes on turning, a record comes every tenth of a second, and the group waits for somebody."""
+    """The loop continues, a record arrives every 100 ms, and the group waits for another member."""
     for _ in range(duration_ms // 100):
         steps.world.write("in", b"x")
         steps.world.clock.sleep_ms(100)

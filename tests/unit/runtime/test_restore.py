@@ -395,7 +395,7 @@ def test_consumer_hears_at_once_of_a_changelog_that_has_ended(log: FakeLog) -> N
 
 
 def test_short_changelog_ends_while_a_long_one_goes_on(log: FakeLog) -> None:
-    """The last record of the short one is a transaction marker, which nobody sees."""
+    """The last record of the shorter log is a transaction marker, which no consumer delivers."""
     log.write(LOG, 100_000)
     log.write(OTHER, 3)
     log.ends[OTHER] = 4

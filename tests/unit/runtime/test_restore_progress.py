@@ -1,4 +1,4 @@
-"""What restorations tell while they go on: progress, and events for listeners."""
+"""Progress of restorations, and calls of their listeners."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_standbys_are_no_restoration(log: FakeLog) -> None:
 
 
 class Waiting(RestoreListener):
-    """Lets nobody go on until it is told to."""
+    """Blocks its callers until the test releases them."""
 
     def __init__(self) -> None:
         self.called, self.go_on = threading.Event(), threading.Event()

@@ -22,7 +22,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class FakeSorter:
-    """Reads when it is told to."""
+    """Reads only when the test calls it."""
 
     def __init__(self) -> None:
         self.begun: list[ChangelogPart] = []

@@ -1,4 +1,4 @@
-"""A changelog that is deleted and created anew, under its task or while it is away: the disk knows another topic."""
+"""A changelog is recreated while its task runs or is stopped: the state on disk belongs to another topic."""
 
 from __future__ import annotations
 

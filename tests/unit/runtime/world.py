@@ -50,14 +50,14 @@ T = TypeVar("T")
 
 
 class World:
-    """Topics and their records, what the group has committed, and who asked for what."""
+    """Topics with their records, the group's committed offsets, and the calls that were made."""
 
     def __init__(self, **topics: int) -> None:
         self.clock = ManualClock(1_000_000)
         self.topics = {name.replace("_", "-"): count for name, count in topics.items()}
         self.starts: dict[TopicPartition, int] = {}
         self.open_from: dict[TopicPartition, int] = {}
-        """Where an open transaction begins: nobody reads on."""
+        """Start of an open transaction: consumers do not read beyond it."""
         self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self.diary: list[tuple[Any, ...]] = []
         self.away = False
@@ -146,7 +146,7 @@ class _Counts(dict[str, int]):
 
 
 class WorldConsumer:
-    """Reads the world's records at once; never waits."""
+    """Reads the world's records immediately; never waits."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -393,7 +393,7 @@ class WorldAdmin:
 
 
 class DirectInbox(Inbox[TaskSide]):
-    """The test's thread is the stream thread: what it is asked for happens at once, on ``owner``."""
+    """Runs actions immediately on ``owner``: the test's thread is the stream thread."""
 
     owner: TaskSide
 

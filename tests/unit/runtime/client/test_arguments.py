@@ -1,4 +1,4 @@
-"""What is wrong with a client is said when it is made, before anything is started."""
+"""Invalid arguments of a client are rejected in its constructor, before anything starts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_builder_instead_of_a_topology_is_refused_with_the_line(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("callback", "message"),
     [
-        ({"on_state": "loudly"}, r"on_state is of type str, and no function of \(new state, old state\)"),
+        ({"on_state": "loudly"}, r"on_state is of type str, not a function of \(new state, old state\)"),
         ({"on_state": lambda new: None}, r"on_state is called with 2 arguments"),
         ({"on_error": lambda: None}, r"on_error is called with 1 argument, \(error\)"),
         (

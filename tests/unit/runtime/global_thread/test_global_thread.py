@@ -45,7 +45,7 @@ class Upper(Processor[str, str, None, None]):
 
 
 class Waiting(Upper):
-    """Needs something that is away until it is told to go on."""
+    """Needs an unavailable service until the test releases it."""
 
     is_away = True
     tries = 0
@@ -193,7 +193,7 @@ def test_global_store_is_filled_anew_when_its_topic_was_created_anew(
 def test_client_does_not_go_on_with_a_global_store_whose_topic_is_created_anew_under_it(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has grown past the positions of before, so that nobody is told of an offset that is out of range."""
+    """The new topic is longer than the old positions, so no offset is out of range."""
     monkeypatch.setattr(topic_ids, "_INTERVAL_MS", 20)
     monkeypatch.setattr(topic_ids, "_CONFIRM_MS", 20)
     world.topic_ids["g"] = "first"
@@ -259,7 +259,7 @@ def test_start_says_that_the_topic_of_a_global_store_is_missing(tmp_path: Path) 
 def test_start_waits_for_a_broker_that_does_not_know_the_topic_of_a_global_store_yet(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: AdminErrorKind
 ) -> None:
-    """As one that has just started: nobody has to create a topic that is there."""
+    """Like a broker that has just started: the topic exists, so the user need not create it."""
     first_answers(monkeypatch, AdminError(kind, "not yet"))
     with client(world, table(), tmp_path) as streams:
         assert streams.store("names").get("a") == "one"
@@ -276,7 +276,7 @@ def test_start_names_the_right_that_it_takes_to_fill_a_global_store(
 
 
 def first_answers(monkeypatch: pytest.MonkeyPatch, answer: AdminError) -> None:
-    """What a broker says of topics when it is asked for the first time."""
+    """A broker's first answer about topics."""
     describe, said = WorldAdmin.describe_topics, []
 
     def first(self: WorldAdmin, names: Collection[str] | None = None) -> Any:
@@ -374,7 +374,7 @@ def test_processing_handler_is_asked_when_the_processor_of_a_global_store_raises
 def test_record_counts_as_read_when_its_dead_letter_is_written(
     world: World, tmp_path: Path, is_filling: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else nobody has it when the process is killed in between."""
+    """Otherwise the record would be lost if the process were killed in between."""
     unacknowledged, asked = threading.Event(), threading.Event()
     unacknowledged.set()
 

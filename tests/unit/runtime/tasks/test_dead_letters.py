@@ -1,4 +1,4 @@
-"""Records that cannot be processed go to a topic of their own."""
+"""Records that cannot be processed go to a dead letter topic."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class TestDeadLetters:
             kit.task.check_sends()
 
     def test_refused_record_is_not_mistaken_for_the_record_in_process(self) -> None:
-        """What is in process when a refusal comes up is not what was refused: its bytes are no dead letter."""
+        """The record in process when a rejection surfaces is not the rejected record, so it is not the dead letter."""
         producer = Unreachable()
         kit = Kit(self.topology("in"), producer=producer, production_handler=DeadLetterQueue("dead").handle)
         kit.add(record("1"))

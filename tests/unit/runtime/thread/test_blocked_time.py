@@ -28,7 +28,7 @@ def blocked_ns(steps: Steps) -> float:
 
 
 def slow(steps: Steps, owner: Any, name: str, took_ms: int) -> None:
-    """From now on this method takes so long."""
+    """Make this method take the given time from now on."""
     call: Callable[..., Any] = getattr(owner, name)
 
     def waits(*arguments: Any, **options: Any) -> Any:

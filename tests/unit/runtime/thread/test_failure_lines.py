@@ -1,4 +1,4 @@
-"""What the log says of a stream thread that fails: always a reason, and one traceback, that of the user's code."""
+"""Log lines of a failed stream thread: always a reason, and one traceback, from the user's code."""
 
 from __future__ import annotations
 

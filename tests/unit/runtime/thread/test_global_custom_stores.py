@@ -1,4 +1,4 @@
-"""Global stores of the user's own: their processor fills them, every other one may only ask them."""
+"""Custom global stores: their processor writes them, all other processors may only read them."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def world() -> World:
 
 
 class Heard(RestoreListener):
-    """What a restore listener is told, and how far the client says that it is at that moment."""
+    """Calls of a restore listener, with the client's progress at that moment."""
 
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []

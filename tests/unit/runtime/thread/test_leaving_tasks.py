@@ -1,4 +1,4 @@
-"""Nobody waits for the files of a task that was taken away to be closed, but the task itself when it comes back."""
+"""Only a returning task waits until the files of its predecessor are closed."""
 
 from __future__ import annotations
 

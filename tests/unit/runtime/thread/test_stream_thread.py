@@ -123,7 +123,7 @@ def test_thread_that_is_paused_while_it_opens_restores_nothing(world: World) -> 
 
 
 def test_thread_that_cannot_be_started_is_dead(world: World) -> None:
-    """Whoever closes the client waits for that."""
+    """The close of the client waits for that."""
     ended: list[StreamThread] = []
     thread = StreamThread(
         "thread",

@@ -223,7 +223,7 @@ def test_removed_or_failed_thread_leaves_the_group_at_once(world: World, steps: 
 def test_static_member_is_removed_from_the_group_when_its_thread_ends_for_good(
     world: World, tmp_path: Path, how: str
 ) -> None:
-    """It does not leave by itself. Whoever may come back under its name finds its tasks again."""
+    """It does not leave automatically, so a member that returns with its name gets its tasks again."""
     steps = Steps(world, counting(), tmp_path, group_instance_id="me")
     steps.run(BOTH)
     was = []

@@ -32,7 +32,7 @@ IN0, IN1 = tp("in-0"), tp("in-1")
 
 
 class Thread:
-    """The stream thread's side: writes down what it is asked."""
+    """The stream thread's side: records the calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -290,7 +290,7 @@ def test_member_gives_up_what_it_owns_but_does_not_join_again_while_its_thread_c
 
 
 def test_thread_does_not_end_while_task_directories_are_locked_in_its_name(seam: Seam) -> None:
-    """Nobody would let go of those that were locked after its end."""
+    """Directories that were locked after its end would never be released."""
     happened: list[str] = []
 
     def end() -> None:

@@ -1,4 +1,4 @@
-"""The text beside committed offsets."""
+"""The metadata of committed offsets."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_counting_goes_on_when_the_cluster_was_away(application: Callable[..., A
     app.await_caught_up()
     app.broker.stop_node(1)
     cpu_before_s = a.ask("cpu")
-    app.until(lambda: "again" in a.log_text, "a warning")
+    app.until(lambda: "unreachable" in a.log_text, "the warning about the outage")
     app.broker.start_node(1)
     app.feed(lines[500:])
     app.await_caught_up()

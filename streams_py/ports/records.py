@@ -13,10 +13,8 @@ __all__ = ["BEGINNING", "END", "DirectSend", "Headers", "RawRecord", "RecordCons
 
 Headers = Sequence[tuple[str, bytes | None]]
 
-
 BEGINNING = -2
 """Position: the first existing record."""
-
 
 END = -1
 """Position: after the last existing record."""

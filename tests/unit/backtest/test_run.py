@@ -150,7 +150,7 @@ def test_run_is_refused_while_another_process_is_at_work_on_it(texts: list[str],
     evaluate_locally(ORDERS, texts[:1], out, inputs="x")
     with (
         held_elsewhere(out / ".lock") as holder,
-        pytest.raises(ConfigError, match=f"process {holder.pid} is at work on the run in {out}; end it"),
+        pytest.raises(ConfigError, match=f"process {holder.pid} is at work on the run in {out}; stop it"),
     ):
         evaluate_locally(ORDERS, texts[:1], out, inputs="x", resume=True)
     assert evaluate_locally(ORDERS, texts[:1], out, inputs="x", resume=True).situations == 1

@@ -43,7 +43,7 @@ def test_plan_is_held_by_one_until_it_ends(tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     with (
         held(plan, Path.exists),
-        pytest.raises(ConfigError, match=rf"^process {os.getpid()} is at work on the plan .*plan.json; end it"),
+        pytest.raises(ConfigError, match=rf"^process {os.getpid()} is at work on the plan .*plan.json; stop it"),
         held(plan, Path.exists),
     ):
         pass

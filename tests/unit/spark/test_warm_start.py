@@ -151,6 +151,7 @@ class NothingLeft:
     """Results without state."""
 
     changelogs: Mapping[str, Any] = MappingProxyType({})
+    read_of_tables: Mapping[Any, int] = MappingProxyType({})
 
     def __enter__(self) -> NothingLeft:
         return self

@@ -335,7 +335,7 @@ def test_socket_takes_the_place_of_nothing_else_and_lies_in_no_folder_of_others(
     assert file.read_text(encoding="utf-8") == "mine"
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
-    with pytest.raises(ConfigError, match="is writable for every user"):
+    with pytest.raises(ConfigError, match="is writable for all users"):
         RestServer(None, unix=(str(tmp_path / "open" / "s"), 0o600))
 
 

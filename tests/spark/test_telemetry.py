@@ -205,7 +205,7 @@ def test_tables_are_kept_current_by_one_run_at_a_time(spark: SparkSession, clust
     with held_elsewhere(tables / ".lock") as holder:
         refused = CliRunner().invoke(app, command)
         assert refused.exit_code == 2, refused.output
-        assert f"--tables: process {holder.pid} keeps the tables in {tables} current; end it" in refused.output
+        assert f"--tables: process {holder.pid} keeps the tables in {tables} current; stop it" in refused.output
         assert [path.name for path in tables.iterdir()] == [".lock"]
     for _ in range(2):
         done = CliRunner().invoke(app, command)

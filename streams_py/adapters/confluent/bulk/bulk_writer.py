@@ -15,7 +15,6 @@ from streams_py.adapters.confluent.settings import Settings
 from streams_py.adapters.confluent.topic_limits import TopicLimits
 from streams_py.adapters.security.settings import is_security_key, parse_security
 from streams_py.errors import BrokerUnavailableError, ProductionError, StreamsError
-from streams_py.ports.record_headers import check_header_names
 
 __all__ = ["BulkWriter"]
 
@@ -75,10 +74,7 @@ class BulkWriter:
         stamp = _NOW if timestamp_ms is None else timestamp_ms
         self._sent.number += 1
         if headers:
-            try:
-                check_header_names(topic, headers)
-            except StreamsError as error:
-                raise self._sent.of_last(error) from None
+            self._sent.check_headers(topic, headers)
         try:
             if (topic, partition) in self._begun:
                 self._producer.produce(topic, value, key, partition, None, stamp, headers)

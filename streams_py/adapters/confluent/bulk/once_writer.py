@@ -24,7 +24,6 @@ from streams_py.adapters.confluent.producer import EpochRecordSender
 from streams_py.adapters.confluent.transactional_producer import ConfluentTransactionalProducer
 from streams_py.errors import ProductionError, StreamsError
 from streams_py.ports import GroupMetadata, OffsetAndMetadata
-from streams_py.ports.record_headers import check_header_names
 
 __all__ = ["OnceWriter", "known_position"]
 
@@ -123,10 +122,7 @@ class OnceWriter:
                 )
             )
         if headers:
-            try:
-                check_header_names(topic, headers)
-            except StreamsError as error:
-                raise self._sent.of_last(error) from None
+            self._sent.check_headers(topic, headers)
         try:
             self._producer.produce(topic, value, key, partition, None, timestamp_ms, headers)
         except StreamsError as error:

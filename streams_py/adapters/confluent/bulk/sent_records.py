@@ -23,6 +23,7 @@ from streams_py.adapters.confluent.failures import is_refusal, send_error
 from streams_py.adapters.confluent.producer import ConfluentProducer
 from streams_py.adapters.confluent.settings import Settings
 from streams_py.errors import ProductionError, RefusedRecord, StreamsError
+from streams_py.ports.record_headers import check_header_names
 
 __all__ = ["ALONE", "Sent", "SentRecords"]
 
@@ -90,15 +91,20 @@ class SentRecords:
     def on_refusal(self, error: KafkaError, message: Message) -> None:
         """Take the report of a refused record."""
         if len(self._refused) < _ALONE_MAX:
-            topic, partition = message.topic() or "?", message.partition()
-            place = (topic, -1 if partition is None else partition)
-            self._refused.append(_Refused(error, *place, message.key(), message.value()))
+            self._refused.append(_refused(error, message))
 
     def check(self) -> None:
         """Raise StreamsError when a record was refused. Takes a while then."""
         if self._refused:
             self._error = self._error or self._found()
             raise self._error
+
+    def check_headers(self, topic: str, headers: Iterable[tuple[str, bytes | None]]) -> None:
+        """Raise StreamsError, with the number of the last record, for a header that cannot be written."""
+        try:
+            check_header_names(topic, headers)
+        except StreamsError as error:
+            raise self.of_last(error) from None
 
     def of_last(self, error: StreamsError) -> StreamsError:
         """An error of the last record, with its number."""
@@ -139,9 +145,7 @@ class SentRecords:
 
         def reported(number: int, error: KafkaError | None, message: Message) -> None:
             if error is not None and is_refusal(error):
-                topic, partition = message.topic() or "?", message.partition()
-                place = (topic, -1 if partition is None else partition)
-                again.append(_Refused(error, *place, message.key(), message.value(), number))
+                again.append(_refused(error, message, number))
 
         producer = self._alone()
         deadline_s = time.monotonic() + self._timeout_ms / 1000
@@ -164,6 +168,12 @@ class SentRecords:
             for number, sent in enumerate(records(), before + 1):
                 if self._acknowledged < number <= self.number:
                     yield number, sent
+
+
+def _refused(error: KafkaError, message: Message, number: int = 0) -> _Refused:
+    partition = message.partition()
+    place = (message.topic() or "?", -1 if partition is None else partition)
+    return _Refused(error, *place, message.key(), message.value(), number)
 
 
 def _fields(sent: Sent) -> tuple[object, ...]:

@@ -101,12 +101,12 @@ def _look(file: str) -> None:
 def _page() -> list[float]:
     """Milliseconds: the first paint, then for each member that ends."""
     from streams_py.dashboard.board import Board
-    from streams_py.dashboard.service import DashboardServer
+    from streams_py.dashboard.service import serve_board
     from streams_py.dashboard.watcher import GroupWatcher
 
     board, cluster = Board(), _make()
     watcher = GroupWatcher(cluster, GROUP, board)
-    with tempfile.TemporaryDirectory() as folder, DashboardServer(board, watcher) as server:
+    with tempfile.TemporaryDirectory() as folder, serve_board(board, watcher) as server:
         watcher.start()
         chromium = Chromium(Path(folder) / "log")
         try:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from streams_py.connect.rest.app import rest_app
 from streams_py.connect.rest.listeners import socket_mode
-from streams_py.connect.rest.server import RestServer
+from streams_py.connect.rest.server import rest_service
 from streams_py.connect.rest.tasks import TaskConfigSender
 from streams_py.connect.settings import WorkerSettings
 from streams_py.connect.stores.configs import SessionKey
@@ -36,7 +36,7 @@ class WorkerProcess:
         names = [advertised, *settings.rest_accepted_names]
         unix = None if listener.unix is None else (listener.unix, socket_mode(settings.rest_unix_socket_mode))
         # Before anything joins: two workers at one address would be a mess.
-        self._server = RestServer(host, port, names, tls=self._protection.server, unix=unix)
+        self._server = rest_service(host, port, names, tls=self._protection.server, unix=unix)
         try:
             if host is not None and not port and settings.rest_advertised_port is None:
                 settings = settings.model_copy(update={"rest_advertised_port": self._server.port})

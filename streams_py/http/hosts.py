@@ -1,4 +1,4 @@
-"""By which names an HTTP service may be called.
+"""The sockets of an HTTP service, and the names by which it may be called.
 
 A browser runs pages of strangers. Such a page may point a name of its own at the address of a service (DNS rebinding),
 and then read and change what it likes, as if it came from there. The ``Host`` of its requests tells: it is the name of
@@ -18,7 +18,8 @@ from collections.abc import Collection, Iterable
 from typing import Final
 from urllib.parse import urlsplit
 
-from streams_py.system.private_files import check_shared_folder
+from streams_py.errors import ConfigError
+from streams_py.system.private_files import UntrustedPathError, check_shared_folder
 
 __all__ = ["ANY_NAME", "accepted_names", "listen", "listen_unix", "refused_name"]
 
@@ -26,29 +27,57 @@ ANY_NAME: Final = "*"
 """In a list of names: any name is accepted. For a service behind a proxy that checks names itself."""
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there; port 0 is any free one. OSError, whose ``strerror`` says why, when it cannot.
+_FREE_PORT: Final = "choose another port, or stop the process that uses it"
+_FREE_PATH: Final = "choose another path, or stop the process that uses it"
 
-    What is written goes out immediately: head and body of an answer are two writes, and the second would wait for the
-    caller's acknowledgement, some 40 ms. asyncio sees to that only for sockets that say which protocol they are of.
+
+def listen(host: str, port: int, *, key: str, advice: str = _FREE_PORT) -> socket.socket:
+    """Return a socket that listens at an address.
+
+    The socket sends every write immediately. The head and the body of an answer are two writes. Without
+    ``TCP_NODELAY``, the second write would wait about 40 ms for the caller's acknowledgement. asyncio sets the option
+    only for sockets that were created with a protocol number.
+
+    Args:
+        host: A name or an address.
+        port: 0 is any free port.
+        key: The setting or argument that the caller's user can change. Errors name it.
+        advice: What the user can do when the address cannot be used.
+
+    Raises:
+        ConfigError: The socket cannot listen there.
     """
     try:
         listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        if not error.errno or error.errno < 0:  # the name is not a host's
-            raise
-        raise OSError(error.errno, os.strerror(error.errno)) from None  # Python's has the address in it once more
+        # Python's text repeats the address. Errors of name resolution have negative numbers: only Python has a text.
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+        raise ConfigError(f"{key}: {host}:{port} cannot be served ({reason}); {advice}", key=key) from None
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted ones are as the one that listens
     return listening
 
 
-def listen_unix(path: str, mode: int) -> socket.socket:
-    """A Unix socket that listens there. Its mode says who may connect. A socket that nobody listens at is replaced.
+def listen_unix(path: str, mode: int, *, key: str) -> socket.socket:
+    """Return a Unix socket that listens at a path. A socket file without a listening process is replaced.
+
+    Args:
+        path: Path of the socket.
+        mode: Mode of the socket. It decides who may connect.
+        key: The setting or argument that the caller's user can change. Errors name it.
 
     Raises:
-        UntrustedPathError: Another user could replace the socket, because of the rights on a folder of the path.
-        OSError: Nothing can listen there; ``strerror`` says why.
+        ConfigError: The socket cannot listen there, or another user could replace it because of the rights on a folder
+            of the path.
     """
+    try:
+        return _unix_socket(path, mode)
+    except UntrustedPathError as error:
+        raise ConfigError(f"{key}: {error}", key=key) from None
+    except OSError as error:
+        raise ConfigError(f"{key}: {path} cannot be served ({error.strerror}); {_FREE_PATH}", key=key) from None
+
+
+def _unix_socket(path: str, mode: int) -> socket.socket:
     check_shared_folder(os.path.dirname(path) or ".")
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(os.lstat(path).st_mode):

@@ -39,20 +39,43 @@ Respond: TypeAlias = Callable[[str, dict[str, str]], Answer]
 
 
 class ProbeServer:
-    """Serves from the moment it is made. OSError, whose ``strerror`` says why, when nothing can listen there."""
+    """Serves requests from its construction until :meth:`stop`.
 
-    def __init__(self, host: str, port: int, respond: Respond, *, thread_name: str, names: Iterable[str] = ()) -> None:
-        self._socket = listen(host, port)
+    Args:
+        host: Address to listen on.
+        port: Port to listen on; 0: any free port.
+        respond: Computes the answers.
+        name: Name of the thread.
+        key: The setting or argument for the address. Errors name it.
+        advice: What the user can do when the address cannot be used. By default: to choose another port.
+        names: Additional host names under which the server may be called.
+
+    Raises:
+        ConfigError: The server cannot listen there.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        respond: Respond,
+        *,
+        name: str,
+        key: str,
+        advice: str = "choose another port",
+        names: Iterable[str] = (),
+    ) -> None:
+        self._socket = listen(host, port, key=key, advice=advice)
         self._socket.setblocking(False)
         self.port: int = self._socket.getsockname()[1]
         self._respond = respond
         self._names = accepted_names(host, names)
         self._waiting: dict[asyncio.Task[None], None] = {}
         self._open: set[asyncio.Task[None]] = set()
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix=thread_name)
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
-        self._thread = threading.Thread(target=self._run, name=thread_name, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:

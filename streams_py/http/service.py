@@ -1,4 +1,4 @@
-"""A bounded HTTP service on a thread of its own: what the query service, the dashboard and Connect have in common."""
+"""A bounded HTTP service on its own thread: the query service, the dashboard and Connect use it."""
 
 from __future__ import annotations
 
@@ -27,22 +27,24 @@ _BODY_BYTES: Final = 16 << 20
 
 
 class HttpService:
-    """Bound when made, answering between :meth:`start` and :meth:`stop`.
+    """A service that listens from its construction, and answers between :meth:`start` and :meth:`stop`.
 
-    Connections, their time and their memory are bounded (:mod:`.connections`, :mod:`.budget`). Requests under a name
-    that is not this service's are refused with status 403 (:mod:`.hosts`).
+    The number, the duration and the memory of its connections are bounded (:mod:`.connections`, :mod:`.budget`). A
+    request under a name that does not belong to this service gets status 403 (:mod:`.hosts`).
 
     Args:
         host: Where to listen; a name or an address. None: at the Unix socket only.
         port: 0 is any free port.
+        name: Name of the service. The name of its thread consists of it and the port.
+        key: The setting or argument for the address. Errors name it.
         names: Further names by which the service may be called.
-        stop_s: How long running requests may take after :meth:`stop`.
-        body_max: Bytes of a request's body.
+        stop_s: Time limit in s for running requests after :meth:`stop`.
+        body_max: Limit for a request's body, in bytes.
         tls: For https.
         unix: Path and mode of a Unix socket that is served as well, without TLS.
 
     Raises:
-        OSError: Nothing can listen there; ``strerror`` says why.
+        ConfigError: The service cannot listen there.
     """
 
     def __init__(
@@ -50,23 +52,26 @@ class HttpService:
         host: str | None,
         port: int,
         *,
+        name: str,
+        key: str,
         names: Iterable[str] = (),
         stop_s: int = 5,
         body_max: int = _BODY_BYTES,
         tls: ssl.SSLContext | None = None,
         unix: tuple[str, int] | None = None,
     ) -> None:
-        self._sockets = [] if host is None else [listen(host, port)]
+        self._sockets = [] if host is None else [listen(host, port, key=key)]
         self.port: int = self._sockets[0].getsockname()[1] if self._sockets else 0
         self._unix: str | None = None
         if unix is not None:
             try:
-                self._sockets.append(listen_unix(*unix))
+                self._sockets.append(listen_unix(*unix, key=key))
                 self._unix = unix[0]
             except BaseException:
                 self._close()
                 raise
         self.host = host or "localhost"
+        self._thread_name = f"{name}-{self.port}" if self.port else name
         self._names = accepted_names(self.host, names)
         self._stop_s = stop_s
         self._tls = tls
@@ -80,8 +85,13 @@ class HttpService:
         name = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'http' if self._tls is None else 'https'}://{name}:{self.port}/"
 
-    def start(self, app: ASGIApp, *, thread_name: str, lifespan: bool = True) -> Self:
-        """Answer with an ASGI application from now on. Connections were accepted before."""
+    def start(self, app: ASGIApp, *, lifespan: bool = True) -> Self:
+        """Start to answer requests with an ASGI application. Connections were accepted before.
+
+        Args:
+            app: The application. It may depend on the port, so it is not an argument of the constructor.
+            lifespan: Whether ``app`` handles the events of its start and its end.
+        """
         config = uvicorn.Config(
             _Named(Budgeted(app, self._budget), self._names),
             lifespan="on" if lifespan else "off",
@@ -97,12 +107,12 @@ class HttpService:
             protocol: Any = config.http_protocol_class
             config.http_protocol_class = TlsGate(self._tls, protocol)  # type: ignore[assignment]  # it is called
         self._server = server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=lambda: server.run(self._sockets), name=thread_name, daemon=True)
+        self._thread = threading.Thread(target=lambda: server.run(self._sockets), name=self._thread_name, daemon=True)
         self._thread.start()
         return self
 
     def stop(self) -> None:
-        """End running requests, or cut them off after a while; a second call does nothing."""
+        """Wait for running requests, abort them after the time limit, and close the port. Idempotent."""
         if self._server is not None and self._thread is not None:
             self._server.should_exit = True
             self._thread.join(2 * self._stop_s)

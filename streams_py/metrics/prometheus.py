@@ -10,7 +10,6 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
 
-from streams_py.errors import ConfigError
 from streams_py.http.probe import Answer, ProbeServer
 from streams_py.metrics.families import PROCESS, family_name, family_of, label
 from streams_py.runtime.client.kafka_streams import KafkaStreams
@@ -83,15 +82,10 @@ def _families(sources: Iterable[tuple[dict[str, str], Iterable[Measured]]]) -> I
 class _Server:
     """An HTTP server for a collector's metrics at ``http://host:port/metrics``."""
 
-    def __init__(self, collector: Any, host: str, port: int, names: Iterable[str], advice: str) -> None:
+    def __init__(self, collector: Any, host: str, port: int, names: Iterable[str], key: str, advice: str) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(collector)
-        try:
-            self._server = ProbeServer(host, port, self._answer, thread_name="metrics", names=names)
-        except OSError as error:
-            raise ConfigError(
-                f"cannot serve metrics at {host}:{port} ({error.strerror or error}); {advice}", key="port"
-            ) from None
+        self._server = ProbeServer(host, port, self._answer, name="metrics", key=key, advice=advice, names=names)
         self.host = host
         self.port = self._server.port
 
@@ -137,7 +131,7 @@ class MetricsServer(_Server):
             else f"this is process {child.number} of several that all run this line: remove the line, and use "
             f"run(processes=..., metrics={port}), which serves the metrics of all processes"
         )
-        super().__init__(StreamsCollector(*streams), host, port, names, advice)
+        super().__init__(StreamsCollector(*streams), host, port, names, "port", advice)
 
 
 class ProcessMetricsServer(_Server):
@@ -146,4 +140,4 @@ class ProcessMetricsServer(_Server):
     def __init__(
         self, read: Callable[[], Iterable[ProcessMetrics]], *, host: str, port: int, names: Iterable[str] = ()
     ) -> None:
-        super().__init__(_ProcessesCollector(read), host, port, names, "choose another port")
+        super().__init__(_ProcessesCollector(read), host, port, names, "metrics", "choose another port")

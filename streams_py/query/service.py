@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from streams_py.errors import ConfigError
 from streams_py.http.service import HttpService
@@ -14,7 +14,8 @@ from streams_py.runtime.client.kafka_streams import KafkaStreams
 
 __all__ = ["QueryService"]
 
-_STOP_S = 5
+_KEY: Final = "application.server"
+_STOP_S: Final = 5
 
 
 class QueryService:
@@ -45,25 +46,19 @@ class QueryService:
         own = streams.store_hosts.own
         if own is None:
             raise ConfigError(
-                "the query service needs application.server = host:port, under which other instances reach it",
-                key="application.server",
+                "the query service needs application.server = host:port, under which other instances reach it", key=_KEY
             )
         wanted = own.port if port is None else port
-        try:
-            self._service = HttpService(host, wanted, names=[own.host, *names], stop_s=_STOP_S, body_max=0)
-        except OSError as error:
-            raise ConfigError(
-                f"the query service cannot listen at {host}:{wanted} ({error.strerror or error}); give another port, "
-                "or end its user",
-                key="application.server",
-            ) from None
+        self._service = HttpService(
+            host, wanted, name="query-service", key=_KEY, names=[own.host, *names], stop_s=_STOP_S, body_max=0
+        )
         self.host = host
         self.port = self._service.port
         self._app = query_app(streams, Router(streams, timeout_s=timeout_s, allowed_hosts=allowed_hosts))
 
     def start(self) -> Self:
         """Answer from now on."""
-        self._service.start(self._app, thread_name=f"query-service-{self.port}")
+        self._service.start(self._app)
         return self
 
     def stop(self) -> None:

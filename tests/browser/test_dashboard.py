@@ -10,7 +10,7 @@ from streams_protocol import LATEST_OFFSET
 from streams_protocol.types import TaskId
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.dashboard.board import Board
-from streams_py.dashboard.service import DashboardServer
+from streams_py.dashboard.service import serve_board
 from streams_py.dashboard.watcher import GroupWatcher
 from streams_py.ports.described_groups import DescribedGroup
 from tests.browser.chromium import MISSING, Chromium
@@ -58,7 +58,7 @@ def cluster() -> FakeCluster:
 def page(chromium: Chromium, cluster: FakeCluster) -> Iterator[Chromium]:
     board = Board()
     watcher = GroupWatcher(cluster, "app", board, every_s=0.2)
-    with DashboardServer(board, watcher) as server:
+    with serve_board(board, watcher) as server:
         watcher.start()
         chromium.prefer(dark=False)
         chromium.open(server.url)

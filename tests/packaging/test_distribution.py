@@ -95,9 +95,9 @@ _PAGE = """
 import urllib.request, sys
 import streams_py.adapters.kafka_python.admin.streams_groups  # reads its messages
 from streams_py.dashboard.board import Board
-from streams_py.dashboard.service import DashboardServer
+from streams_py.dashboard.service import serve_board
 assert streams_py.__file__.startswith(sys.argv[1])
-with DashboardServer(Board(), None) as server:
+with serve_board(Board(), None) as server:
     for path, kind in (("", "html"), ("page.css", "css"), ("page.js", "javascript"), ("grid.js", "javascript")):
         with urllib.request.urlopen(server.url + path, timeout=60) as answer:
             assert kind in answer.headers["content-type"], answer.headers

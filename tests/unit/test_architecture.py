@@ -134,6 +134,16 @@ def test_rocksdb_is_imported_in_one_folder() -> None:
     assert importing == {"streams_py/state/disk"}
 
 
+def test_http_services_are_served_in_one_folder() -> None:
+    """A socket of its own would miss the limits of connections, time and memory, and the check of host names."""
+    importing = {
+        _name(module).rpartition("/")[0]
+        for module in _PACKAGE.rglob("*.py")
+        if {"uvicorn", "h11", "socketserver"} & set(_imported(ast.parse(module.read_text(encoding="utf-8"))))
+    }
+    assert importing == {"streams_py/http"}
+
+
 def test_nothing_is_pickled() -> None:
     for module in (*_PACKAGE.rglob("*.py"), *(_ROOT / "protocol" / "streams_protocol").glob("*.py")):
         imported = set(_imported(ast.parse(module.read_text(encoding="utf-8"))))

@@ -30,7 +30,7 @@ def serve_dashboard(
     """Serve the page until Ctrl-C; the exit status."""
     try:
         from streams_py.dashboard.board import Board
-        from streams_py.dashboard.service import DashboardServer
+        from streams_py.dashboard.service import serve_board
         from streams_py.dashboard.watcher import GroupWatcher
     except ImportError as error:
         if (error.name or "").split(".")[0] not in ("anyio", "starlette", "uvicorn"):
@@ -43,7 +43,7 @@ def serve_dashboard(
             watcher = GroupWatcher(
                 cluster, group, board, every_s=every_s, events_topic=events_topic, configs=configs, assignor=assignor
             )
-            with DashboardServer(board, watcher, host=host, port=port, names=names) as server:
+            with serve_board(board, watcher, host=host, port=port, names=names) as server:
                 watcher.start()
                 try:
                     print(f"{group} is shown at {server.url} (Ctrl-C ends it)", flush=True)

@@ -59,12 +59,7 @@ class HealthServer:
     def __init__(self, address: int | str, health: Callable[[], Health], names: Iterable[str] = ()) -> None:
         host, port = parsed_address("health", address)
         self._health = health
-        try:
-            self._server = ProbeServer(host, port, self._answer, thread_name="health", names=names)
-        except OSError as error:
-            raise ConfigError(
-                f"health: {host}:{port} cannot be served ({error.strerror or error}); choose another port"
-            ) from None
+        self._server = ProbeServer(host, port, self._answer, name="health", key="health", names=names)
         self.port = self._server.port
 
     def _answer(self, path: str, _: dict[str, str]) -> Answer:

@@ -17,7 +17,7 @@ from streams_protocol.connect import TaskId
 from streams_py.cli.commands import app
 from streams_py.connect import process
 from streams_py.connect.rest.app import rest_app
-from streams_py.connect.rest.server import RestServer
+from streams_py.connect.rest.server import rest_service
 from streams_py.errors import BrokerUnavailableError
 from tests.unit.connect.rest.memory_herder import Connector, Group, MemoryHerder, State, Status
 
@@ -49,7 +49,7 @@ def url() -> Iterator[str]:
     """A group: c and c-0 run on w1, c-1 has no worker, w2 lists c-7."""
     running = Status(State.RUNNING, "w1:1")
     group = Group(connectors={"c": Connector({}, connector=running, statuses={TaskId("c", 0): running})})
-    server = RestServer()
+    server = rest_service()
     server.start(rest_app(MemoryHerder(group)))
     yield f"http://127.0.0.1:{server.port}"
     server.stop()

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from streams_py.cli.commands import app
 from streams_py.connect.rest.app import rest_app
-from streams_py.connect.rest.server import RestServer
+from streams_py.connect.rest.server import rest_service
 from streams_py.connect.settings import WorkerSettings
 from tests.unit.connect.rest.certificates import Authority
 from tests.unit.connect.rest.memory_herder import Connector, Group, MemoryHerder, State, Status
@@ -44,7 +44,7 @@ def port(folder: Path) -> Iterator[int]:
         }
     ).rest_protection()
     group = Group(connectors={"c": Connector({"name": "c"}, connector=Status(State.RUNNING, "w1"))})
-    server = RestServer(tls=own.server, unix=(str(folder / "s.sock"), 0o600))
+    server = rest_service(tls=own.server, unix=(str(folder / "s.sock"), 0o600))
     server.start(rest_app(MemoryHerder(group), protection=own))
     yield server.port
     server.stop()

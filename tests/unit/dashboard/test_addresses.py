@@ -13,7 +13,7 @@ import pytest
 from streams_protocol.types import TaskId
 from streams_py.dashboard.app import dashboard_app
 from streams_py.dashboard.board import Board
-from streams_py.dashboard.service import DashboardServer
+from streams_py.dashboard.service import serve_board
 from streams_py.errors import ConfigError, StreamsError
 
 
@@ -31,7 +31,7 @@ def board() -> Board:
 
 @pytest.fixture
 def client(board: Board) -> Iterator[httpx.Client]:
-    with DashboardServer(board, Explainer()) as server, httpx.Client(base_url=server.url, timeout=30) as asking:
+    with serve_board(board, Explainer()) as server, httpx.Client(base_url=server.url, timeout=30) as asking:
         yield asking
         board.close()
 
@@ -97,8 +97,11 @@ def test_nothing_can_be_changed(client: httpx.Client) -> None:
 
 
 def test_a_port_in_use_is_one_sentence(board: Board) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(ConfigError, match="choose another --port"):
-        DashboardServer(board, Explainer(), port=other.getsockname()[1])
+    with (
+        socket.create_server(("127.0.0.1", 0)) as other,
+        pytest.raises(ConfigError, match=r"--port: .* cannot be served .*; choose another port"),
+    ):
+        serve_board(board, Explainer(), port=other.getsockname()[1])
 
 
 def test_pages_that_are_gone_before_their_first_line_take_no_place(board: Board) -> None:

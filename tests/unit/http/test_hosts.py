@@ -4,20 +4,44 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from pathlib import Path
 
 import pytest
 
-from streams_py.http.hosts import ANY_NAME, accepted_names, listen, refused_name
+from streams_py.errors import ConfigError
+from streams_py.http.hosts import ANY_NAME, accepted_names, listen, listen_unix, refused_name
 
 
 def test_answers_do_not_wait_for_acknowledgements() -> None:
-    with contextlib.closing(listen("127.0.0.1", 0)) as server, contextlib.closing(socket.socket()) as caller:
+    with contextlib.closing(listen("127.0.0.1", 0, key="x")) as server, contextlib.closing(socket.socket()) as caller:
         caller.connect(server.getsockname())
         accepted, _ = server.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
-        with pytest.raises(OSError, match="in use"):
-            listen(*server.getsockname())
+
+
+def test_error_names_the_key_of_the_caller_and_what_to_do(tmp_path: Path) -> None:
+    path = str(tmp_path / "service.sock")
+    with (
+        contextlib.closing(listen("127.0.0.1", 0, key="x")) as server,
+        contextlib.closing(listen_unix(path, 0o600, key="x")),
+    ):
+        port = server.getsockname()[1]
+        in_use = {
+            f"application.server: 127.0.0.1:{port} cannot be served (Address already in use); choose another port, or "
+            "stop the process that uses it": lambda: listen("127.0.0.1", port, key="application.server"),
+            f"metrics: 127.0.0.1:{port} cannot be served (Address already in use); remove the line": lambda: listen(
+                "127.0.0.1", port, key="metrics", advice="remove the line"
+            ),
+            f"listeners: {path} cannot be served (Address already in use); choose another path, or stop the process "
+            "that uses it": lambda: listen_unix(path, 0o600, key="listeners"),
+        }
+        for message, bind in in_use.items():
+            with pytest.raises(ConfigError) as raised:
+                bind()
+            assert (str(raised.value), raised.value.key) == (message, message.partition(":")[0])
+    with pytest.raises(ConfigError, match=r"^--port: no\.invalid:80 cannot be served \(\w.*\); choose another port"):
+        listen("no.invalid", 80, key="--port")
 
 
 @pytest.mark.parametrize(

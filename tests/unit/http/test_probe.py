@@ -19,7 +19,7 @@ def server() -> Iterator[ProbeServer]:
     def respond(path: str, headers: dict[str, str]) -> Answer:
         return Answer(200 if path != "/none" else 404, "text/plain", f"{path} {headers.get('x', '')}".encode())
 
-    made = ProbeServer("127.0.0.1", 0, respond, thread_name="probe", names=["mine"])
+    made = ProbeServer("127.0.0.1", 0, respond, name="probe", key="port", names=["mine"])
     yield made
     made.stop()
     made.stop()

@@ -54,8 +54,8 @@ def application() -> Application:
 
 @pytest.fixture
 def service(application: Application) -> Iterator[HttpService]:
-    with HttpService("127.0.0.1", 0, names=["mine"], stop_s=1) as service:
-        service.start(application.app(), thread_name="service")
+    with HttpService("127.0.0.1", 0, name="service", key="port", names=["mine"], stop_s=1) as service:
+        service.start(application.app())
         yield service
         application.let_go.set()
 

@@ -18,12 +18,13 @@ from streams_py.connect.errors import ConnectError
 from streams_py.connect.rest.app import rest_app
 from streams_py.connect.rest.authentication import KEY, Credentials
 from streams_py.connect.rest.protection import RestProtection
-from streams_py.connect.rest.server import RestServer
+from streams_py.connect.rest.server import rest_service
 from streams_py.connect.rest.signing import sign
 from streams_py.connect.rest.tasks import TaskConfigSender
 from streams_py.connect.settings import WorkerSettings
 from streams_py.errors import ConfigError
 from streams_py.http import tls_gate
+from streams_py.http.service import HttpService
 from tests.unit.connect.rest.certificates import Authority
 from tests.unit.connect.rest.memory_herder import Connector, Group, Key, MemoryHerder
 from tests.unit.connect.rest.test_rest import CONFIG
@@ -67,11 +68,11 @@ def protection(given: Mapping[str, str]) -> RestProtection:
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[..., RestServer]]:
+def serve() -> Iterator[Callable[..., HttpService]]:
     with contextlib.ExitStack() as stack:
 
-        def start(herder: MemoryHerder, own: RestProtection, **where: Any) -> RestServer:
-            server = RestServer(tls=own.server, **where)
+        def start(herder: MemoryHerder, own: RestProtection, **where: Any) -> HttpService:
+            server = rest_service(tls=own.server, **where)
             stack.callback(server.stop)
             server.start(rest_app(herder, rebalance_s=0.3, protection=own))
             return server
@@ -95,7 +96,7 @@ def client(pki: Mapping[str, Path], identity: str | None = None, **more: Any) ->
 
 
 def test_only_users_of_the_file_may_use_the_interface(
-    users: str, group: Group, serve: Callable[..., RestServer]
+    users: str, group: Group, serve: Callable[..., HttpService]
 ) -> None:
     server = serve(MemoryHerder(group), protection({KEY: users}))
     url = f"http://127.0.0.1:{server.port}"
@@ -125,7 +126,7 @@ def test_only_users_of_the_file_may_use_the_interface(
 
 @pytest.mark.parametrize("signs", [True, False])
 def test_task_configurations_need_a_signature_or_a_user(
-    signs: bool, users: str, group: Group, serve: Callable[..., RestServer]
+    signs: bool, users: str, group: Group, serve: Callable[..., HttpService]
 ) -> None:
     group.signs = signs
     own = protection({KEY: users})
@@ -185,7 +186,7 @@ def test_credentials_are_in_no_text(users: str) -> None:
 
 
 def test_https_with_client_certificates_lets_in_those_of_the_authority(
-    pki: Mapping[str, Path], group: Group, serve: Callable[..., RestServer]
+    pki: Mapping[str, Path], group: Group, serve: Callable[..., HttpService]
 ) -> None:
     own = protection({"listeners": "https://127.0.0.1:0", **tls(pki, **{"ssl.client.auth": "required"})})
     server = serve(MemoryHerder(group), own)
@@ -233,7 +234,7 @@ def test_client_certificates_need_an_authority(pki: Mapping[str, Path]) -> None:
 
 
 def test_requests_between_workers_use_tls_their_certificate_and_the_callers_credentials(
-    pki: Mapping[str, Path], users: str, group: Group, serve: Callable[..., RestServer], tmp_path: Path
+    pki: Mapping[str, Path], users: str, group: Group, serve: Callable[..., HttpService], tmp_path: Path
 ) -> None:
     own = protection({"listeners": "https://127.0.0.1:0", KEY: users, **tls(pki, **{"ssl.client.auth": "required"})})
     leader = MemoryHerder(group)
@@ -256,7 +257,7 @@ def test_requests_between_workers_use_tls_their_certificate_and_the_callers_cred
 
 
 def test_worker_with_tls_sends_nothing_in_clear_text(
-    pki: Mapping[str, Path], users: str, group: Group, serve: Callable[..., RestServer]
+    pki: Mapping[str, Path], users: str, group: Group, serve: Callable[..., HttpService]
 ) -> None:
     """A member of the group may name any address as that of the leader."""
     own = protection({"listeners": "https://127.0.0.1:0", KEY: users, **tls(pki)})
@@ -273,7 +274,7 @@ def test_worker_with_tls_sends_nothing_in_clear_text(
 
 
 def test_connections_in_a_handshake_are_bounded_in_number_and_time(
-    pki: Mapping[str, Path], group: Group, serve: Callable[..., RestServer], monkeypatch: pytest.MonkeyPatch
+    pki: Mapping[str, Path], group: Group, serve: Callable[..., HttpService], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tls_gate, "_HANDSHAKES_MAX", 3)
     server = serve(MemoryHerder(group), protection({"listeners": "https://127.0.0.1:0", **tls(pki)}))
@@ -305,7 +306,7 @@ def is_closed(connection: socket.socket) -> bool:
 
 @pytest.mark.parametrize("mode", ["0600", "0660"])
 def test_mode_of_a_unix_socket_says_who_may_connect(
-    mode: str, users: str, group: Group, serve: Callable[..., RestServer], tmp_path: Path
+    mode: str, users: str, group: Group, serve: Callable[..., HttpService], tmp_path: Path
 ) -> None:
     path = tmp_path / "connect.sock"
     server = serve(MemoryHerder(group), protection({KEY: users}), host=None, unix=(str(path), int(mode, 8)))
@@ -314,7 +315,7 @@ def test_mode_of_a_unix_socket_says_who_may_connect(
         assert local.get("http://localhost/connectors").json() == ["c"]
         assert local.get("http://evil.example/connectors").status_code == 403
     with pytest.raises(ConfigError, match="cannot be served \\(Address already in use\\)"):
-        RestServer(None, unix=(str(path), 0o600))
+        rest_service(None, unix=(str(path), 0o600))
     server.stop()
     until(lambda: not path.exists(), "the socket is removed")
 
@@ -323,7 +324,7 @@ def test_socket_of_a_worker_that_was_killed_is_replaced(tmp_path: Path) -> None:
     path = str(tmp_path / "connect.sock")
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(path)
-    RestServer(None, unix=(path, 0o600)).stop()
+    rest_service(None, unix=(path, 0o600)).stop()
     assert not os.path.exists(path)
 
 
@@ -331,12 +332,12 @@ def test_socket_takes_the_place_of_nothing_else_and_lies_in_no_folder_of_others(
     file = tmp_path / "file"
     file.write_text("mine", encoding="utf-8")
     with pytest.raises(ConfigError, match="something else than a socket"):
-        RestServer(None, unix=(str(file), 0o600))
+        rest_service(None, unix=(str(file), 0o600))
     assert file.read_text(encoding="utf-8") == "mine"
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     with pytest.raises(ConfigError, match="is writable for all users"):
-        RestServer(None, unix=(str(tmp_path / "open" / "s"), 0o600))
+        rest_service(None, unix=(str(tmp_path / "open" / "s"), 0o600))
 
 
 def test_worker_without_an_address_serves_its_socket_alone() -> None:

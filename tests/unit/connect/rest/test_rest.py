@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from streams_protocol.connect import TaskId
 from streams_py.connect.errors import ConnectError, RebalanceExpectedError
 from streams_py.connect.rest.openapi import ENDPOINTS
-from streams_py.connect.rest.server import RestServer
+from streams_py.connect.rest.server import rest_service
 from streams_py.connect.rest.signing import sign
 from streams_py.connect.rest.tasks import TaskConfigSender
 from streams_py.errors import ConfigError
@@ -325,12 +325,12 @@ def test_the_openapi_document_has_every_operation(client: TestClient) -> None:
 
 def test_the_server_is_reached_over_loopback_and_names_a_port_in_use(group: Group) -> None:
     app = Network().add(MemoryHerder(group))
-    server = RestServer()
+    server = rest_service()
     server.start(app)
     try:
         assert httpx.get(f"http://127.0.0.1:{server.port}/connectors", timeout=60, trust_env=False).json() == ["c"]
         with pytest.raises(ConfigError, match=f"listeners: 127.0.0.1:{server.port} cannot be served"):
-            RestServer(port=server.port)
+            rest_service(port=server.port)
     finally:
         server.stop()
     with pytest.raises(httpx.ConnectError):

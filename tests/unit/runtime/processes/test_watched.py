@@ -148,7 +148,7 @@ def test_metrics_of_a_single_client_are_served_without_a_supervisor() -> None:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
             text = answer.read().decode()
         with (
-            pytest.raises(ConfigError, match=f"cannot serve metrics at 127.0.0.1:{port}"),
+            pytest.raises(ConfigError, match=f"metrics: 127.0.0.1:{port} cannot be served"),
             watched(Client(), None, 1, None, None, port),
         ):
             pass

@@ -39,6 +39,8 @@ OnRedelivered: TypeAlias = "Callable[[int], object]"
 
 _WAIT_S: Final = 0.1
 """Time that one call waits for a record when the client has none."""
+_FILL_S: Final = 0.05
+"""Time that a call for many records waits until the client has all of them. Each call has a cost of its own."""
 _WATERMARK_TIMEOUT_S: Final = 5.0
 _FIRST_REQUEST: Final = 16
 """Records requested by the first call, before their size is known."""
@@ -68,7 +70,6 @@ _INVALID_POSITION: Final = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT
 _key: Final = cast("Callable[[Message], bytes | None]", Message.key)
 _value: Final = cast("Callable[[Message], bytes | None]", Message.value)
 _timestamp: Final = cast("Callable[[Message], tuple[int, int]]", Message.timestamp)
-_length: Final = cast("Callable[[Message], int]", Message.__len__)
 
 
 class ReadLimits(NamedTuple):
@@ -284,10 +285,11 @@ class _RangeReader:
     def _next_messages(self) -> list[Message]:
         """Return what the client has; wait for one message when it has none.
 
-        A call that waits for a number of messages would wait in vain at the end of a range.
+        A call that waits for a number of messages waits in vain at the end of a range, so only large requests do, and
+        briefly.
         """
         wanted = max(1, min(self._request, self._room, self._range.end - self._range.position))
-        messages = self._consumer.consume(wanted, 0)
+        messages = self._consumer.consume(wanted, _FILL_S if wanted > _FIRST_REQUEST else 0)
         if not messages:
             messages = self._consumer.consume(1, _WAIT_S)
             if messages and wanted > 1:
@@ -371,8 +373,9 @@ class _RangeReader:
 
 
 def _size(messages: list[Message], keys: list[bytes | None], headers: list[Headers | None]) -> int:
-    size = sum(map(_length, messages)) + sum(map(len, filter(None, keys))) + _RECORD_BYTES * len(messages)
-    if any(headers):
+    # The length of a message is that of its value. Joining the keys is twice as fast as adding up their lengths.
+    size = sum(map(len, messages)) + len(b"".join(filter(None, keys))) + _RECORD_BYTES * len(messages)
+    if headers.count(None) < len(headers):
         size += sum(len(name) + len(value or b"") + _RECORD_BYTES for of in headers for name, value in of or ())
     return size
 

@@ -1,7 +1,7 @@
-"""Applications over history: what may run there, in which order, and one task's run. Knows no Spark and no Arrow.
+"""Topologies over old records: which topologies can run, the order of stages, and the run of one task.
 
-A topology that runs live also runs over months of records that are there already. Its sub-topologies are *stages* in
-the direction of the data; each task of a stage reads its partitions from the first record to the last one, in the
-order in which a live task with everything buffered would have taken them. :mod:`streams_py.spark.history` spreads the
-tasks over machines.
+A topology that runs live also runs over months of stored records. Its sub-topologies are *stages*, ordered in the
+direction of the data. Each task of a stage reads its partitions from the first record to the last one. It processes
+records in the order of a live task that has all of them buffered. :mod:`streams_py.spark.history` distributes the tasks
+over machines. This package does not use Spark or Arrow.
 """

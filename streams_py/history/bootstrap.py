@@ -1,19 +1,22 @@
-"""A warm start: a live application, in Python or Java, begins with the state that its history has left.
+"""A warm start: a live application, in Python or Java, starts with the state that results from its old records.
 
-In this order, so that whatever breaks off leaves an application that never saw a half-made state:
+The order of the steps ensures that the application never uses an incomplete state, wherever a step is interrupted:
 
-1. *plan*: what is refused, all of it; ranges with fixed ends; topics to be made. Nothing is changed.
-2. *run*: make the internal topics, run the stages, write what is left of each changelog.
-3. *verify*: read the changelogs back and compare.
-4. *commit*: the positions after the ranges, with the partitions' times, in one request. Only now does the application
-   have a position; the broker refuses the request when somebody has started it meanwhile.
+1. *plan*: report all obstacles, fix the offsets to read, and list the internal topics. This changes nothing.
+2. *run*: create the internal topics, run the stages, and write the changelogs.
+3. *verify*: read the changelogs back and compare them.
+4. *commit*: commit the end offsets of the ranges and the partition times in one request. Only now does the application
+   have committed offsets. The broker refuses the request if the application has members.
 
-Until the last step *abort* takes everything back: it deletes the internal topics. Those between stages as well, since
-an application without a position reads them from their beginning: what another run has left there would count twice.
-The plan is a file between the steps, which says how far it got. After *abort* the same plan can be run again. It says
-so *before* the request of the last step, too: from then on what is committed may be what the application goes on from,
-and nobody deletes it. What is written is in :mod:`streams_py.history.bootstrap_state`; both ends, *commit* and *abort*,
-are in :mod:`streams_py.history.bootstrap_ends`.
+Before *commit*, *abort* undoes everything: it deletes the internal topics. This includes the topics between stages. An
+application without committed offsets reads them from their beginning, so leftover records would count twice.
+
+The plan is a file that records the last step. After *abort* the same plan can run again. The plan also records that
+*commit* is about to send its request. From then on the application may have continued from the committed offsets, so
+*abort* does not delete them.
+
+:mod:`streams_py.history.bootstrap_state` checks the changelogs. *commit* and *abort* are in
+:mod:`streams_py.history.bootstrap_ends`.
 """
 
 from __future__ import annotations
@@ -57,7 +60,7 @@ _START: Final = "start warm"
 
 
 class BootstrapCluster(Protocol):
-    """What is asked of the cluster."""
+    """The requests to the cluster that a warm start needs."""
 
     def id(self) -> str | None: ...
     def partition_counts(self) -> Mapping[str, int]: ...
@@ -73,7 +76,7 @@ class BootstrapCluster(Protocol):
 
 
 class Step(StrEnum):
-    """How far a warm start got."""
+    """The last step of a warm start."""
 
     PLANNED = "planned"
     RUNNING = "running"
@@ -86,9 +89,15 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Allowances:
-    """What the user takes upon themselves. ``replace``: committed offsets and changelogs that are there are given up.
-    ``partial_history``: the beginning of a topic is deleted already. ``side_effects``, ``outputs`` and
-    ``frozen_tables``: see ``findings``."""
+    """Permissions that the user gives.
+
+    Attributes:
+        replace: existing committed offsets and internal topics may be deleted.
+        partial_history: the beginning of a topic may be deleted already.
+        side_effects: see ``findings``.
+        outputs: see ``findings``.
+        frozen_tables: see ``findings``.
+    """
 
     replace: bool = False
     partial_history: bool = False
@@ -99,18 +108,38 @@ class Allowances:
 
 @dataclass(frozen=True)
 class BootstrapPlan:
-    """One warm start. ``ranges``: (topic, partition, first offset, end). ``topics``: internal topics as they are made.
-    ``read``: (topic, partition, records) that the run has read of the ranges, also of ``tables``. ``recounted``: what
-    `verify` says of them. ``written``: changelog partition -> records and hash, once they are written; ``untimed``:
-    changelogs whose records have the time of writing. ``positions``: what is committed. ``id``: part of the names under
-    which outputs are written. ``ends``: where the internal topics ended when the changelogs were written.
-    ``side_effects`` and ``outputs``: see :class:`Allowances`. ``given_up``: the committed offsets that are given up.
-    ``cluster``: its id. ``tables``: as ``ranges``, of topics that global tables are filled from; nothing is committed
-    for them.
-    ``topic_ids``: the cluster's ids of what is read, and of what outputs were ever to be written to. ``settings``: see
-    :mod:`streams_py.history.result_settings`. ``writers``: names of those of its outputs that brokers
-    were told of, see :mod:`streams_py.adapters.confluent.bulk.once_writer`. ``outputs_begun``: some may be written, and
-    not all; taking the rest back does not change that. ``written_to``: the topics that may have outputs of it."""
+    """The plan of one warm start.
+
+    Attributes:
+        application_id: the application.
+        topology: ``module:name`` of the topology.
+        fingerprint: identifies the topology, see :mod:`streams_py.history.fingerprint`.
+        ranges: (topic, partition, first offset, end offset) of the inputs.
+        topics: (topic, partitions, configuration) of the internal topics.
+        changelogs: changelog topic -> partitions.
+        repartitions: topic between stages -> partitions.
+        replace: see :class:`Allowances`.
+        step: the last step.
+        written: changelog partition -> record count and hash, after the changelogs are written.
+        untimed: changelogs whose records have the time of writing as their timestamp.
+        positions: (topic, partition, offset, metadata) to commit.
+        ends: end offsets of the internal topics when the changelogs were written.
+        side_effects: see :class:`Allowances`.
+        outputs: see :class:`Allowances`.
+        given_up: committed offsets at the time of the plan, which ``replace`` allows to delete.
+        cluster: the id of the cluster.
+        tables: like ``ranges``, for the topics of global tables. No offsets are committed for them.
+        topic_ids: the cluster's ids of all input topics, and of all topics that any run was to write outputs to.
+        settings: see :mod:`streams_py.history.result_settings`.
+        writers: names of output writers that brokers know, see
+            :mod:`streams_py.adapters.confluent.bulk.once_writer`.
+        outputs_begun: whether possibly some outputs are written, and not all. *abort* does not change it.
+        written_to: topics that may contain outputs of this plan.
+        read: (topic, partition, records) that the run has read of ``ranges`` and ``tables``.
+        recounted: the result of *verify*'s second count of these records.
+        id: part of the names of output writers.
+        format: the version of the file's layout.
+    """
 
     application_id: str
     topology: str
@@ -142,13 +171,15 @@ class BootstrapPlan:
 
     @property
     def internal(self) -> list[str]:
-        """Changelogs, and topics between stages."""
+        """The changelogs and the topics between stages."""
         return sorted({*self.changelogs, *self.repartitions})
 
     def aborted(self) -> BootstrapPlan:
-        """The plan after everything was taken back. It can be run again: it reads the same records, so a writer of
-        outputs finds those that it has written before. One of which nothing was begun stays as it is: it still has to
-        give up what it was made to give up."""
+        """Return the plan after *abort*.
+
+        It can run again. It then reads the same records, so writers find the outputs that they have written before. A
+        plan that has not started is returned unchanged: it still has to delete the offsets in ``given_up``.
+        """
         return (
             self
             if self.step is Step.PLANNED
@@ -156,77 +187,87 @@ class BootstrapPlan:
         )
 
     def writing_to(self, topic_ids: Mapping[str, str]) -> BootstrapPlan:
-        """The plan when outputs go to these topics, too. Ids that it knows stay: attempts before have written there."""
+        """Return the plan with these output topics added.
+
+        Known ids are kept, because earlier attempts may have written to the topics with these ids.
+        """
         return replace(self, topic_ids={**topic_ids, **self.topic_ids})
 
     def save(self, path: Path) -> None:
-        """Write the file. ConfigError when that cannot be."""
+        """Write the file. Raises ConfigError when it cannot be written."""
         save_plan(path, asdict(self))
 
     @classmethod
     def load(cls, path: Path) -> BootstrapPlan:
-        """Read the file. ConfigError when it is none."""
+        """Read the file. Raises ConfigError when it is missing, damaged or not the plan of a warm start."""
         try:
             found = read_plan(path, _FORMAT)
         except OSError as error:
-            raise ConfigError(f"there is no plan {path} ({error.strerror}); make it with `bootstrap plan`") from None
+            raise ConfigError(
+                f"the plan {path} cannot be read ({error.strerror}); create it with `bootstrap plan`"
+            ) from None
         if found is not None:
             with contextlib.suppress(ValueError, TypeError, KeyError):
                 return cls(**{**found, "step": Step(found["step"])})
-        raise ConfigError(f"{path} is no plan of a warm start; make it with `bootstrap plan`")
+        raise ConfigError(f"{path} is not the plan of a warm start; create one with `bootstrap plan`")
 
-    def standing(self) -> str:
-        """How far it got, and what to do next."""
+    def next_step(self) -> str:
+        """Return a sentence with the last step and the next one."""
         remedy = {
             Step.PLANNED: "run it first",
-            Step.RUNNING: "it broke off, so abort it, and run it again",
+            Step.RUNNING: "it was interrupted, so abort it and run it again",
             Step.WRITTEN: "verify it, or abort it",
             Step.VERIFIED: "commit it, or abort it",
-            Step.COMMITTING: "it broke off, so commit it once more",
-            Step.COMMITTED: "there is nothing more to do",
+            Step.COMMITTING: "it was interrupted, so commit it again",
+            Step.COMMITTED: "no step is left",
             Step.ABORTED: "run it again, or plan again",
         }[self.step]
         return f"the warm start of {self.application_id} is {self.step.value}: {remedy}"
 
     def options_for(self, topic: str) -> dict[str, str]:
-        """The ranges of a topic as options of ``streams-kafka``."""
+        """Return the ranges of a topic as options of the data source ``streams-kafka``."""
         ranges = [at for at in (*self.ranges, *self.tables) if at[0] == topic]
         starts = {str(partition): start for _, partition, start, _ in ranges}
         ends = {str(partition): end for _, partition, _, end in ranges}
         return {"starting": json.dumps({topic: starts}), "ending": json.dumps({topic: ends})}
 
     def check(self, topology: Topology, *allowed: Step) -> None:
-        """ConfigError when the plan is at another step, or was made for another topology."""
+        """Raise ConfigError when the last step is not in ``allowed``, or the topology has changed."""
         if self.step not in allowed:
-            raise ConfigError(self.standing())
+            raise ConfigError(self.next_step())
         if fingerprint_of(topology) != self.fingerprint:
             raise ConfigError(
                 f"the topology has changed since the warm start of {self.application_id} was planned; plan again"
             )
 
     def check_outputs(self, *, sinks: bool) -> None:
-        """ConfigError when a run that does not write outputs (``sinks``) would leave some written, and the rest not:
-        the application goes on behind all of them."""
+        """Raise ConfigError when a run without outputs would leave the outputs of an earlier run incomplete.
+
+        The application continues after all of these outputs, so it would never write the missing ones.
+        """
         if self.outputs_begun and not sinks:
             raise ConfigError(
-                f"an earlier run of the warm start of {self.application_id} has begun to write outputs, and abort does "
-                "not take these back: without the rest the application would go on behind outputs that nobody has "
-                "written; give --sinks, which writes what is missing, or leave it aborted, so that the application "
-                "begins at the beginning"
+                f"an earlier run of the warm start of {self.application_id} has written some outputs, and abort does "
+                "not delete them: without the other outputs the application would continue after outputs that were "
+                "never written; pass --sinks, which writes the missing outputs, or leave the plan aborted, so that the "
+                "application starts from the beginning"
             )
 
 
 def check_file_is_free(path: Path) -> BootstrapPlan | None:
-    """The plan whose place a new one would take, if any. ConfigError when that is not done with, or is something
-    else."""
+    """Return the plan in the file that a new plan would replace, or None when the file does not exist.
+
+    Raises:
+        ConfigError: the plan is in progress, or the file is not a plan.
+    """
     if not path.exists():
         return None
     try:
         plan = BootstrapPlan.load(path)
     except ConfigError as error:
-        raise ConfigError(f"{path} is there, and no plan to be replaced ({error}); name another file") from None
+        raise ConfigError(f"{path} exists and cannot be replaced ({error}); name another file with --plan") from None
     if plan.step in (Step.RUNNING, Step.WRITTEN, Step.VERIFIED, Step.COMMITTING):
-        first = "`bootstrap commit` it once more" if plan.step is Step.COMMITTING else "`bootstrap abort` it first"
+        first = "run `bootstrap commit` again" if plan.step is Step.COMMITTING else "run `bootstrap abort` first"
         raise ConfigError(
             f"{path} is the plan of a warm start of {plan.application_id} that is {plan.step.value}: {first}, or name "
             "another file with --plan"
@@ -243,8 +284,20 @@ def make_plan(
     allowed: Allowances,
     before: BootstrapPlan | None = None,
 ) -> tuple[BootstrapPlan, HistoryPlan]:
-    """The plan, with ends fixed now. RefusedTopologyError says everything that stands against it, of the topology and
-    of the cluster. ``name``: ``module:name`` of the topology. ``before``: the plan whose place it takes."""
+    """Create a plan. The current end offsets become the ends of its ranges.
+
+    Args:
+        name: ``module:name`` of the topology.
+        topology: the topology.
+        application_id: the application.
+        config: settings of the application.
+        cluster: the cluster of the application.
+        allowed: permissions of the user.
+        before: the plan that the new one replaces.
+
+    Raises:
+        RefusedTopologyError: lists all obstacles, of the topology and of the cluster.
+    """
     found = findings(
         topology,
         application_id,
@@ -268,10 +321,10 @@ def make_plan(
         outputs = sinks_of(topology, application_id) | set(allowed.outputs)
         found += _of_outputs(before, outputs & set(before.written_to), counts, cluster)
     if missing or topology.has_patterns or circles(topology.metadata(application_id, config)):
-        raise RefusedTopologyError(found, name, _START)  # more cannot be known
+        raise RefusedTopologyError(found, name, _START)  # the stages cannot be planned, so no other check is possible
     try:
         plan = plan_history(topology, application_id, config, counts)
-    except TopologyError as error:  # such as topics of unequal partition counts that are joined
+    except TopologyError as error:  # for example, joined topics with unequal partition counts
         found.append(Finding("the topology", str(error), "then plan again"))
         raise RefusedTopologyError(found, name, _START) from None
     whole = _partitions_of(tables, counts)
@@ -323,7 +376,7 @@ def _of_ranges(starts: Mapping[TopicPartition, int], allowed: Allowances) -> lis
     if allowed.partial_history:
         return []
     return [
-        Finding(f"topic {at}", f"its first {start} offsets are gone", "accept that with --accept-partial-history")
+        Finding(f"topic {at}", f"its first {start} offsets are deleted", "accept that with --accept-partial-history")
         for at, start in sorted(starts.items())
         if start > 0
     ]
@@ -345,7 +398,7 @@ def _of_group(
             Finding(
                 f"group {group}",
                 f"it has committed offsets ({at} at {committed[at]})",
-                "give them up with --replace, or reset the application",
+                "delete them with --replace, or reset the application",
             )
         )
     return found
@@ -354,8 +407,17 @@ def _of_group(
 def _of_outputs(
     before: BootstrapPlan, outputs: Collection[str], counts: Mapping[str, int], cluster: BootstrapCluster
 ) -> list[Finding]:
-    """Outputs that an aborted plan has left: a new one has another end, so it would write them again, or, without
-    --sinks, leave those out that are missing. ``outputs``: topics of both. What was deleted since counts no more."""
+    """Find topics that contain outputs of the aborted plan ``before``.
+
+    A new plan has other end offsets. With --sinks it would write these outputs twice. Without --sinks the missing
+    outputs would never be written. A topic whose records were deleted, or that was recreated, is not reported.
+
+    Args:
+        before: the aborted plan.
+        outputs: topics that both plans write to.
+        counts: topic -> partitions, for all topics of the cluster.
+        cluster: the cluster of the new plan.
+    """
     if None not in (before.cluster, here := cluster.id()) and before.cluster != here:
         return []
     ids, present = cluster.topic_ids(outputs), _partitions_of(sorted(outputs), counts)
@@ -364,9 +426,9 @@ def _of_outputs(
     return [
         Finding(
             f"topic {topic}",
-            f"the warm start that was aborted ({before.id}) has written outputs there, which abort does not take back",
-            "run that plan again with --sinks, which writes what is missing; or delete the topic's records and plan "
-            "again; or, if outputs may come twice, name another file with --plan",
+            f"the aborted warm start ({before.id}) has written outputs to it, which abort does not delete",
+            "run that plan again with --sinks, which writes the missing outputs; or delete the topic's records and "
+            "plan again; or, if duplicate outputs are acceptable, name another file with --plan",
         )
         for topic in full
         if ids.get(topic) in (None, before.topic_ids.get(topic, ids.get(topic)))
@@ -384,7 +446,7 @@ def _of_topics(
     found = []
     for topic, count in sorted(wanted.items()):
         if topic in counts and counts[topic] != count:
-            rule = f"it has {counts[topic]} partitions, and {count} are needed"
+            rule = f"it has {counts[topic]} partitions, but needs {count}"
             found.append(Finding(f"topic {topic}", rule, "reset the application (delete its internal topics)"))
     if replace:
         return found
@@ -392,24 +454,34 @@ def _of_topics(
     starts, ends = cluster.starts(present), cluster.ends(present)
     full = sorted({at.topic for at, end in ends.items() if end > starts[at]})
     return found + [
-        Finding(f"topic {topic}", "it is not empty", "give it up with --replace, or reset the application")
+        Finding(f"topic {topic}", "it is not empty", "delete it with --replace, or reset the application")
         for topic in full
     ]
 
 
 def check_cluster(plan: BootstrapPlan, cluster: BootstrapCluster) -> None:
-    """ConfigError when it is another one than that of the plan, where an application of this name may live, too."""
+    """Raise ConfigError when this is not the plan's cluster.
+
+    Another cluster may have an application with the same name.
+    """
     here = cluster.id()
     if None not in (plan.cluster, here) and plan.cluster != here:
         raise ConfigError(
-            f"the warm start of {plan.application_id} was planned for cluster {plan.cluster}, and this is {here}; name "
-            "the other one with --bootstrap or --config"
+            f"the warm start of {plan.application_id} was planned for cluster {plan.cluster}, but this is cluster "
+            f"{here}; name the planned cluster with --bootstrap or --config"
         )
 
 
 def check_topics(plan: BootstrapPlan, cluster: BootstrapCluster, *, skip_gone: bool = False) -> None:
-    """RefusedTopologyError when the topics are not any more what they were when the plan was made: better now than when
-    everything is written, and read back. ``skip_gone``: records that were deleted meanwhile may be passed over."""
+    """Raise RefusedTopologyError when topics have changed since the plan was made.
+
+    Checked before the run, so that the error does not come after everything is written.
+
+    Args:
+        plan: the plan.
+        cluster: its cluster.
+        skip_gone: whether the run may skip records that were deleted since.
+    """
     counts = cluster.partition_counts()
     wanted = {topic: count for topic, count, _ in plan.topics}
     found = differences(plan, cluster, {topic for topic, *_ in (*plan.ranges, *plan.tables)} | plan.topic_ids.keys())
@@ -428,8 +500,8 @@ def _of_starts(plan: BootstrapPlan, cluster: BootstrapCluster, counts: Mapping[s
     return [
         Finding(
             f"topic {at}",
-            f"its first {start} offsets are gone by now, and {planned[at]} were when the plan was made",
-            "plan again, or go on without them (--option on.gone=skip)",
+            f"its first {start} offsets are deleted now, but only {planned[at]} were when the plan was made",
+            "plan again, or continue without these records (--option on.gone=skip)",
         )
         for at, start in sorted(cluster.starts(list(planned)).items())
         if start > planned[at]
@@ -437,14 +509,16 @@ def _of_starts(plan: BootstrapPlan, cluster: BootstrapCluster, counts: Mapping[s
 
 
 def differences(plan: BootstrapPlan, cluster: BootstrapCluster, topics: Collection[str]) -> list[Finding]:
-    """How ``topics`` differ from those that the plan was made for. One that was deleted and created again is another
-    one, whatever its offsets."""
+    """Report how ``topics`` differ from the topics for which the plan was made.
+
+    A topic that was deleted and created again is a different topic, whatever its offsets.
+    """
     counts, ids = cluster.partition_counts(), cluster.topic_ids(topics)
     planned = Counter(topic for topic, *_ in (*plan.ranges, *plan.tables) if topic in topics)
     found = [
         Finding(
             f"topic {topic}",
-            f"it has {counts[topic]} partitions, and {count} are planned" if topic in counts else "it does not exist",
+            f"it has {counts[topic]} partitions, but the plan has {count}" if topic in counts else "it does not exist",
             "plan again",
         )
         for topic, count in sorted(planned.items())
@@ -458,8 +532,11 @@ def differences(plan: BootstrapPlan, cluster: BootstrapCluster, topics: Collecti
 
 
 def prepare(plan: BootstrapPlan, cluster: BootstrapCluster, replication_factor: int = -1) -> None:
-    """Make the internal topics; with ``replace`` give up committed offsets and old internal topics before, in this
-    order: an application that somebody starts meanwhile begins at the beginning. Begins RUNNING."""
+    """Create the internal topics. The caller has saved the plan with step RUNNING before.
+
+    With ``replace``, first delete the committed offsets, then the old internal topics. In this order, an application
+    that is started in between starts from the beginning.
+    """
     counts = cluster.partition_counts()
     if plan.replace:
         cluster.forget(plan.application_id)

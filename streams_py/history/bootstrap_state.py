@@ -1,5 +1,7 @@
-"""The changelogs of a warm start: what is not written to them, and whether they are as they were written. See
-:mod:`streams_py.history.bootstrap` for the steps."""
+"""Checks of a warm start's changelogs: which records they would delete, and whether they contain what was written.
+
+See :mod:`streams_py.history.bootstrap` for the steps.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,11 @@ __all__ = ["check_written", "kept_from", "written"]
 
 
 def kept_from(plan: BootstrapPlan, now_ms: int) -> dict[str, int]:
-    """Changelog -> the oldest timestamp that its broker does not delete at once, of those that delete by age. A live
-    application would find nothing older there, either: windows whose stream time is long ago are gone with their
-    records, whatever the store itself would still keep."""
+    """Return changelog -> oldest timestamp (ms) that the broker keeps, for changelogs that delete by age.
+
+    A live application would not find older records either: the broker deletes the records of old windows, even if the
+    store itself would still keep these windows.
+    """
     found = {}
     for topic, _, config in plan.topics:
         retention_ms = int(config.get("retention.ms", -1))
@@ -34,8 +38,16 @@ def written(
     ends: Mapping[TopicPartition, int],
     read_of_tables: Mapping[TopicPartition, int],
 ) -> BootstrapPlan:
-    """The plan after the changelogs are written. ``sums``: changelog partition -> records and hash. ``ends``: of the
-    changelogs, and of the topics between stages. ``read_of_tables``: records that were read for global tables."""
+    """Return the plan after the changelogs are written.
+
+    Args:
+        plan: the plan.
+        sums: changelog partition -> record count and hash.
+        untimed: changelogs whose records have the time of writing as their timestamp.
+        summaries: summaries of all tasks.
+        ends: end offsets of the changelogs and of the topics between stages.
+        read_of_tables: number of records that were read for global tables.
+    """
     texts = {(topic, done.task): text for done in summaries for topic, (_, text) in done.positions.items()}
     positions = [(topic, p, end, texts.get((topic, p), "")) for topic, p, _, end in plan.ranges]
     between = [(at, end) for at, end in sorted(ends.items()) if at.topic in plan.repartitions]
@@ -56,12 +68,12 @@ def written(
 
 
 def check_written(plan: BootstrapPlan, read: Mapping[str, tuple[int, int]]) -> None:
-    """StreamsError when what was read back is not what was written."""
+    """Raise StreamsError when the records that were read back differ from the written ones."""
     for partition in sorted({*plan.written, *read}):
         ours, theirs = tuple(plan.written.get(partition, (0, 0))), tuple(read.get(partition, (0, 0)))
         if ours != theirs:
             raise StreamsError(
-                f"changelog partition {partition} has {theirs[0]} records where {ours[0]} were written, or other ones; "
-                "was the application started, or has the topic deleted them (its retention.ms, when the whole history "
-                "is old)? Nothing is committed: stop the application, and `bootstrap abort`"
+                f"changelog partition {partition} does not contain the {ours[0]} written records (it has {theirs[0]}); "
+                "was the application started, or has the topic deleted records that are older than its retention.ms? "
+                "Nothing is committed: stop the application, and run `bootstrap abort`"
             )

@@ -1,5 +1,7 @@
-"""Where a history begins and ends, as users give it: an instant, or offsets. What is neither is refused: taken for no
-boundary, it would give the state of another time."""
+"""The start and end of a history as users pass them: a timestamp, or offsets.
+
+Other values are refused. If they were ignored, the results would be the state of another time.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +18,17 @@ Until: TypeAlias = "int | Mapping[str, Mapping[int, int]]"
 
 
 def checked_instant(given: Any, key: str) -> int | None:
-    """A timestamp in ms, also as a number of numpy. ConfigError for anything else; None stays None."""
+    """Return a timestamp in ms, also from a NumPy integer. None stays None; raises ConfigError for other values."""
     return None if given is None else _number(given, key, f"{key} = {given!r}: {_INSTANT}")
 
 
 def checked_until(given: Any) -> Until | None:
-    """An instant, or offsets; None stays None. ConfigError for anything else."""
+    """Return a timestamp in ms, or offsets. None stays None; raises ConfigError for other values."""
     if not isinstance(given, Mapping):
         return checked_instant(given, "until")
     found = {}
     for topic, ends in given.items():
-        said = f"until: {topic} ends at {ends!r}; give partition -> offset"
+        said = f"until: {topic} has {ends!r}; pass a mapping partition -> offset"
         if not isinstance(ends, Mapping):
             raise ConfigError(said, key="until")
         try:
@@ -36,7 +38,7 @@ def checked_until(given: Any) -> Until | None:
     return found
 
 
-_INSTANT: Final = "give a timestamp in ms, as an integer (of a datetime: int(when.timestamp() * 1000))"
+_INSTANT: Final = "pass a timestamp in ms, as an integer (of a datetime: int(when.timestamp() * 1000))"
 
 
 def _number(given: Any, key: str, said: str) -> int:

@@ -1,4 +1,4 @@
-"""What preparing and ending a warm start asks of a cluster."""
+"""Requests to a cluster for backfills, comparisons and warm starts."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ _PAUSE_S: Final = 0.2
 
 
 def cluster_options(config: StreamsConfig, bootstrap: str) -> dict[str, str]:
-    """An application's cluster at ``bootstrap`` as options of ``streams-kafka``: its address, how one is let in there,
-    and how large the records are that the application may write."""
+    """Return options of ``streams-kafka`` for an application's cluster at the address ``bootstrap``.
+
+    They contain the address, the security settings, and the largest record that the application may write.
+    """
     security = {
         f"kafka.{key}": value
         for key, value in config.client_settings("consumer.", "main.consumer.").items()
@@ -38,7 +40,7 @@ def cluster_options(config: StreamsConfig, bootstrap: str) -> dict[str, str]:
 
 
 class HistoryCluster:
-    """The cluster of an application. Waits half a minute for an answer, then raises BrokerUnavailableError."""
+    """The cluster of an application. Waits 30 s for an answer, then raises BrokerUnavailableError."""
 
     def __init__(self, config: StreamsConfig) -> None:
         self._clients = KafkaClients(config)
@@ -47,28 +49,31 @@ class HistoryCluster:
         self._groups = self._clients.group_admin(timeout_ms=_TIMEOUT_MS)
 
     def id(self) -> str | None:
-        """What the cluster calls itself; None when it does not say."""
+        """Return the cluster's id, or None when the cluster does not report one."""
         return self._admin.cluster_id()
 
     def partition_counts(self) -> Mapping[str, int]:
-        """Partitions of every topic of the cluster."""
+        """Return the partition count of each topic of the cluster."""
         return self._admin.partition_counts()
 
     def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
-        """The cluster's ids of topics, of those that it tells."""
+        """Return topic ids, for the topics whose id the cluster reports."""
         return self._admin.topic_ids(topics)
 
     def starts(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """First offsets that are there."""
+        """Return log start offsets."""
         return self._admin.log_starts(partitions)
 
     def ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Ends of what is committed."""
+        """Return end offsets of committed data (last stable offsets)."""
         return self._admin.log_ends(partitions, read_committed=True)
 
     def members(self, group: str) -> Sequence[DescribedMember | DescribedStreamsMember]:
-        """Who is in a group; nobody when there is none. StreamsError when the user may not see it, or when it is of a
-        type whose members cannot be seen."""
+        """Return the members of a group; empty when the group does not exist.
+
+        Raises:
+            StreamsError: the user may not describe the group, or members of its type cannot be listed.
+        """
         found = self._groups.find_group(group)
         if found is not None:
             return found.members
@@ -79,30 +84,30 @@ class HistoryCluster:
         if of_streams is not None:
             return of_streams.members
         raise StreamsError(
-            f"group {group} is of type {kind.lower()}, and its members cannot be seen; stop them and delete the group, "
-            "or take another application.id"
+            f"group {group} is of type {kind.lower()}, whose members cannot be listed; stop them and delete the group, "
+            "or use another application.id"
         )
 
     def committed(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Committed offsets, where there are any."""
+        """Return committed offsets of the partitions that have one."""
         found = self._admin.committed_offsets(group, partitions) if partitions else {}
         return {at: offset for at, offset in found.items() if offset is not None}
 
     def first_at(self, partitions: Collection[TopicPartition], timestamp_ms: int) -> Mapping[TopicPartition, int]:
-        """First offset whose record is not older; -1 where all are."""
+        """Return the first offset with this timestamp or a later one; -1 where all records are older."""
         return self._admin.first_at(partitions, timestamp_ms)
 
     def bytes_of(self, partitions: Collection[TopicPartition]) -> int | None:
-        """How much of a disk one replica of each takes; None when the user may not know."""
+        """Return the bytes that one replica of each partition takes on disk; None without the right to know."""
         sizes = self._groups.log_bytes({at.topic for at in partitions}) if partitions else {}
         return sum(sizes[at] for at in partitions) if sizes.keys() >= set(partitions) else None
 
     def retentions(self, topics: Collection[str]) -> Mapping[str, TopicRetention]:
-        """What topics keep, of those that delete the rest and may be asked."""
+        """Return the retention of the topics that delete records and that the user may describe."""
         return self._admin.retentions(topics)
 
     def create(self, specs: Sequence[TopicSpec]) -> None:
-        """Create topics; those that are being deleted are waited for."""
+        """Create topics and wait until they are visible. Waits for topics that are being deleted."""
         waiting = {spec.name: spec for spec in specs}
         until_s = time.monotonic() + _TIMEOUT_MS / 1000
         while waiting:
@@ -112,17 +117,17 @@ class HistoryCluster:
                 elif error.kind not in (AdminErrorKind.ALREADY_EXISTS, AdminErrorKind.TIMED_OUT):
                     raise StreamsError(f"internal topic {name} cannot be created: {error.message}")
             if waiting and time.monotonic() > until_s:
-                raise BrokerUnavailableError(f"topics {', '.join(waiting)} are not ready after {_TIMEOUT_MS} ms")
+                raise BrokerUnavailableError(f"topics {', '.join(waiting)} are not created after {_TIMEOUT_MS} ms")
             if waiting:
                 time.sleep(_PAUSE_S)
         unseen = missing_right("DESCRIBE", TOPIC, [spec.name for spec in specs])
         self._await(lambda known: all(spec.name in known for spec in specs), f"to appear, or {unseen}")
 
     def delete(self, topics: Collection[str]) -> None:
-        """Delete topics, and wait until they are gone."""
+        """Delete topics and wait until the cluster no longer lists them."""
         if topics:
             self._groups.delete_topics(topics)
-            self._await(lambda known: not known & set(topics), "to go")
+            self._await(lambda known: not known & set(topics), "to disappear")
 
     def _await(self, done: object, what: str) -> None:
         assert callable(done)
@@ -133,12 +138,12 @@ class HistoryCluster:
             time.sleep(_PAUSE_S)
 
     def forget(self, group: str) -> None:
-        """Delete a group with what it has committed; one that is not there is no matter."""
+        """Delete a group with its committed offsets. A group that does not exist is not an error."""
         if self._groups.find_group(group) is not None or group in self._groups.list_groups():
             self._groups.delete_group(group)
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit for a group without members, in one request. StreamsError names what was refused."""
+        """Commit for a group without members, in one request. StreamsError names a refused partition."""
         self._groups.set_offsets(group, offsets)
 
     def close(self) -> None:

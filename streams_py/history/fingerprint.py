@@ -1,4 +1,4 @@
-"""Whether a topology is the one that a plan was made for."""
+"""The fingerprint of a topology. It shows whether a topology is the one for which a plan was made."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ __all__ = ["fingerprint_of"]
 
 
 def fingerprint_of(topology: Topology) -> str:
-    """The same for topologies with the same nodes, stores and serdes. Defaults of serdes are among the settings."""
+    """Return a hash of nodes, stores and their serdes.
+
+    Default serdes are not included: :mod:`streams_py.history.result_settings` covers them.
+    """
     stores = sorted(
         f"{name} {store.kind.value} {store.windows} {_serdes_of(store)}" for name, store in topology.stores.items()
     )

@@ -1,14 +1,15 @@
-"""What is left of a changelog when compaction has done its work: the last record of each key, tombstones gone.
+"""The fold of a changelog: its contents after complete compaction (the last record of each key, without tombstones).
 
-This is what a store is restored from, so it is the state. Windows and sessions that the store itself does not give any
-more are left out: they are expired by stream time, and a broker may delete them at any moment.
+A store is restored from these records, so the fold is the state. Expired windows and sessions are left out, as the
+store no longer returns them and a broker may delete their records at any time.
 
-Versioned stores are another matter: the last record of a key may be an older version, and what is restored is all of
-them. They are their own fold. What a store of the user's own makes of its records may depend on their order: an LRU map
-drops what came first. So its fold has them in the order of a compacted changelog, that of the last updates.
+A versioned store does not have a fold. Its last record of a key may be an older version, and restoring needs all
+versions, so its entries are read from the store itself. The contents of a custom store may depend on the order of its
+records: an LRU map drops the oldest. So its fold is in the order of a compacted changelog, which is the order of the
+last updates.
 
-Entries lie in memory; when they are many, or large, they move to a database on disk, and the memory of a task stays
-bounded whatever its keys and values.
+Entries are kept in memory. When they are many or large, they move to a database on disk. So the memory of a task stays
+bounded for any keys and values.
 """
 
 from __future__ import annotations
@@ -33,8 +34,14 @@ _NULL: Final = -1
 
 
 class FoldEntry(NamedTuple):
-    """The last record of a key, or a version of it. ``value`` None: the version is a deletion. ``timestamp_ms`` -1: the
-    time of writing."""
+    """The last record of a key, or one version of it.
+
+    Attributes:
+        key: key bytes.
+        value: value bytes; None if this version is a deletion.
+        timestamp_ms: timestamp of the record; -1 means the time of writing.
+        headers: headers of the record, if it has any.
+    """
 
     key: bytes
     value: bytes | None
@@ -43,15 +50,22 @@ class FoldEntry(NamedTuple):
 
 
 class Expiry(NamedTuple):
-    """When entries of a store are expired. ``time_of``: a changelog key's start of the window, or end of the session;
-    it is kept until stream time is ``kept_ms`` later."""
+    """The rule by which entries of a windowed store expire.
+
+    Attributes:
+        time_of: returns the start of the window, or the end of the session, from a changelog key.
+        kept_ms: an entry expires when stream time is this much later, in ms.
+    """
 
     time_of: Callable[[bytes], int]
     kept_ms: int
 
     @classmethod
     def of(cls, builder: StoreBuilder) -> Expiry | None:
-        """That of a store; None when nothing expires, or when it is told what may go (emit on window close)."""
+        """Return the rule of a store.
+
+        None when its entries do not expire, or when an operator removes them explicitly (emit on window close).
+        """
         if builder.windows is None or builder.windows.holds_back:
             return None
         layout = SESSION_LAYOUT if builder.kind is StoreKind.SESSION else WINDOW_LAYOUT
@@ -59,7 +73,7 @@ class Expiry(NamedTuple):
 
 
 class Fold:
-    """The fold of one changelog partition. ``disk`` opens its place on disk, once, when it is needed."""
+    """The fold of one changelog partition. ``disk`` opens its store on disk; it is called at most once, when needed."""
 
     def __init__(
         self,
@@ -87,16 +101,19 @@ class Fold:
         timestamp_ms: int = -1,
         headers: _Headers | None = None,
     ) -> None:
-        """One record, with the arguments of a producer's direct send."""
+        """Add one record, with the arguments of a producer's direct send."""
         self._entries[key] = (value, timestamp_ms, headers)
 
     def take(self) -> dict[bytes, tuple[bytes | None, int, _Headers | None]]:
-        """The last record of each key since the last call, tombstones too: (value, timestamp, headers)."""
+        """Return and remove the last record of each key since the last call: key -> (value, timestamp, headers).
+
+        Includes tombstones.
+        """
         taken, self._entries = self._entries, {}
         return taken
 
     def relieve(self) -> None:
-        """Move the entries to disk when they are many or large."""
+        """Move the entries to disk if they are many or large."""
         if self._open is not None and (len(self._entries) > self._in_memory_max or self._is_large()):
             self._move()
 
@@ -119,7 +136,7 @@ class Fold:
         self._entries.clear()
 
     def entries(self) -> Iterator[FoldEntry]:
-        """Everything there is, by key."""
+        """Yield all entries that are not expired, sorted by key."""
         self._observe()
         expiry = self._expiry
         if expiry is None:
@@ -139,7 +156,7 @@ class Fold:
 
 
 class _InOrder(Fold):
-    """The same with entries by their last updates. Where they lie on disk, all keys are in memory still."""
+    """A fold in the order of last updates. All keys stay in memory, also when the entries are on disk."""
 
     def __init__(self, disk: Callable[[], BytesStore], *, in_memory_max: int) -> None:
         super().__init__(disk, in_memory_max=in_memory_max)
@@ -156,7 +173,7 @@ class _InOrder(Fold):
         timestamp_ms: int = -1,
         headers: _Headers | None = None,
     ) -> None:
-        """One record, with the arguments of a producer's direct send."""
+        """Add one record, with the arguments of a producer's direct send."""
         self._entries[key] = (value, timestamp_ms, headers)
         self._updated.pop(key, None)
         if value is not None:
@@ -176,12 +193,12 @@ class _InOrder(Fold):
 
 
 def keeps_order(store: StoreBuilder) -> bool:
-    """Whether the order of its changelog means something to a store."""
+    """Whether a store's contents may depend on the order of its changelog."""
     return store.supplier is not None
 
 
 def fold_of(store: StoreBuilder, disk: Callable[[], BytesStore], *, in_memory_max: int = _IN_MEMORY_MAX) -> Fold:
-    """The fold that a store's changelog has."""
+    """Return an empty fold for a store's changelog."""
     if keeps_order(store):
         return _InOrder(disk, in_memory_max=in_memory_max)
     return Fold(disk, Expiry.of(store), in_memory_max=in_memory_max)

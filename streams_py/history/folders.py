@@ -1,7 +1,7 @@
-"""Temporary folders that do not stay when their process is killed: the next one that needs a folder removes them.
+"""Temporary folders. If a process is killed, the next process that needs such a folder removes its folders.
 
-Whoever has a folder holds a lock on it, which the kernel drops with the process. So a folder without a lock belongs to
-nobody any more.
+A process holds a lock on its folder, and the kernel releases the lock when the process ends. So a folder without a lock
+is abandoned.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _PREFIX: Final = "streams-py-history-"
 
 
 class TemporaryFolder:
-    """A new folder in ``parent`` (default: the system's for temporary files)."""
+    """A new temporary folder in ``parent`` (default: the system's folder for temporary files)."""
 
     def __init__(self, parent: str | None = None) -> None:
         made = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}", dir=parent))
-        self._lock = _locked(made)  # before it has a name that others look for
+        self._lock = _locked(made)  # before it gets a name for which other processes search
         self.path = made.rename(made.with_name(made.name.removeprefix(".")))
         _remove_abandoned(self.path.parent)
 
     def remove(self) -> None:
-        """Remove it with all that is in it. A second call does nothing."""
+        """Remove the folder and its contents. A second call does nothing."""
         shutil.rmtree(self.path, ignore_errors=True)
         if self._lock is not None:
             os.close(self._lock)
@@ -44,12 +44,15 @@ def _remove_abandoned(parent: Path) -> None:
 
 
 def _locked(folder: Path) -> int | None:
-    """The descriptor that holds the lock; None when another process has it, or the file system knows no locks."""
+    """Lock a folder and return the descriptor that holds the lock.
+
+    None when another process has the lock, the folder belongs to another user, or the file system has no locks.
+    """
     try:
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None
-    if os.fstat(lock).st_uid != os.geteuid():  # another user's, which root could delete
+    if os.fstat(lock).st_uid != os.geteuid():  # root could delete the folder of another user
         os.close(lock)
         return None
     try:

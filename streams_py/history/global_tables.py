@@ -1,8 +1,8 @@
-"""Global tables over a history: each is filled whole, then every record meets it as it is at the end.
+"""Global tables over a history. They are filled completely before the first record, and do not change afterwards.
 
-Live, a global table follows its topic beside the tasks, and nobody can say which of its changes a record has met. So it
-is no part of what a history can give again. Whoever allows it (``as-of-end``) gets the table as a live application has
-it that starts at the end: filled before its first record, and never changed.
+In a live application, a global table is updated independently of the tasks. Which updates were visible to a record is
+not recorded, so a history cannot reproduce it. If the user allows it (``as-of-end``), every record sees the table as it
+is at the end. A live application that starts at the end has the same table.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ __all__ = ["AS_OF_END", "FrozenTables", "TableContents", "check_global_tables", 
 AS_OF_END: Final = "as-of-end"
 
 TableContents: TypeAlias = "Mapping[str, Callable[[], Iterable[Sequence[RawRecord]]]]"
-"""Topic -> what gives its records, to be called by whoever fills a store."""
+"""Topic -> function that returns its records in batches. It is called once for each store that is filled."""
 
 
 def check_global_tables(given: str | None) -> bool:
-    """Whether global tables are allowed. ConfigError for a way in which they cannot be."""
+    """Whether global tables are allowed. Raises ConfigError for a value other than None and ``as-of-end``."""
     if given not in (None, AS_OF_END):
         raise ConfigError(
-            f"global tables {given!r}: a history knows them only as they are at the end ({AS_OF_END})",
+            f"global tables {given!r}: the only supported value is {AS_OF_END} (their contents at the end)",
             key="--global-tables",
         )
     return given is not None
 
 
 def reads_global_tables(nodes: Subtopology) -> bool:
-    """Whether a node joins with a global table, or is a processor, which may read any."""
+    """Whether a node joins with a global table, or is a processor, which may read any global table."""
     return any(
         isinstance(node.operator, GlobalTableJoin | ProcessorOperator | TableTransformValues)
         for node in nodes.processors
@@ -55,8 +55,7 @@ def reads_global_tables(nodes: Subtopology) -> bool:
 
 
 class FrozenTables:
-    """The global stores of a topology, filled from ``contents``; ``stores`` cannot be written. ``close`` removes their
-    files."""
+    """The global stores of a topology, filled from ``contents``. ``stores`` has them, by name and write-protected."""
 
     def __init__(
         self,
@@ -66,8 +65,15 @@ class FrozenTables:
         contents: TableContents,
         folder: str | None = None,
     ) -> None:
-        """``declared``: store -> declaration and topic. ``nodes``: those that fill global stores. ``folder``: where
-        files are; default the system's for temporary ones."""
+        """Open the stores and fill them.
+
+        Args:
+            declared: store -> declaration and topic.
+            nodes: the nodes that fill global stores.
+            settings: settings of the tasks.
+            contents: the records of the topics.
+            folder: folder for files; default: the system's folder for temporary files.
+        """
         self._folder = TemporaryFolder(folder)
         self._directory = StateDirectory(str(self._folder.path), settings.application_id, warns_of_temporary=False)
         defaults = StoreDefaults(settings.default_key_serde, settings.default_value_serde, persistent=True)

@@ -1,4 +1,4 @@
-"""Topologies of user code by name: ``module:name``, or ``file.py[:name]``."""
+"""Loads a topology from user code by its name: ``module:name``, or ``file.py[:name]``."""
 
 from __future__ import annotations
 
@@ -18,12 +18,19 @@ __all__ = ["TopologyNotFoundError", "load_topology"]
 
 
 class TopologyNotFoundError(TopologyError):
-    """What was named gives no topology; the text says why."""
+    """The name does not refer to a topology; the message contains the reason."""
 
 
 def load_topology(what: str, config: Mapping[str, object] | None = None) -> Topology:
-    """The topology that ``module:name`` or ``file.py[:name]`` means; a builder is built with ``config``, see
-    ``StreamsBuilder.build``. TopologyNotFoundError when there is none."""
+    """Load the topology that ``module:name`` or ``file.py[:name]`` refers to.
+
+    Args:
+        what: the name.
+        config: passed to ``StreamsBuilder.build`` if the name refers to a builder.
+
+    Raises:
+        TopologyNotFoundError: the name does not refer to a topology.
+    """
     module_name, _, name = what.partition(":")
     is_file = module_name.endswith(".py")
     if not module_name or not (name or is_file):
@@ -34,7 +41,7 @@ def load_topology(what: str, config: Mapping[str, object] | None = None) -> Topo
     names = name.split(".") if name else _candidates(vars(found))
     if not name and len(names) != 1:
         choice = ", ".join(names) or "no topology, and no function build_topology"
-        raise TopologyNotFoundError(f"{module_name} has {choice}: say which with {module_name}:name")
+        raise TopologyNotFoundError(f"{module_name} has {choice}: choose one with {module_name}:name")
     for part in names:
         if not hasattr(found, part):
             raise TopologyNotFoundError(f"module {module_name} has no {name}")
@@ -47,7 +54,7 @@ def load_topology(what: str, config: Mapping[str, object] | None = None) -> Topo
         raise TopologyNotFoundError(f"{what} cannot be built: {_raised(error)}") from None
     if topology is None:
         raise TopologyNotFoundError(
-            f"{what} is of type {type(found).__name__}; give a StreamsBuilder, a Topology, or a function without "
+            f"{what} is of type {type(found).__name__}; it must be a StreamsBuilder, a Topology, or a function without "
             "arguments that returns one"
         )
     return topology
@@ -59,19 +66,24 @@ def _module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:  # importing runs user code
         is_away = isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}.")
-        remedy = f"; go to the folder where {name.partition('.')[0]} is, or name it in PYTHONPATH" if is_away else ""
+        remedy = (
+            f"; change to the folder that contains {name.partition('.')[0]}, or add it to PYTHONPATH" if is_away else ""
+        )
         raise TopologyNotFoundError(f"module {name} cannot be imported: {_raised(error)}{remedy}") from None
     finally:
         sys.path.pop(0)
 
 
 def _from_file(path: Path) -> ModuleType:
-    """The module in a file. What it imports from its own folder is forgotten again: another version may have files of
-    the same names."""
+    """Import a file as a module.
+
+    Modules that it imports from its own folder are removed from ``sys.modules`` afterwards, because another version of
+    the application may have modules with the same names.
+    """
     folder = str(path.resolve().parent)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None or not path.is_file():
-        raise TopologyNotFoundError(f"module {path} cannot be imported: there is no such file")
+        raise TopologyNotFoundError(f"module {path} cannot be imported: the file does not exist")
     module = importlib.util.module_from_spec(spec)
     before = dict(sys.modules)
     sys.path.insert(0, folder)
@@ -92,13 +104,16 @@ def _from_file(path: Path) -> ModuleType:
 
 def _raised(error: Exception | SystemExit) -> str:
     text = named(error)
-    if isinstance(error, SystemExit):  # it would end the command, with a status of its own
-        return f"{text}; put what runs behind if __name__ == '__main__':"
+    if isinstance(error, SystemExit):  # it would stop the command with its own exit status
+        return f"{text}; move the code that runs the application under if __name__ == '__main__':"
     return text
 
 
 def _candidates(module: Mapping[str, object]) -> list[str]:
-    """What a file without a name can only mean: its topology, else its builder, else a function of a usual name."""
+    """Return names that a file without ``:name`` may refer to.
+
+    These are its topologies, otherwise its builders, otherwise functions with a usual name.
+    """
     for kind in (Topology, StreamsBuilder):
         found = [name for name, value in module.items() if isinstance(value, kind)]
         if found:

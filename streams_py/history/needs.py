@@ -1,4 +1,4 @@
-"""How much history the newest outputs of a topology depend on: state is made of what came before."""
+"""How much history the newest outputs of a topology depend on. State depends on earlier records."""
 
 from __future__ import annotations
 
@@ -20,24 +20,36 @@ _DEFAULT_EXTRACTOR = "default.timestamp.extractor"
 
 @dataclass(frozen=True, slots=True)
 class HistoryNeed:
-    """``before_ms``: how much older than an output the records may be that it is made of; without state nothing, behind
-    windows what they keep. None: no record is too old, because of the stores and processors ``endless``, or because
-    the timestamps at the sources ``retimed`` are made there: then those of records say nothing about those of
-    outputs."""
+    """The age of records that an output may depend on.
+
+    Attributes:
+        before_ms: how much older than an output its input records may be, in ms. 0 without state; with windows, the
+            time that they are kept. None: records of any age matter.
+        endless: stores and processors because of which records of any age matter.
+        retimed: sources that create new timestamps. The timestamps of outputs then do not depend on those in the
+            records.
+    """
 
     before_ms: int | None
     endless: tuple[str, ...] = ()
     retimed: tuple[str, ...] = ()
 
     def since(self, instant_ms: int) -> int | None:
-        """The oldest timestamp that outputs from an instant on depend on; None for the very first."""
+        """Return the oldest timestamp on which outputs since ``instant_ms`` depend; None for the first record."""
         return None if self.before_ms is None else instant_ms - self.before_ms
 
 
 def history_needed(topology: Topology, config: Mapping[str, Any] | None = None) -> HistoryNeed:
-    """What the stores and sources say. Windows may follow one another, so what they keep adds up; a session has no
-    longest; what a processor remembers, and which timestamps it gives, nobody knows. Global tables do not count: they
-    are filled from all of their topics in any case. ``config``: has the default extractor."""
+    """Determine the need from the stores and sources of a topology.
+
+    Windows may follow each other, so the times that they are kept add up. A session may have any length. A processor
+    may store any record and may choose any timestamps. Global tables do not count, because they are always filled from
+    their whole topics.
+
+    Args:
+        topology: the topology.
+        config: settings, for the default timestamp extractor.
+    """
     default = (config or {}).get(_DEFAULT_EXTRACTOR)
     endless, retimed, before_ms = [], list[str](), 0
     for sub in topology.subtopologies():
@@ -66,6 +78,6 @@ def _takes_partition_time(source: SourceNode, default: Any) -> bool:
 
 
 def makes_timestamps(source: SourceNode, default: Any) -> bool:
-    """Whether a function of the user makes the timestamps there. ``default``: the extractor of the settings, if any."""
+    """Whether a user function creates the timestamps at a source. ``default``: extractor of the settings, if any."""
     extractor = source.timestamp_extractor or default
     return extractor is not None and extractor not in (*EXTRACTORS, *EXTRACTORS.values())

@@ -1,7 +1,7 @@
-"""What is to be run over a history, in which order: stages, tasks, topics and their partitions.
+"""The plan of a run over a history: the stages and their order, tasks, topics and partitions.
 
-A stage is a sub-topology. Stages are in the order of the data, which is not that of their numbers; whatever one writes
-and another one reads (a repartition topic above all) goes from stage to stage and never through Kafka.
+A stage is a sub-topology. Stages are ordered in the direction of the data, not by their numbers. Records that one stage
+writes and another reads (mostly through a repartition topic) go from stage to stage and never through Kafka.
 """
 
 from __future__ import annotations
@@ -30,12 +30,17 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One sub-topology. ``rank``: its place in the order. All topics have full names.
+    """One sub-topology. All topics have full names.
 
-    ``inputs``: topic -> partitions. ``upstream``: those of them that earlier stages write. ``outputs``: topic ->
-    partitions, of what it writes by name. ``changelogs``: of its stores, each with as many partitions as there are
-    ``tasks``. ``stores``: store -> the changelog that it has or would have, see
-    :mod:`streams_py.history.kept_state`.
+    Attributes:
+        id: number of the sub-topology.
+        rank: position in the order of stages.
+        tasks: number of tasks.
+        inputs: input topic -> partitions.
+        upstream: the inputs that earlier stages write.
+        outputs: output topic -> partitions.
+        changelogs: changelog topics of its stores. Each has one partition per task.
+        stores: store -> the changelog that it has or would have, see :mod:`streams_py.history.kept_state`.
     """
 
     id: int
@@ -50,8 +55,14 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class HistoryPlan:
-    """All stages, and what is beyond them: ``inputs`` are topics that are read from outside, ``sinks`` those that are
-    written, but for internal ones."""
+    """All stages of a run.
+
+    Attributes:
+        application_id: the application.
+        stages: the stages, in order.
+        inputs: topic -> partitions, of the topics that no stage writes.
+        sinks: topic -> partitions, of the output topics that are neither internal nor inputs.
+    """
 
     application_id: str
     stages: tuple[Stage, ...]
@@ -60,7 +71,7 @@ class HistoryPlan:
 
     @property
     def stores(self) -> dict[str, str]:
-        """Store -> the changelog that it has or would have, of those whose state can be had."""
+        """Store -> the changelog that it has or would have, for stores whose state is available."""
         return {name: topic for stage in self.stages for name, topic in sorted(stage.stores.items())}
 
     @property
@@ -70,24 +81,26 @@ class HistoryPlan:
 
 
 def external_topics(metadata: TopologyMetadata) -> frozenset[str]:
-    """The source topics that the application does not write itself."""
+    """Return the source topics that the application does not write itself."""
     written = {topic for sub in metadata.subtopologies.values() for topic in sub.sink_topics}
     return metadata.source_topics - written
 
 
 def topics_read(topology: Topology, application_id: str, config: Mapping[str, object]) -> frozenset[str]:
-    """All topics that have to be given: external ones, and those of global tables."""
+    """Return all topics that a run needs as inputs: external topics and topics of global tables."""
     return external_topics(topology.metadata(application_id, config)) | topology.global_topics.keys()
 
 
 def looped_topics(metadata: TopologyMetadata) -> frozenset[str]:
-    """Topics that the application writes and reads, but for internal ones: a live one would read what is written there
-    over a history."""
+    """Return the topics that the application writes and also reads, without internal topics.
+
+    A live application would read outputs again that a history has written to them.
+    """
     return metadata.source_topics - external_topics(metadata) - _internal(metadata)
 
 
 def sinks_of(topology: Topology, application_id: str) -> set[str]:
-    """The topics that are written by name."""
+    """Return the output topics that sinks name, without internal topics."""
     metadata = topology.metadata(application_id)
     return {topic for sub in metadata.subtopologies.values() for topic in sub.sink_topics} - _internal(metadata)
 
@@ -95,11 +108,15 @@ def sinks_of(topology: Topology, application_id: str) -> set[str]:
 def sink_counts(
     topology: Topology, application_id: str, counts: Mapping[str, int], more: Collection[str] = ()
 ) -> dict[str, int]:
-    """Partitions of the topics that are written: by name, and ``more``. ConfigError for one that does not exist."""
+    """Return partition counts of the output topics: the topics that sinks name, and ``more``.
+
+    Raises:
+        ConfigError: an output topic does not exist.
+    """
     sinks = sinks_of(topology, application_id) | set(more)
     missing = sorted(sinks - counts.keys())
     if missing:
-        raise ConfigError(f"there is no topic {', '.join(missing)} to write outputs to; create it")
+        raise ConfigError(f"output topic {', '.join(missing)} does not exist; create it")
     return {topic: counts[topic] for topic in sorted(sinks)}
 
 
@@ -110,16 +127,25 @@ def plan_history(
     counts: Mapping[str, int],
     sink_counts: Mapping[str, int] | None = None,
 ) -> HistoryPlan:
-    """The plan for external topics with ``counts`` partitions.
+    """Plan a run.
 
-    ``sink_counts``: partitions of topics that are written; one that is not named has as many as its stage has tasks.
-    ConfigError when nothing is said about an input, TopologyError when data goes round in a circle.
+    Args:
+        topology: the topology.
+        application_id: the application.
+        config: settings that matter for the topology's metadata.
+        counts: partition counts of the external topics.
+        sink_counts: partition counts of output topics. An output topic that is missing here has one partition for each
+            task of its stage.
+
+    Raises:
+        ConfigError: an input is missing in ``counts``.
+        TopologyError: the data flow contains a circle.
     """
     metadata = topology.metadata(application_id, config)
     inputs = external_topics(metadata)
     missing = [topic for topic in missing_source_topics(metadata, counts) if topic in inputs]
     if missing:
-        raise ConfigError(f"there is no input for topic {', '.join(missing)}; this topology reads {_listed(inputs)}")
+        raise ConfigError(f"topic {', '.join(missing)} has no input; this topology reads {_listed(inputs)}")
     known = dict(counts)
     given = dict(sink_counts or {})
     looped = looped_topics(metadata)
@@ -127,8 +153,8 @@ def plan_history(
     known.update(repartition_counts(metadata, known))
     for topics in circles(metadata):
         raise TopologyError(
-            f"data goes round in a circle through topics {', '.join(topics)}: no stage can be run to its end before "
-            "the others; run this topology live"
+            f"data flows in a circle through topics {', '.join(topics)}, so no stage can finish before the others "
+            "start; run this topology live"
         )
     stages: list[Stage] = []
     for rank, id in enumerate(_ordered(metadata)):
@@ -143,7 +169,7 @@ def plan_history(
     for stage in stages:
         for topic, count in stage.outputs.items():
             written[topic] = max(count, written.get(topic, 0))
-    # What functions may choose, in any stage. Not what is read: it would not get to whoever reads it.
+    # A function of any stage may choose these topics. Source topics are left out: no stage would read such outputs.
     sources = metadata.source_topics | topology.global_topics.keys()
     named = {topic: written.get(topic, count) for topic, count in given.items() if topic not in sources}
     final = tuple(
@@ -159,7 +185,10 @@ def _internal(metadata: TopologyMetadata) -> frozenset[str]:
 
 
 def _ordered(metadata: TopologyMetadata) -> list[int]:
-    """Sub-topologies in the direction of the data, the smaller number first where that leaves a choice."""
+    """Return sub-topologies in the direction of the data, otherwise by number.
+
+    Sub-topologies in a circle, or downstream of one, are missing.
+    """
     subs = metadata.subtopologies
     before = {
         id: {other for other, writer in subs.items() if writer.sink_topics & sub.source_topics}
@@ -172,11 +201,12 @@ def _ordered(metadata: TopologyMetadata) -> list[int]:
 
 
 def circles(metadata: TopologyMetadata) -> list[list[str]]:
-    """Topics through which data goes round in a circle; at most one list, of all of them."""
+    """Return the topics through which data flows in a circle: one list with all of them, or no list."""
     subs = metadata.subtopologies
     left = subs.keys() - set(_ordered(metadata))
     readers = {id: {other for other in left if subs[id].sink_topics & subs[other].source_topics} for id in left}
-    behind = dict(readers)  # and what reads from these; what is only behind a circle is left, too
+    # ``left`` also contains sub-topologies that are only downstream of a circle. So find everything downstream of each.
+    behind = dict(readers)
     for _ in left:
         behind = {id: found.union(*(readers[other] for other in found)) for id, found in behind.items()}
     topics = {

@@ -1,10 +1,10 @@
-"""The file of a plan: JSON, the old one or the new one whatever happens while it is written.
+"""The file of a plan: JSON, replaced atomically.
 
-Two processes at work on one plan would undo each other's steps: one writes changelogs that the other one has deleted.
-So a process holds a lock as long as it works on it.
+Two processes that work on one plan would undo each other's steps: one would write changelogs that the other deletes. So
+a process holds a lock while it works on a plan.
 
-Topics are deleted, and positions committed, as a plan says. So it ends with the hash of what it says: of one that was
-changed by hand, or is damaged, nothing is believed.
+Commands delete topics and commit offsets according to a plan. So the file contains a hash of its contents, and a file
+that was edited or damaged is refused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HASH: Final = "sha256"
 
 
 def save_plan(path: Path, plan: Mapping[str, Any]) -> None:
-    """Write it. ConfigError when that cannot be."""
+    """Write a plan. Raises ConfigError when the file cannot be written."""
     text = json.dumps({**plan, _HASH: _hash_of(plan)}, indent=1)
     try:
         replace_file(str(path), text.encode())
@@ -38,8 +38,16 @@ def save_plan(path: Path, plan: Mapping[str, Any]) -> None:
 
 
 def read_plan(path: Path, version: int) -> dict[str, Any] | None:
-    """What was saved, with ``format`` as the ``version`` of its layout; None when it is no plan at all. OSError when
-    there is no such file, ConfigError when it is one of another version, or was changed by others."""
+    """Read a plan. Returns None when the file is not a plan.
+
+    Args:
+        path: the file.
+        version: the expected ``format`` of the plan.
+
+    Raises:
+        OSError: the file cannot be read.
+        ConfigError: the plan has another format, or its hash does not match.
+    """
     try:
         with open(path, "rb", opener=open_file) as file:
             found = loads_foreign(file.read())
@@ -51,12 +59,12 @@ def read_plan(path: Path, version: int) -> dict[str, Any] | None:
         return None
     if found["format"] != version:
         raise ConfigError(
-            f"{path} has format {found['format']}, not {version}: go on with the version of this library that made it, "
-            "or name another file with --plan"
+            f"{path} has format {found['format']}, expected {version}: continue with the version of this library that "
+            "created it, or name another file with --plan"
         )
     if told != hashed:
         raise ConfigError(
-            f"the plan {path} was changed since it was written: put it back as it was, or name another file with --plan"
+            f"the plan {path} was changed since it was written: restore the original file, or name another with --plan"
         )
     return found
 
@@ -67,14 +75,17 @@ def _hash_of(plan: Mapping[str, Any]) -> str:
 
 @contextlib.contextmanager
 def held(path: Path, load: Callable[[Path], T]) -> Iterator[T]:
-    """Work on a plan alone, whether it is there already or not: what ``load`` makes of the file. ConfigError when
-    another process is at work on it."""
-    load(path)  # nothing is left beside a file that is none
+    """Lock a plan and yield the result of ``load``. The plan's file need not exist.
+
+    Raises:
+        ConfigError: another process works on the plan, or the lock file cannot be written.
+    """
+    load(path)  # raises if the file is not a plan, before a lock file is created next to it
     try:
-        lock = FileLock.take(path.with_name(f".{path.name}.lock"))  # of its own, because saving replaces the plan's
+        lock = FileLock.take(path.with_name(f".{path.name}.lock"))  # a separate file, because saving replaces the plan
     except OSError as error:
         raise _unwritable(path, error) from None
-    with alone(lock, f"is at work on the plan {path}"):
+    with alone(lock, f"is working on the plan {path}"):
         yield load(path)
 
 

@@ -1,7 +1,7 @@
-"""Which records of a topic a task passes over, because they cannot be read: they take no part in the order of records.
+"""Finds records that a task skips because it cannot deserialize them. They do not influence the order of records.
 
-Several topics are put in order by the timestamps at their heads, before a task has seen them. A record that a task
-cannot read never is a head, so its timestamp must not count, however large it is.
+Records of several topics are ordered by the timestamps at the head of each topic, before a task processes them. A live
+task never has a record at a head that it cannot deserialize. So the timestamp of such a record must not count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ IsReadable: TypeAlias = "Callable[[bytes | None, bytes | None], bool]"
 
 
 def readable_in(orders: StageOrders, topic: str) -> IsReadable | None:
-    """For the records of one topic. None when all count: the first one that cannot be read ends the run then."""
+    """Return the check for records of one topic.
+
+    None when all records count: the first record that cannot be deserialized then stops the run.
+    """
     if orders.settings().deserialization_handler is log_and_fail:
         return None
     made = orders.load()
@@ -36,9 +39,9 @@ def readable_in(orders: StageOrders, topic: str) -> IsReadable | None:
                 decode_key(key)
             if value is not None:
                 decode_value(value)
-        except (BrokerUnavailableError, RegistryError):  # says nothing about the record
+        except (BrokerUnavailableError, RegistryError):  # not a property of the record
             raise
-        except Exception:  # whatever a serde raises
+        except Exception:  # serdes raise any type
             return False
         return True
 

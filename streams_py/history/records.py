@@ -1,4 +1,4 @@
-"""Records of a history, and the columns of what is made from them."""
+"""Input records of a history, and columns of its output records."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from streams_py.ports import DirectSend
 __all__ = ["ANY_PARTITION", "Columns", "HistoryProducer", "HistoryRecord"]
 
 ANY_PARTITION: Final = -1
-"""The key decides."""
+"""The partition number of a record whose key decides the partition."""
 
 _Headers = list[tuple[str, bytes | None]]
 
 
 class HistoryRecord(tuple[Any, ...]):
-    """(topic, partition, offset, key, value, (type, ms), headers), with the accessors of a raw record. A tuple, because
-    millions are made, by ``zip``."""
+    """A record (topic, partition, offset, key, value, (type, ms), headers) with the accessors of a raw record.
+
+    It is a tuple because ``zip`` creates millions of them quickly.
+    """
 
     __slots__ = ()
 
@@ -50,13 +52,16 @@ class HistoryRecord(tuple[Any, ...]):
         return self[5]  # type: ignore[no-any-return]
 
     def headers(self) -> _Headers | None:
-        """None when there are none."""
+        """Headers, or None when the record has none."""
         return self[6]  # type: ignore[no-any-return]
 
 
 class Columns:
-    """Records for one topic, in the order in which they were written. ``timestamps`` in ms. ``headers`` and
-    ``partitions`` are those of the few records that have any, by place; else the key decides about the partition."""
+    """Records for one topic, in the order in which they were written. Timestamps are in ms.
+
+    ``headers`` and ``partitions`` contain only the records that have headers or an explicit partition, by index. For
+    other records the key decides the partition.
+    """
 
     __slots__ = ("headers", "keys", "partitions", "timestamps", "values")
 
@@ -71,16 +76,16 @@ class Columns:
         return len(self.keys)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all records."""
         for column in (self.keys, self.values, self.timestamps, self.headers, self.partitions):
             column.clear()
 
 
 class HistoryProducer:
-    """Takes what a task writes: changelog records into folds, others into columns by topic.
+    """A ``RecordProducer`` that keeps a task's output: changelog records in folds, other records in columns by topic.
 
-    ``counts``: partitions of the topics that the task may write to. Satisfies ``RecordProducer``; everything is
-    acknowledged at once.
+    ``counts`` has the partition counts of the topics that the task may write to. Every record is acknowledged
+    immediately.
     """
 
     def __init__(self, counts: Mapping[str, int], folds: Mapping[str, Fold]) -> None:
@@ -101,11 +106,11 @@ class HistoryProducer:
         timestamp_ms: int = -1,
         headers: _Headers | None = None,
     ) -> None:
-        """Keep a record. StreamsError for a topic that nobody has said anything about."""
+        """Keep a record. Raises StreamsError for a topic with an unknown partition count."""
         self.direct(topic).send(topic, value, key, partition, None, None, timestamp_ms, headers)
 
     def direct(self, topic: str, partition: int = ANY_PARTITION) -> DirectSend:
-        """The function that keeps records of a topic."""
+        """Return the function that keeps records of a topic."""
         found = self._sends.get(topic)
         if found is None:
             fold = self._folds.get(topic)
@@ -140,49 +145,49 @@ class HistoryProducer:
         return send
 
     def partitions_for(self, topic: str) -> int:
-        """Partition count of a topic."""
+        """Return the partition count of a topic. Raises StreamsError when it is unknown."""
         count = self._counts.get(topic)
         if count is None:
             raise StreamsError(
-                f"a record is to be written to topic {topic}, of which nothing was known before; name it among the "
-                "outputs (--output, or partitions= with its number of partitions). If the topology reads it, that "
-                "cannot be over a history: use repartition()"
+                f"a function or exception handler chose topic {topic} for a record, which is not among the outputs; "
+                "add it (--output, or partitions= with its partition count). If the topology also reads this topic, it "
+                "cannot run over a history: use repartition()"
             )
         return count
 
     def poll(self, timeout_ms: int = 0) -> int:
-        """Nothing ever waits."""
+        """Return 0: no record is ever pending."""
         return 0
 
     def flush(self, timeout_ms: int) -> int:
-        """Nothing ever waits."""
+        """Return 0: no record is ever pending."""
         return 0
 
     def overdue(self, timeout_ms: int) -> int:
-        """Nothing ever waits."""
+        """Return 0: no record is ever pending."""
         return 0
 
     def check(self) -> None:
-        """Nothing is ever refused."""
+        """Do nothing: no record is ever refused."""
 
     def leave_out(self, error: ProductionError, instead: Iterable[tuple[object, ...]]) -> None:
-        """There are no transactions here."""
+        """Do nothing: this producer has no transactions."""
 
     def acked_offsets(self) -> Mapping[TopicPartition, int]:
-        """Changelogs have no offsets here."""
+        """Return an empty mapping: changelog records have no offsets here."""
         return {}
 
     def track(self, topics: Collection[str]) -> None:
-        """Nothing to do."""
+        """Do nothing: records have no offsets here."""
 
     def reset(self) -> None:
-        """Nothing waits to be sent."""
+        """Do nothing: no record is ever pending."""
 
     def halt(self, reason: str) -> None:
-        """There is nobody who would take a task away."""
+        """Do nothing: no other process can take over the task."""
 
     def hold(self, reason: str | None) -> None:
-        """Nothing is held back: records stay here."""
+        """Do nothing: no record leaves this process."""
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""

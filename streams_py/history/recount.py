@@ -1,11 +1,11 @@
-"""Whether a run has read its inputs whole: a second client counts them, and the two counts are compared.
+"""Checks that a run has read its inputs completely: a second client counts the records, and the counts are compared.
 
-What a run has read is known from the run alone, so comparing its results with each other cannot show what it has not
-read. Offsets do not tell either: markers of transactions, aborted records and compaction leave gaps. The second count
-is that of :mod:`streams_py.adapters.confluent.bulk.plain_count`, which shares no code with the readers.
+Only the run itself knows which records it has read, so its results cannot show a missing record. Offsets cannot show it
+either: transaction markers, aborted records and compaction leave gaps. The second count comes from
+:mod:`streams_py.adapters.confluent.bulk.plain_count`, which shares no code with the readers.
 
-The cluster may delete or compact records between the two counts. Then the second count may be the smaller one. It is
-never larger than what was read, unless the run has left out records.
+The cluster may delete or compact records between the two counts, so the second count may be smaller. A larger second
+count means that the run has missed records.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from streams_py.errors import StreamsError
 __all__ = ["InputRange", "RecountClients", "Recounted", "recount", "sample_of"]
 
 InputRange: TypeAlias = "tuple[str, int, int, int]"
-"""Topic, partition, first offset, end."""
+"""Topic, partition, first offset, end offset (exclusive)."""
 
 _ALL_OFFSETS_MAX: Final = 1_000_000
-"""Up to this many offsets are counted whole, which takes seconds."""
+"""Largest number of offsets for which all partitions are counted. That takes seconds."""
 _AT_ONCE: Final = 4
 
 
@@ -42,7 +42,7 @@ class RecountClients(NamedTuple):
 
 
 class Recounted(NamedTuple):
-    """What a second client has counted. ``partitions`` of ``of_partitions`` that have offsets to read."""
+    """The result of the second count: records in ``partitions`` of the ``of_partitions`` non-empty input partitions."""
 
     records: int
     partitions: int
@@ -50,14 +50,13 @@ class Recounted(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"a second client has counted {self.records:,} records in {self.partitions:,} of {self.of_partitions:,} "
-            "input partitions, and as many were read"
+            f"a second client counted {self.records:,} records in {self.partitions:,} of {self.of_partitions:,} input "
+            "partitions, which matches the records read"
         )
 
 
 def sample_of(ranges: Sequence[InputRange], seed: str, *, whole: bool) -> list[InputRange]:
-    """The ranges to count: all of them with ``whole``, or when they are small; else one of each topic. ``seed`` decides
-    which one."""
+    """Choose the ranges to count: all with ``whole`` or if they are small, otherwise one per topic by ``seed``."""
     filled = [of for of in ranges if of[2] < of[3]]
     if whole or sum(end - start for _, _, start, end in filled) <= _ALL_OFFSETS_MAX:
         return filled
@@ -77,20 +76,20 @@ def recount(
     before_ms: int | None = None,
     from_ms: int | None = None,
 ) -> Recounted:
-    """Count inputs again and compare.
+    """Count the inputs again and compare the counts.
 
     Args:
         clients: settings of the clients that count.
-        ranges: what the run was to read.
-        read: records that the run has read, by partition. A partition that is missing had none.
-        topic_ids: ids of the topics that the ranges are of.
+        ranges: the ranges that the run had to read.
+        read: partition -> number of records that the run has read; 0 for a missing partition.
+        topic_ids: ids of the topics.
         seed: decides which partitions of large inputs are counted.
         whole: count all partitions.
-        before_ms: only records with an earlier timestamp were read.
-        from_ms: only records with this timestamp or a later one were read.
+        before_ms: the run read only records with an earlier timestamp.
+        from_ms: the run read only records with this timestamp or a later one.
 
     Raises:
-        StreamsError: the run has left out records, or has read some twice.
+        StreamsError: the run has missed records, or has read records twice.
     """
     counted = sample_of(ranges, seed, whole=whole)
     with closing(LogAdmin(clients.admin, timeout_ms=clients.patience_ms)) as admin:
@@ -103,9 +102,9 @@ def recount(
         may_be_less = of[0] in shrinking or found.first > of[2]
         if found.records > ours or (found.records < ours and not may_be_less):
             raise StreamsError(
-                f"{partition} has {found.records:,} records from offset {found.first:,} to {of[3]:,}, and {ours:,} "
-                "were read of it, so the results are wrong: do not use them, `bootstrap abort` a warm start, and "
-                "please report this with the topic's configuration, and whether it is written in transactions"
+                f"{partition} has {found.records:,} records from offset {found.first:,} to {of[3]:,}, but the run read "
+                f"{ours:,}, so the results are wrong: do not use them, run `bootstrap abort` for a warm start, and "
+                "please report this with the topic's configuration, and whether producers use transactions"
             )
         return found.records
 
@@ -133,5 +132,5 @@ def _count(
 
 
 def _shrinking(admin: LogAdmin, topics: Collection[str]) -> set[str]:
-    """Topics whose records may become fewer between two offsets: compacted ones, and those that may not be asked."""
+    """Return topics that may lose records between two offsets: compacted topics, and topics with unknown settings."""
     return {topic for topic, found in admin.delete_retention_ms(topics).items() if found is not None}

@@ -1,8 +1,8 @@
-"""What a topology asks for that a history cannot give: every finding at once, with the node, the rule and a remedy.
+"""Finds everything in a topology that cannot run over a history, with the node, the rule and a remedy.
 
-A history has no clock, and nobody waits. A task of it may run twice, because Spark repeats what was lost. So what
-depends on the time of day, on other services, or on being called once has no place here; what depends on stream time
-has.
+A history has no clock and cannot wait for other systems. A task may run twice, because Spark repeats lost tasks. So
+operators that depend on the time of day, on other services, or on exactly one call are refused. Operators that depend
+on stream time are supported.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from streams_py.topology.topology import Topology
 __all__ = ["Finding", "RefusedTopologyError", "check_allowed", "findings"]
 
 _FREEZE: Final = (
-    "join a table (table()) instead, or take it as it is at the end (--global-tables as-of-end, or global_tables=)"
+    "join a table (table()) instead, or use its contents at the end (--global-tables as-of-end, or global_tables=)"
 )
 
 
 class Finding(NamedTuple):
-    """One thing that cannot be, and what to do about it."""
+    """One obstacle, and its remedy."""
 
     node: str
     rule: str
@@ -41,8 +41,10 @@ class Finding(NamedTuple):
 
 
 class RefusedTopologyError(TopologyError):
-    """A topology cannot run over a history; ``findings`` says why, all of it. ``name``: which one. ``what``: what it
-    cannot do."""
+    """A topology cannot run over a history. ``findings`` has all obstacles.
+
+    ``name`` and ``what`` are for the message: the topology, and what it cannot do.
+    """
 
     def __init__(
         self, found: Collection[Finding], name: str = "this topology", what: str = "run over a history"
@@ -63,8 +65,10 @@ def check_allowed(
     frozen_tables: bool = False,
     name: str = "this topology",
 ) -> None:
-    """RefusedTopologyError with all findings, if there are any. See :func:`findings`; ``name``: how the error calls
-    it."""
+    """Raise RefusedTopologyError with all findings, if there are any.
+
+    See :func:`findings` for the arguments. ``name`` is the topology's name in the message.
+    """
     found = findings(
         topology,
         application_id,
@@ -90,10 +94,19 @@ def findings(
     frozen_tables: bool = False,
     global_remedy: str = _FREEZE,
 ) -> list[Finding]:
-    """Everything that is not allowed. ``outputs``: topics that choosers may name. ``allow_side_effects``: peek and
-    foreach may be called again for the same record. ``warm_start``: a live application is to go on from the state.
-    ``to_topics``: outputs are written to their topics. ``frozen_tables``: global tables may be as they are at the end,
-    for every record; ``global_remedy``: what to do about them otherwise."""
+    """Return all obstacles of a topology.
+
+    Args:
+        topology: the topology.
+        application_id: the application.
+        config: settings of the application.
+        outputs: topics that functions may choose.
+        allow_side_effects: whether peek, foreach and print may be called again for the same record.
+        warm_start: whether a live application continues from the state.
+        to_topics: whether outputs are written to their topics.
+        frozen_tables: whether every record may see global tables with their contents at the end.
+        global_remedy: remedy for global tables that are not allowed.
+    """
     found: list[Finding] = []
     default = config.get("default.timestamp.extractor")
     if default in ("wall_clock", wall_clock_time):
@@ -118,11 +131,11 @@ def findings(
         metadata = topology.metadata(application_id, config)
         if warm_start or to_topics:
             for topic in sorted(looped_topics(metadata) | (set(outputs) & metadata.source_topics)):
-                rule = "this topology writes and reads it, and a live one would read all of it again"
+                rule = "this topology writes and reads it, and a live application would read all of it again"
                 found.append(Finding(f"topic {topic}", rule, "use repartition() in between"))
         for topics in circles(metadata):
-            rule = "a stage would read what it, or a later one, writes"
-            why = "foreign-key joins do this, and joins of a re-keyed stream with what it comes from"
+            rule = "a stage would read records that the same stage or a later one writes"
+            why = "the cause is a foreign-key join, or a join of a re-keyed stream with its origin"
             found.append(Finding(f"topic {', '.join(topics)}", rule, f"run this part live ({why})"))
     return found
 
@@ -134,7 +147,7 @@ def _clock(node: str) -> Finding:
 def _of_global(sub: Subtopology, remedy: str) -> Iterator[Finding]:
     names = ", ".join(source.name for source in sub.sources)
     topics = ", ".join(topic for source in sub.sources for topic in source.topics)
-    yield Finding(names, f"nobody can say which changes of the global table of {topics} a record has met", remedy)
+    yield Finding(names, f"which updates of the global table of {topics} a record has seen is not recorded", remedy)
 
 
 def _of_filled(
@@ -143,14 +156,14 @@ def _of_filled(
     """Global stores that are filled before the first record."""
     for store in sub.stores:
         if not topology.global_stores[store.name].is_table:
-            yield Finding(f"store {store.name}", "it is filled by a processor of yours", "use a global table")
+            yield Finding(f"store {store.name}", "it is filled by a custom processor", "use a global table")
     if not topology.has_patterns:
         subs = topology.metadata(application_id, config).subtopologies.values()
         for topic in sorted(sub.source_topics & {topic for other in subs for topic in other.sink_topics}):
             yield Finding(
                 f"topic {topic}",
-                "a global table reads what this topology writes there, and would have to be whole before",
-                "join it as a table that is read as a stream",
+                "this topology writes it, but a global table must be filled from it before the first record",
+                "join it as a table (table()) instead",
             )
 
 
@@ -162,15 +175,15 @@ def _of_source(node: SourceNode) -> Iterator[Finding]:
 
 
 def _of_order(sub: Subtopology, default: Any) -> Iterator[Finding]:
-    """Records of several topics are put in order before any function of the topology has seen them."""
+    """Refuse timestamp functions with several topics: records are ordered before any function has seen them."""
     if sum(len(source.topics) for source in sub.sources) < 2:
         return
     for source in sub.sources:
         if makes_timestamps(source, default):
             yield Finding(
                 source.name,
-                "its timestamps are a function's, and it is merged with other topics by the records' own",
-                "write the timestamps to a topic first, by an application of one source",
+                "a function creates its timestamps, but records of several topics are ordered by their own timestamps",
+                "write records with these timestamps to a topic first, with a separate application",
             )
 
 
@@ -189,22 +202,24 @@ def _of_processor(node: ProcessorNode, *, allow_side_effects: bool) -> Iterator[
         case ProcessorOperator() | TableTransformValues() if not operator.replayable:
             yield Finding(
                 node.name,
-                "it runs a processor of yours, which may use punctuators, the clock or other services",
+                "it runs a custom processor, which may use punctuators, the clock or other services",
                 "set batch_safe = True on the supplier (or function) if it does not",
             )
         case CallAsync() | CallInBatches():
-            yield Finding(node.name, "it calls something that waits", "call it before, and read its answers as a topic")
+            yield Finding(
+                node.name, "it waits for another system", "call that system before, and read its answers as a topic"
+            )
         case Foreach() | Peek() | Print():
             if allow_side_effects:
                 return
             yield Finding(
                 node.name,
                 "its function is called again when Spark repeats a task",
-                "take it out, or allow side effects (--allow-side-effects, or allow_side_effects=True) if that does no "
+                "remove it, or allow side effects (--allow-side-effects, or allow_side_effects=True) if they do no "
                 "harm",
             )
         case _ if not operator.replayable:
-            yield Finding(node.name, f"{type(operator).__qualname__} may not run twice over a record", "use the DSL")
+            yield Finding(node.name, f"{type(operator).__qualname__} must not process a record twice", "use the DSL")
 
 
 def _of_stores(sub: Subtopology) -> Iterator[Finding]:
@@ -212,6 +227,6 @@ def _of_stores(sub: Subtopology) -> Iterator[Finding]:
         if not store.logging and store.source_topic is None:
             yield Finding(
                 f"store {store.name}",
-                "it has no changelog, so its state cannot be handed over",
-                "log it, or start the application without",
+                "it has no changelog, so its state cannot be transferred",
+                "enable logging, or start the application without a warm start",
             )

@@ -1,4 +1,4 @@
-"""What a preview of a topology as a stream cannot give, beyond what no history can."""
+"""Obstacles for a preview of a topology as a stream, in addition to the obstacles of every history."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ def preview_findings(
     outputs: Collection[str] = (),
     allow_side_effects: bool = False,
 ) -> list[Finding]:
-    """Everything that is not allowed: what no history can give (see ``findings``), and besides a preview has one input
-    topic, no repartition, and stores of aggregates only."""
+    """Return all obstacles of a preview, including the obstacles of every history (see ``findings``).
+
+    A preview supports one input topic, no repartition, and only stores of aggregates.
+    """
     found = findings(
         topology, application_id, config, outputs=outputs, allow_side_effects=allow_side_effects, global_remedy=_LIVE
     )
@@ -44,7 +46,7 @@ def _of_preview(topology: Topology, application_id: str, config: Mapping[str, An
     metadata = topology.metadata(application_id, config)
     between = sorted(topic for sub in metadata.subtopologies.values() for topic in sub.repartition_sources)
     found = [
-        Finding(f"topic {topic}", "records would go through another topic first", f"group by the key, or {_LIVE}")
+        Finding(f"topic {topic}", "records would pass through another topic first", f"group by the key, or {_LIVE}")
         for topic in between
     ]
     if not between and len(topics) != 1:
@@ -61,7 +63,7 @@ def _of_preview(topology: Topology, application_id: str, config: Mapping[str, An
 def _of_operator(node: ProcessorNode) -> Iterator[Finding]:
     operator: Any = node.operator
     if type(operator).__module__ != stateless.__name__ and not isinstance(operator, (*_AGGREGATES, *_TABLES)):
-        yield Finding(node.name, f"a preview does not have {type(operator).__name__}", _LIVE)
+        yield Finding(node.name, f"a preview does not support {type(operator).__name__}", _LIVE)
 
 
 def _of_store(store: StoreBuilder) -> Iterator[Finding]:
@@ -72,7 +74,7 @@ def _of_store(store: StoreBuilder) -> Iterator[Finding]:
         yield Finding(name, "it has a time to live, or a history", _LIVE)
     if store.supplier is not None:
         yield Finding(
-            name, "it is kept in a store of your own, and what that drops, and when, is in no changelog", _LIVE
+            name, "it is a custom store, whose changelog does not show which entries it drops, and when", _LIVE
         )
     if not store.logging:
-        yield Finding(name, "it has no changelog, so nothing of it would be kept", "log it")
+        yield Finding(name, "it has no changelog, so its state would be lost", "enable logging")

@@ -1,8 +1,8 @@
-"""The settings of an application that decide what a run over its history makes.
+"""The settings of an application that determine the results of a run over its history.
 
-Between the steps of a plan they have to stay what they are: the topology may be the same, and a step that is given no
-``--config``, or another one, would read other values, or pass over records that the others do not. A plan keeps marks
-of them and not what they say, which may be nobody's business.
+They must not change between the steps of a plan. A step with another ``--config``, or without one, would read other
+values or skip other records, even if the topology is the same. A plan contains hashes of these settings and not their
+values, because values may be confidential.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FIELDS: Final = (
     "default_value_serde",
     "default_timestamp_extractor",
     "deserialization_exception_handler",
-    "dsl_store_suppliers_class",  # in which order windows and sessions are listed, and so are final results
+    "dsl_store_suppliers_class",  # determines the order in which windows and sessions, and so final results, are listed
     "processing_exception_handler",
     "production_exception_handler",
     "topology_optimization",
@@ -31,8 +31,10 @@ _DIGITS: Final = 12
 
 
 def marks_of(config: Mapping[str, Any]) -> dict[str, str]:
-    """Key -> mark of its value, for all that decide: those of the library, with their defaults, and all of the user's
-    own (``app.``)."""
+    """Return key -> hash of its value, for all settings that determine results.
+
+    These are settings of the library, including their defaults, and all settings of the user's code (``app.``).
+    """
     checked = StreamsConfig.of({"bootstrap.servers": "embedded", **config})
     own = {f"app.{key}": value for key, value in checked.app.items()}
     return {name.replace("_", "."): _mark(getattr(checked, name)) for name in _FIELDS} | {
@@ -41,13 +43,13 @@ def marks_of(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def check_settings(marks: Mapping[str, str], config: Mapping[str, Any], plan: str) -> None:
-    """ConfigError names a setting that is not what it was when ``plan`` was made."""
+    """Raise ConfigError when a setting has changed since ``plan`` was made."""
     now = marks_of(config)
     for key in sorted({*marks, *now}) if marks else ():
         if marks.get(key) != now.get(key):
             raise ConfigError(
-                f"{key} is not what it was when {plan} was made, and decides what comes out; give the --config of then,"
-                " or make a new plan",
+                f"{key} has changed since {plan} was made, and it affects the results; pass the same --config, or make "
+                "a new plan",
                 key=key,
             )
 

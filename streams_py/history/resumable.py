@@ -1,7 +1,7 @@
-"""One task that goes on from where another one, perhaps in another process, has stopped.
+"""A task that continues where an earlier task, possibly in another process, has stopped.
 
-What it needs to know lies outside: the position, what was committed beside it, the times that its nodes have seen, and
-the entries of its changelogs. Its stores are in memory, filled from the entries as a live task's from its changelogs.
+The caller keeps what the task needs: its position with the committed metadata, which contains stream times, and the
+entries of its changelogs. The stores are in memory and are restored from these entries, as in a live task.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from streams_py.runtime.offline.executor import EverythingDelivered, TaskExecuto
 from streams_py.state.directory.state_directory import StateDirectory
 from streams_py.state.opening.stores import changelog_topic
 
-__all__ = ["Change", "Place", "ResumableTask"]
+__all__ = ["Change", "ResumableTask", "TaskPosition"]
 
 _CREATE_TIME = 1
 
 
-class Place(NamedTuple):
-    """How far a task is. ``offset``: of the next record; ``text``: the metadata that is committed with it."""
+class TaskPosition(NamedTuple):
+    """The position of a task: the offset of the next record, and the metadata that is committed with it (``text``)."""
 
     offset: int
     text: str
 
 
 class Change(NamedTuple):
-    """An entry of a changelog; a null value is one that is gone."""
+    """A change of a changelog entry. A null value means that the entry is deleted."""
 
     topic: str
     key: bytes
@@ -42,11 +42,14 @@ class Change(NamedTuple):
 
 
 class ResumableTask:
-    """A task with one input topic. ``place`` and ``entries`` are what the one before has left, None and nothing for the
-    first one; ``entries`` come by topic."""
+    """A task with one input topic.
+
+    ``position`` and ``entries`` come from the earlier task. For the first task, pass no position and no entries.
+    ``entries`` must be grouped by topic.
+    """
 
     def __init__(
-        self, topology: StageTopology, number: int, place: Place | None = None, entries: Iterable[Change] = ()
+        self, topology: StageTopology, number: int, position: TaskPosition | None = None, entries: Iterable[Change] = ()
     ) -> None:
         stage, settings = topology.orders.stage, topology.settings
         (self._topic,) = stage.inputs
@@ -55,7 +58,7 @@ class ResumableTask:
         self._folds = {topic: Fold() for topic in sorted(stage.changelogs)}
         self._producer = HistoryProducer(stage.outputs, self._folds)
         self._aging = {
-            topic: _Aging(expiry)
+            topic: _ExpiringKeys(expiry)
             for store in topology.nodes.stores
             if (topic := changelog_topic(store, settings.application_id)) in self._folds
             and (expiry := Expiry.of(store)) is not None
@@ -74,7 +77,7 @@ class ResumableTask:
         task.initialize()
         for topic, changes in groupby(entries, lambda change: change.topic):
             self._restore(topic, changes)
-        task.complete_restoration({} if place is None else {self._input: OffsetAndMetadata(place.offset, place.text)})
+        task.complete_restoration({} if position is None else {self._input: OffsetAndMetadata(*position)})
 
     def _restore(self, topic: str, changes: Iterable[Change]) -> None:
         changelog, aging = TopicPartition(topic, self._id.partition), self._aging.get(topic)
@@ -87,7 +90,7 @@ class ResumableTask:
         self._executor.task.stores.restore(changelog, records)
 
     def feed(self, records: Sequence[HistoryRecord]) -> None:
-        """Process records, in offset order. What user code raises names node, topic, partition and offset."""
+        """Process records, in offset order. Errors of user code name the node, topic, partition and offset."""
         executor, task = self._executor, self._executor.task
         self._inputs.next_offsets[self._input] = records[-1].offset() + 1
         executor.add(self._input, records)
@@ -100,16 +103,18 @@ class ResumableTask:
 
     @property
     def columns(self) -> Mapping[str, Columns]:
-        """What was written since somebody cleared it, by topic."""
+        """Topic -> records that were written since the caller last cleared them."""
         return self._producer.columns
 
-    def commit(self) -> tuple[Place, Iterator[Change]]:
-        """How far it is now, and what has changed in its changelogs since the last call. Windows and sessions that are
-        expired are gone."""
+    def commit(self) -> tuple[TaskPosition, Iterator[Change]]:
+        """Return the position, and the changes of changelog entries since the last call.
+
+        Expired windows and sessions are among the changes, as deleted entries.
+        """
         task = self._executor.task
         self._executor.commit()
         position = task.committable_offsets()[self._input]
-        return Place(position.offset, position.metadata), self._changes()
+        return TaskPosition(position.offset, position.metadata), self._changes()
 
     def _changes(self) -> Iterator[Change]:
         for topic, fold in self._folds.items():
@@ -123,12 +128,12 @@ class ResumableTask:
                 yield Change(topic, key, None, -1)
 
     def close(self) -> None:
-        """Drop everything."""
+        """Close the task and discard its state."""
         self._executor.task.close_dirty()
 
 
-class _Aging:
-    """Which keys of a changelog expire when."""
+class _ExpiringKeys:
+    """The keys of a changelog, by the time from which they expire."""
 
     def __init__(self, expiry: Expiry) -> None:
         self._expiry = expiry
@@ -141,7 +146,7 @@ class _Aging:
         self._latest_ms = max(self._latest_ms, time_ms)
 
     def expired(self) -> Iterator[bytes]:
-        """Those that have expired since the last call."""
+        """Yield the keys that have expired since the last call."""
         cutoff_ms = self._latest_ms - self._expiry.kept_ms
         for time_ms in [time_ms for time_ms in self._keys if time_ms <= cutoff_ms]:
             yield from sorted(self._keys.pop(time_ms))

@@ -1,8 +1,8 @@
-"""Whether topics would delete what a history writes to them.
+"""Checks whether topics would soon delete the records that a history writes to them.
 
-They delete by age, and what is written has its old timestamps. Where those are made by functions, they are taken to be
-about those of the input. They delete by size, too: how large outputs and state will be nobody knows before, so they are
-taken to be as large as what they are made of. Both are estimates, so the user may overrule them.
+Topics delete by age, and written records keep their old timestamps. If functions create the timestamps, the check
+assumes that they are close to the timestamps of the input. Topics also delete by size. The size of outputs and state is
+not known in advance, so the check assumes the size of the inputs. Both are estimates, so the user may overrule them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ACCEPT: Final = "or pass --accept-retention"
 
 
 class RetentionCluster(Protocol):
-    """What is asked of the cluster."""
+    """The requests to the cluster that these checks need."""
 
     def partition_counts(self) -> Mapping[str, int]: ...
     def retentions(self, topics: Collection[str]) -> Mapping[str, TopicRetention]: ...
@@ -34,25 +34,34 @@ class RetentionCluster(Protocol):
 def check_retention(
     cluster: RetentionCluster, sinks: Mapping[str, int], ranges: Collection[tuple[str, int, int, int]], now_ms: int
 ) -> None:
-    """ConfigError when a topic of ``sinks`` (topic -> partitions) deletes records that are as old as the oldest of
-    ``ranges`` (topic, partition, first offset, end), or keeps less than the partitions that are read take."""
+    """Raise ConfigError when an output topic deletes records of the inputs' age, or keeps fewer bytes than they have.
+
+    Args:
+        cluster: the cluster.
+        sinks: output topic -> partitions.
+        ranges: (topic, partition, first offset, end offset) of the inputs.
+        now_ms: the current time.
+    """
     kept = cluster.retentions(sinks)
     read = {TopicPartition(topic, p): start for topic, p, start, end in ranges if start < end}
     for topic, retention_ms in _shortest_first(kept):
         kept_from = cluster.first_at(list(read), now_ms - retention_ms) if now_ms > retention_ms else {}
         old = [at for at, offset in sorted(kept_from.items()) if offset < 0 or offset > read[at]]
         if old:
-            raise _deleted_soon(topic, retention_ms, f"{old[0]} has older ones")
+            raise _deleted_soon(topic, retention_ms, f"{old[0]} has older records")
     _check_sizes(cluster, {topic: (kept[topic].bytes, sinks[topic]) for topic in kept}, read)
 
 
 def check_state_retention(cluster: RetentionCluster, plan: BootstrapPlan, now_ms: int) -> None:
-    """The same for the changelogs of a warm start. One that is to delete, for windows, does so by age as windows do;
-    one that is there already, and deletes although it should not, loses state."""
+    """Check the changelogs of a warm start in the same way.
+
+    Changelogs of windows are expected to delete by age, like the windows, so only their size is checked. An existing
+    changelog that deletes although it should only compact would lose state.
+    """
     planned = {topic: config for topic, _, config in plan.topics if topic in plan.changelogs}
     deleting = {topic for topic, config in planned.items() if "delete" in config.get("cleanup.policy", "")}
     limits = {topic: (int(planned[topic].get("retention.bytes", -1)), plan.changelogs[topic]) for topic in deleting}
-    if not plan.replace:  # else they are made again
+    if not plan.replace:  # with ``replace`` they are created again
         present = cluster.retentions(planned.keys() & cluster.partition_counts().keys())
         limits |= {topic: (present[topic].bytes, plan.changelogs[topic]) for topic in deleting & present.keys()}
         others = {topic: plan.changelogs[topic] for topic in present.keys() - deleting}
@@ -63,12 +72,19 @@ def check_state_retention(cluster: RetentionCluster, plan: BootstrapPlan, now_ms
 def check_retention_of(
     kept: Mapping[str, TopicRetention], counts: Mapping[str, int], oldest_ms: Mapping[str, int], size: int, now_ms: int
 ) -> None:
-    """The same for archives, whose oldest timestamps and ``size`` (bytes of all keys and values) are known. ``kept``
-    and ``counts``: of topics that are written."""
+    """Check outputs in the same way when the inputs are archives.
+
+    Args:
+        kept: retention of the output topics.
+        counts: partition counts of the output topics.
+        oldest_ms: archived topic -> oldest timestamp.
+        size: bytes of all keys and values in the archives.
+        now_ms: the current time.
+    """
     for topic, retention_ms in _shortest_first(kept):
         old = sorted(name for name, oldest in oldest_ms.items() if oldest < now_ms - retention_ms)
         if old:
-            raise _deleted_soon(topic, retention_ms, f"the archive of {old[0]} has older ones")
+            raise _deleted_soon(topic, retention_ms, f"the archive of {old[0]} has older records")
     for topic, (most, count) in _limited({topic: (kept[topic].bytes, counts[topic]) for topic in kept}).items():
         if size > most * count:
             raise _too_large(topic, most, count, f"the archives have {size:,} bytes of keys and values")
@@ -77,15 +93,15 @@ def check_retention_of(
 def _check_sizes(
     cluster: RetentionCluster, limits: Mapping[str, tuple[int, int]], read: Collection[TopicPartition]
 ) -> None:
-    """``limits``: topic -> bytes that it keeps of a partition, and partitions."""
+    """Compare the size of the inputs with ``limits``: topic -> (bytes that it keeps of a partition, partitions)."""
     limited = _limited(limits)
     size = cluster.bytes_of(read) if limited else 0
     for topic, (most, count) in limited.items():
         if size is None:
-            unknown = f"how much the partitions that are read take is not told: {missing_right('DESCRIBE', CLUSTER)}"
+            unknown = f"the size of the input partitions is unknown: {missing_right('DESCRIBE', CLUSTER)}"
             raise _too_large(topic, most, count, unknown)
         if size > most * count:
-            raise _too_large(topic, most, count, f"the partitions that are read take {size:,} bytes")
+            raise _too_large(topic, most, count, f"the input partitions take {size:,} bytes")
 
 
 def _limited(limits: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
@@ -100,13 +116,14 @@ def _shortest_first(kept: Mapping[str, TopicRetention]) -> list[tuple[str, int]]
 def _deleted_soon(topic: str, retention_ms: int, where: str) -> ConfigError:
     return ConfigError(
         f"topic {topic} keeps records for {timedelta(milliseconds=retention_ms)} (its retention.ms = {retention_ms}), "
-        f"and {where}: what is written for them is deleted soon; raise retention.ms until readers have it, {_ACCEPT}"
+        f"but {where}: their outputs would be deleted soon; raise retention.ms until consumers have read them, "
+        + _ACCEPT
     )
 
 
 def _too_large(topic: str, most: int, count: int, size: str) -> ConfigError:
     return ConfigError(
-        f"topic {topic} keeps {most:,} bytes of each of its {count} partitions (its retention.bytes = {most}), and "
-        f"{size}: when as much is written, its beginning is deleted soon; raise retention.bytes (-1 = no limit), "
+        f"topic {topic} keeps {most:,} bytes of each of its {count} partitions (its retention.bytes = {most}), but "
+        f"{size}: if the outputs are as large, the oldest are deleted soon; raise retention.bytes (-1 = no limit), "
         + _ACCEPT
     )

@@ -1,4 +1,4 @@
-"""One task over its history, from the first record to the last one."""
+"""One task over its history, from the first record to the last."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streams_py.errors import StreamsError, UnsupportedOperationError
 from streams_py.history.fold import FoldEntry, fold_of, keeps_order
 from streams_py.history.folders import TemporaryFolder
 from streams_py.history.global_tables import FrozenTables, TableContents
-from streams_py.history.kept_state import entries_of, is_its_own_fold, logging_what_is_folded
+from streams_py.history.kept_state import entries_of, is_read_at_end, with_history_logging
 from streams_py.history.loading import TopologyNotFoundError
 from streams_py.history.plan import Stage
 from streams_py.history.records import Columns, HistoryProducer
@@ -47,11 +47,15 @@ _UNCOMMITTED_BYTES_MAX = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class StageOrders:
-    """What a worker needs to run tasks of one stage; it travels there.
+    """Everything that a worker needs to run tasks of one stage. It is sent to the worker.
 
-    ``config``: the application's settings, with ``application.id`` and without those of Kafka clients, which a task has
-    no use for. ``folder``: where tasks keep their state meanwhile; None for the system's temporary folder. ``tables``:
-    contents of the global tables, where the stage reads any.
+    Attributes:
+        source: the topology.
+        config: settings of the application, with ``application.id``. Settings of Kafka clients are left out, as
+            tasks do not need them.
+        stage: the stage.
+        folder: folder for the state of running tasks; None for the system's temporary folder.
+        tables: contents of the global tables, if the stage reads any.
     """
 
     source: TopologySource
@@ -61,10 +65,10 @@ class StageOrders:
     tables: TableContents = field(default_factory=dict)
 
     def load(self) -> StageTopology:
-        """Build the topology, once for all tasks of a worker. TopologyError when a worker cannot."""
+        """Build the topology, once for all tasks of a worker. Raises TopologyError when the worker cannot."""
         try:
             topology = self.source.build()
-        except TopologyNotFoundError as error:  # the driver could
+        except TopologyNotFoundError as error:  # the driver has found it
             raise TopologyNotFoundError(
                 f"on a Spark worker: {error}; install it there, or ship it with --py-files and name it as module:name"
             ) from None
@@ -74,14 +78,22 @@ class StageOrders:
         return StageTopology(self, topology.subtopology(self.stage.id), self.settings(), declared, fillers)
 
     def settings(self) -> TaskSettings:
-        """Those of tasks over a history: they wait for nobody, and look for final results after every record."""
+        """Return settings of the tasks: no timeout for retries, and final results are emitted after every record."""
         config = StreamsConfig.of({**self.config, "bootstrap.servers": "embedded"})
         return replace(TaskSettings.from_config(config), emit_interval_ms=0, task_timeout_ms=0)
 
 
 @dataclass(frozen=True, slots=True)
 class StageTopology:
-    """The orders with what they mean. ``global_stores``: store -> declaration and topic; ``global_nodes`` fill them."""
+    """The orders with the topology that a worker has built.
+
+    Attributes:
+        orders: the orders.
+        nodes: the sub-topology of the stage.
+        settings: settings of the tasks.
+        global_stores: store -> declaration and topic.
+        global_nodes: the nodes that fill global stores.
+    """
 
     orders: StageOrders
     nodes: Subtopology
@@ -90,7 +102,7 @@ class StageTopology:
     global_nodes: Sequence[Node]
 
     def fill_tables(self) -> FrozenTables | None:
-        """The global tables, for all tasks of a worker; None where the stage reads none."""
+        """Fill the global tables, for all tasks of a worker. Returns None when the stage reads none."""
         tables = self.orders.tables
         if not tables:
             return None
@@ -99,11 +111,16 @@ class StageTopology:
 
 @dataclass(frozen=True, slots=True)
 class TaskSummary:
-    """What one task did.
+    """The counts and positions of one task.
 
-    ``records`` taken, and ``dropped``. ``positions``: input topic -> offset to continue from (of a topic between
-    stages: how many records there were), and the text that is committed beside it. ``written``: topic ->
-    (partition, records) of those that were written. ``read``: input topic -> records taken.
+    Attributes:
+        task: partition number of the task.
+        records: number of processed records.
+        dropped: number of dropped records.
+        positions: input topic -> (offset to continue from, metadata to commit with it). The offset in a topic between
+            stages is its number of records.
+        written: topic -> (partition, number of records written).
+        read: input topic -> number of records processed.
     """
 
     task: int
@@ -115,7 +132,7 @@ class TaskSummary:
 
 
 class StillClock:
-    """Time stands still: what depends on it has no place in a history."""
+    """A clock that always returns 0. Operators that depend on the time are refused."""
 
     def now_ms(self) -> int:
         return 0
@@ -124,12 +141,14 @@ class StillClock:
         return 0
 
     def sleep_ms(self, duration_ms: int) -> None:
-        """Returns at once: with a clock that stands still a wait would never end."""
+        """Return immediately: with a clock that does not move, a wait would never end."""
 
 
 class HistoryTask:
-    """The run of one task. ``feed`` in the order in which records are to be taken, then ``finish``, then ``close``.
-    ``global_stores``: those of global tables, by name."""
+    """The run of one task: call ``feed`` in the order of processing, then ``finish``, then ``close``.
+
+    ``global_stores`` has the stores of global tables, by name.
+    """
 
     def __init__(self, topology: StageTopology, number: int, global_stores: Mapping[str, Any] | None = None) -> None:
         stage, settings = topology.orders.stage, topology.settings
@@ -143,7 +162,7 @@ class HistoryTask:
         self._folds = {
             topic: fold_of(store, partial(self._place_of, topic))
             for topic, store in self._states.items()
-            if not is_its_own_fold(store)
+            if not is_read_at_end(store)
         }
         self._producer = HistoryProducer(stage.outputs, self._folds)
         self._directory = StateDirectory(str(self._folder.path), settings.application_id, warns_of_temporary=False)
@@ -154,13 +173,13 @@ class HistoryTask:
             producer=self._producer,
             clock=StillClock(),
             directory=self._directory,
-            all_on_disk=True,  # a history may fill what a live task keeps small, on as many cores as there are
+            all_on_disk=True,  # stores may grow larger than live, and each core runs a task
             inputs=self._inputs,
             owner="history",
         )
         try:
             self._directory.open()
-            nodes = replace(topology.nodes, stores=tuple(map(logging_what_is_folded, topology.nodes.stores)))
+            nodes = replace(topology.nodes, stores=tuple(map(with_history_logging, topology.nodes.stores)))
             self._executor = TaskExecutor(self._task_id, nodes, inputs, surroundings, global_stores=global_stores)
             self._executor.start()
         except BaseException:
@@ -173,7 +192,7 @@ class HistoryTask:
         return self._database.store(topic)
 
     def feed(self, topic: str, records: Sequence[RawRecord]) -> None:
-        """Process records of one topic. What user code raises names node, topic, partition and offset."""
+        """Process records of one topic. Errors of user code name the node, topic, partition and offset."""
         partition = TopicPartition(topic, self._task_id.partition)
         executor, task = self._executor, self._executor.task
         self._inputs.next_offsets[partition] = records[-1].offset() + 1
@@ -182,8 +201,8 @@ class HistoryTask:
             executor.step(task.buffered_records)
         if executor.had_punctuators:
             raise UnsupportedOperationError(
-                f"task {self._task_id}: a processor has scheduled a punctuator, although its supplier says batch_safe; "
-                "over a history nobody calls punctuators, so run this topology live",
+                f"task {self._task_id}: a processor has scheduled a punctuator, although its supplier is batch_safe; "
+                "punctuators are not called over a history, so run this topology live",
                 task_id=self._task_id,
             )
         self._read[topic] += len(records)
@@ -202,11 +221,11 @@ class HistoryTask:
 
     @property
     def columns(self) -> Mapping[str, Columns]:
-        """What was written since somebody cleared it, by topic."""
+        """Topic -> records that were written since the caller last cleared them."""
         return self._producer.columns
 
     def finish(self) -> TaskSummary:
-        """Everything was fed: commit. The folds and the last columns can be read then."""
+        """Commit after the last ``feed`` and return the summary. ``states`` and ``columns`` are complete then."""
         self._commit()
         task = self._executor.task
         offsets = task.committable_offsets()
@@ -219,14 +238,16 @@ class HistoryTask:
         )
 
     def states(self) -> Iterator[tuple[str, Iterator[FoldEntry]]]:
-        """The changelog that each store has, or would have, and what is left of it; see
-        :mod:`streams_py.history.kept_state`."""
+        """Yield the changelog that each store has or would have, with its entries.
+
+        See :mod:`streams_py.history.kept_state`.
+        """
         for topic, store in self._states.items():
             fold = self._folds.get(topic)
             yield topic, entries_of(store, self._executor.store(store.name)) if fold is None else fold.entries()
 
     def close(self) -> None:
-        """Close and remove everything local; the error of a processor's ``close`` is raised."""
+        """Close the task and remove its files. Raises StreamsError when a processor's ``close`` has failed."""
         try:
             failed = self._executor.close()
         finally:
@@ -237,7 +258,7 @@ class HistoryTask:
             ) from failed
 
     def abandon(self) -> None:
-        """After an error: leave nothing behind."""
+        """Close the task after an error and remove its files."""
         self._executor.task.close_dirty()
         self._remove()
 
@@ -250,12 +271,12 @@ class HistoryTask:
 
 
 def versioned_changelogs(topology: Topology, application_id: str) -> frozenset[str]:
-    """Those of versioned stores, which have several records of a key: its versions."""
+    """Return the changelogs of versioned stores. They have several records per key: its versions."""
     return _changelogs(topology, application_id, lambda store: store.kind is StoreKind.VERSIONED_KEY_VALUE)
 
 
 def ordered_changelogs(topology: Topology, application_id: str) -> frozenset[str]:
-    """Those whose records must be written in the order of the fold."""
+    """Return the changelogs whose records must be written in the order of the fold."""
     return _changelogs(topology, application_id, keeps_order)
 
 

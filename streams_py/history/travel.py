@@ -1,6 +1,6 @@
-"""How a topology gets to the process that runs it: as a name, and where there is none, as the object itself.
+"""How a topology is sent to the process that runs it: as a name, or as the object itself.
 
-A name is better: the worker imports it like the application does. An object goes by value, as notebooks need it, with
+A name is better: the worker imports it as the application does. An object, as in a notebook, is sent by value with
 everything that its functions refer to.
 """
 
@@ -18,23 +18,23 @@ from streams_py.topology.topology import Topology
 __all__ = ["GivenTopology", "TopologySource", "built"]
 
 GivenTopology: TypeAlias = "Topology | StreamsBuilder | Callable[[], Topology | StreamsBuilder] | str"
-"""A topology, what builds one, or ``module:name``."""
+"""A topology, a builder, a function that returns one of these, or ``module:name``."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopologySource:
-    """What is given for a topology; ``config`` has the keys that matter when it is built."""
+    """A topology as the user passed it, and the settings. ``topology.optimization`` matters when it is built."""
 
     given: Any
     config: Mapping[str, object]
 
     def build(self) -> Topology:
-        """The topology, here and now. TopologyError when there is none."""
+        """Build the topology in this process. Raises TopologyError when that is not possible."""
         return built(self.given, self.config)
 
 
 def built(given: Any, config: Mapping[str, object]) -> Topology:
-    """The topology that ``given`` stands for. TopologyError when it stands for none."""
+    """Return the topology that ``given`` refers to. Raises TopologyError when it does not refer to one."""
     wanted = {key: config[key] for key in ("topology.optimization",) if key in config}
     if isinstance(given, str):
         return load_topology(given, wanted)

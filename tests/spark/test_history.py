@@ -421,9 +421,9 @@ def test_global_table_is_filled_whole_before_the_first_record(spark: SparkSessio
         assert {bytes(row.value)[-2:] for row in results.sinks["out"].collect()} == {b"=1"}
     with pytest.raises(StreamsError, match="--global-tables as-of-end"):
         run(priced, inputs, spark=spark)
-    with pytest.raises(ConfigError, match="only as they are at the end"):
+    with pytest.raises(ConfigError, match="the only supported value is as-of-end"):
         run(priced, inputs, global_tables="live", spark=spark)
-    with pytest.raises(ConfigError, match="no input for topic prices"):
+    with pytest.raises(ConfigError, match="topic prices has no input"):
         run(priced, {"orders": frame(spark, ORDERS)}, global_tables="as-of-end", spark=spark)
     from pyspark.sql import functions as f
 

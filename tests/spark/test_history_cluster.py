@@ -51,7 +51,7 @@ def test_members_of_a_newer_protocol_are_not_taken_for_nobody(cluster: Cluster, 
     with contextlib.closing(Consumer(settings)) as consumer:
         consumer.subscribe([topic])
         wait_until("the consumer joins", lambda: consumer.poll(0.2) is None and bool(consumer.assignment()), 30)
-        with pytest.raises(StreamsError, match=f"group {group} is of type consumer, and its members cannot be seen; "):
+        with pytest.raises(StreamsError, match=f"group {group} is of type consumer, whose members cannot be listed; "):
             asked.members(group)
     asked.forget(group)
     assert asked.members(group) == ()
@@ -101,9 +101,9 @@ def test_topics_that_would_delete_old_outputs_are_refused(cluster: Cluster, aske
     ranges = [(lines, 0, 0, 2)]
     check_retention(asked, dict.fromkeys([kept, compacted, days[1], enough], 1), ranges, now_ms)
     check_retention(asked, {days[0]: 1}, [(lines, 0, 1, 2)], now_ms)
-    with pytest.raises(ConfigError, match=f"{days[0]} keeps records for 2 days.*{lines}-0 has older ones"):
+    with pytest.raises(ConfigError, match=f"{days[0]} keeps records for 2 days.*{lines}-0 has older records"):
         check_retention(asked, dict.fromkeys([kept, compacted, *days], 1), ranges, now_ms)
-    with pytest.raises(ConfigError, match=f"{small} keeps 10 bytes .*the partitions that are read take [0-9]+ bytes"):
+    with pytest.raises(ConfigError, match=f"{small} keeps 10 bytes .*the input partitions take [0-9]+ bytes"):
         check_retention(asked, {small: 1, enough: 1}, ranges, now_ms)
 
 

@@ -178,7 +178,7 @@ def test_topics_that_a_function_chooses_are_named(files: Files) -> None:
     assert "name all topics that it may choose as outputs (--output, or partitions=)" in refused.output
     some = files.do("backfill", *arguments, "--output", files.out, sinks=True)
     assert some.exit_code == 1
-    assert f"a record is to be written to topic {files.short}" in some.output
+    assert f"chose topic {files.short}" in some.output
     outputs = ("--output", files.out, "--output", files.short)
     done = files.do("backfill", *arguments, *outputs, sinks=True)
     assert done.exit_code == 0, done.output
@@ -215,7 +215,7 @@ def test_archive_that_topics_would_not_keep_is_refused_and_leaves_no_plan(files:
     given = ("--input", f"{files.lines}={archive}")
     refused = files.backfill(*given)
     assert refused.exit_code == 2, refused.output
-    assert f"the archive of {files.lines} has older ones" in refused.output
+    assert f"the archive of {files.lines} has older records" in refused.output
     assert not (files.folder / "plan.json").exists()
     files.cluster.set_config(files.out, retention_ms="-1", retention_bytes="9")
     refused = files.backfill(*given)
@@ -255,7 +255,7 @@ def test_backfill_to_topics_writes_every_record_once_also_when_it_is_repeated(
     files.leave_unfinished()
     other = files.backfill("--until", "1700000000002")
     assert other.exit_code == 2
-    assert "another topology or another --until" in other.output
+    assert "with another topology, application.id or --until" in other.output
 
 
 def test_backfill_does_not_go_on_to_a_topic_that_was_created_again(files: Files) -> None:
@@ -268,12 +268,12 @@ def test_backfill_does_not_go_on_to_a_topic_that_was_created_again(files: Files)
     files.cluster.topic(3, name=files.out)
     refused = files.backfill()
     assert refused.exit_code == 2
-    assert f"begun with another topic {files.out}: it was deleted and created again" in refused.output
+    assert f"started with another topic {files.out}: it was deleted and created again" in refused.output
     assert plan.read_text() == begun
     files.cluster.add_partitions(files.lines, 4)
     grown = files.backfill()
     assert grown.exit_code == 2
-    assert f"begun when {files.lines} had 2 partitions, and it has 4 now" in grown.output
+    assert f"started when {files.lines} had 2 partitions, but it has 4 now" in grown.output
 
 
 def test_backfill_does_not_go_on_when_brokers_have_forgotten_how_far_it_is(
@@ -429,7 +429,7 @@ def test_global_table_is_allowed_as_it_is_at_the_end_and_said_so(files: Files) -
     assert "--global-tables as-of-end" in refused.output
     wrong = files.do("backfill", *arguments, "--global-tables", "now", sinks=True)
     assert wrong.exit_code == 2
-    assert "only as they are at the end" in wrong.output
+    assert "the only supported value is as-of-end" in wrong.output
     done = files.do("backfill", *arguments, "--global-tables", "as-of-end", sinks=True)
     assert done.exit_code == 0, done.output
     assert f"global table of topic {files.short}: every record meets it as it is at the end" in done.output
@@ -455,7 +455,7 @@ def test_what_is_refused_leaves_no_plan(files: Files) -> None:
     files.cluster.delete(files.out)
     missing = files.backfill()
     assert missing.exit_code == 2
-    assert f"there is no topic {files.out}" in missing.output
+    assert f"output topic {files.out} does not exist" in missing.output
     assert not (files.folder / "plan.json").exists()
 
 

@@ -23,7 +23,7 @@ def test_inputs_that_cannot_be_used_are_said_in_one_sentence(spark: SparkSession
     from pyspark.sql import functions as f
 
     rows = frame(spark, some_lines(3, 1))
-    with pytest.raises(ConfigError, match="no input for topic lines"):
+    with pytest.raises(ConfigError, match="topic lines has no input"):
         run(word_count, {}, spark=spark)
     with pytest.raises(ConfigError, match="does not read orders; it reads lines"):
         run(word_count, {"lines": rows, "orders": rows}, spark=spark)

@@ -165,7 +165,7 @@ def test_earlier_attempt_is_found_also_where_its_first_topic_has_nothing_any_mor
 ) -> None:
     topic, other = sorted((cluster.topic(1), cluster.topic(1)))
     writing = Writing(options, topic)
-    rows = [row(0, topic, 0, "gone by now"), *(row(0, other, 0, f"a{at}") for at in range(3))]
+    rows = [row(0, topic, 0, "are deleted now"), *(row(0, other, 0, f"a{at}") for at in range(3))]
     assert writing.write(batches(rows)) == [(0, 4, 0)]
     with pytest.raises(StreamsError, match="the 4 records that an earlier attempt has written"):
         writing.write(batches(rows[1:]))

@@ -93,7 +93,7 @@ def test_a_preview_writes_what_comes_and_says_what_it_cannot(
         PROGRAMS["reduce"](builder.stream("more")).to("out")
         return builder.build()
 
-    with pytest.raises(RefusedTopologyError, match="c-repartition: records would go through another topic"):
+    with pytest.raises(RefusedTopologyError, match="c-repartition: records would pass through another topic"):
         preview(two_steps, options(), spark=spark)
     with pytest.raises(ConfigError, match=f"topics cannot be given: the topology reads {topic}"):
         preview(program(topic), options(topics="x"), spark=spark)

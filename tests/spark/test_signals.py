@@ -185,7 +185,8 @@ def test_warm_start_says_how_it_is_taken_back(commands: Commands, how: signal.Si
     commands.make_plan()
     status, _, said = commands.ended(how, commands.at_work, "bootstrap", "run", *commands.of_plan)
     assert said == (
-        f"error: interrupted; the warm start of {commands.id} is running: it broke off, so abort it, and run it again\n"
+        f"error: interrupted; the warm start of {commands.id} is running: it was interrupted, so abort it "
+        "and run it again\n"
     )
     assert status == _INTERRUPTED
     assert BootstrapPlan.load(commands.plan).step is Step.RUNNING
@@ -255,7 +256,7 @@ def test_command_over_a_history_that_loses_its_jvm_says_so(commands: Commands, n
         case _:
             commands.make_plan()
             command, application = (name, "run", *commands.of_plan), commands.id
-            stands = f"; the warm start of {commands.id} is running: it broke off, so abort it, and run it again"
+            stands = f"; the warm start of {commands.id} is running: it was interrupted, so abort it and run it again"
     status, _, said = commands.ended(signal.SIGKILL, commands.at_work, *command)
     assert said == f"error: sub-topology 0 of {application}: {_KILLED.strip()}{stands}\n"
     assert status == (NOT_DONE if name == "diff" else FAILED), "1 is what diff says of outputs that differ"

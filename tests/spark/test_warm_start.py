@@ -211,7 +211,7 @@ def test_plan_says_everything_that_stands_against_it(app: App) -> None:
     app.cluster.delete_before(app.lines, 0, 2)
     result = app.plan()
     assert result.exit_code == 2
-    for part in ("its first 2 offsets are gone", "committed offsets", "--replace", "not empty"):
+    for part in ("its first 2 offsets are deleted", "committed offsets", "--replace", "not empty"):
         assert part in result.output
     assert app.plan("--replace", "--accept-partial-history").exit_code == 0
     app.ok("run", "--commit")

@@ -151,10 +151,10 @@ def test_outputs_of_a_killed_process_are_written_once_by_the_next_run(app: App, 
         app.ok("abort")
         refused = app.do("run")
         assert refused.exit_code == 2
-        assert "give --sinks, which writes what is missing" in refused.output
+        assert "pass --sinks, which writes the missing outputs" in refused.output
         anew = app.plan()
         assert anew.exit_code == 2
-        assert f"topic {app.out}: the warm start that was aborted" in anew.output
+        assert f"topic {app.out}: the aborted warm start" in anew.output
         app.produce(10, first=20)  # not of this plan
         app.ok("run", "--sinks", "--commit")
         until(lambda: written().total() >= wanted.total(), "all outputs")
@@ -169,8 +169,8 @@ def test_process_killed_behind_its_commit_is_completed_by_committing_once_more(a
         assert step_of(app) is Step.COMMITTING
         refused = app.do("abort")
         assert refused.exit_code == 1
-        assert "once more completes it" in refused.output
+        assert "again to complete it" in refused.output
         app.ok("commit")
-        assert "to begin again, reset the application" in app.do("abort").output
+        assert "to start again, reset the application" in app.do("abort").output
         with app.live() as streams:
             until(lambda: state_of(streams) == dict(app.counted), "the folded state")

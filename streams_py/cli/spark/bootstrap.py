@@ -306,14 +306,14 @@ def _on_plan(
 
     def interrupted() -> str:
         with contextlib.suppress(ConfigError):
-            return f"interrupted; {BootstrapPlan.load(file).standing()}"
+            return f"interrupted; {BootstrapPlan.load(file).next_step()}"
         return "interrupted"
 
     def stands() -> str:
         with contextlib.suppress(ConfigError):
             left = BootstrapPlan.load(file)
             if before is not None and left.step is not before and left.step in (Step.RUNNING, Step.COMMITTING):
-                return left.standing()
+                return left.next_step()
         return ""
 
     with explained(interrupted, stands), held(file, BootstrapPlan.load) as planned:

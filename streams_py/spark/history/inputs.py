@@ -85,7 +85,7 @@ def fixed_inputs(given: GivenInputs, topics: frozenset[str]) -> dict[str, Any]:
         )
     missing = sorted(topics - everything.keys())
     if missing:
-        raise ConfigError(f"there is no input for topic {', '.join(missing)}; name a DataFrame, path or options")
+        raise ConfigError(f"topic {', '.join(missing)} has no input; name a DataFrame, path or options")
     return {
         topic: fixed_options(topic, found) if isinstance(found, Mapping) else found
         for topic, found in sorted(everything.items())

@@ -25,7 +25,7 @@ from streams_py.history.plan import external_topics, plan_history
 from streams_py.history.records import HistoryRecord
 from streams_py.history.refuse import RefusedTopologyError
 from streams_py.history.refuse_preview import preview_findings
-from streams_py.history.resumable import Change, Place, ResumableTask
+from streams_py.history.resumable import Change, ResumableTask, TaskPosition
 from streams_py.history.task import StageOrders, StageTopology
 from streams_py.history.travel import GivenTopology, TopologySource
 from streams_py.spark.columns import SPARK_HEADERS
@@ -158,7 +158,7 @@ class PreviewProcessor(StatefulProcessor):
         entries = sorted(
             Change(at[0], bytes(at[1]), bytes(value), time_ms) for at, (value, time_ms) in self._entries.iterator()
         )
-        task = ResumableTask(self._topology, number, Place(offset, text), entries)
+        task = ResumableTask(self._topology, number, TaskPosition(offset, text), entries)
         return _Live(task, number, told["written"])
 
     def _keep(self, live: _Live) -> None:

@@ -217,7 +217,7 @@ def test_two_pictures_at_once_are_refused(module: str) -> None:
 def test_file_with_two_topologies_needs_a_name(tmp_path: Path) -> None:
     path = tmp_path / "two.py"
     path.write_text("from streams_py import StreamsBuilder\na, b = StreamsBuilder(), StreamsBuilder()\n")
-    assert "has a, b: say which with" in one_sentence(run("topology", str(path)))
+    assert "has a, b: choose one with" in one_sentence(run("topology", str(path)))
 
 
 @pytest.mark.parametrize(
@@ -225,9 +225,9 @@ def test_file_with_two_topologies_needs_a_name(tmp_path: Path) -> None:
     [
         ("nonsense", "neither module:name"),
         ("no_such_module_here:x", "cannot be imported: ModuleNotFoundError"),
-        ("no_such.module:x", "named 'no_such'; go to the folder where no_such is, or name it in PYTHONPATH"),
+        ("no_such.module:x", "named 'no_such'; change to the folder that contains no_such, or add it to PYTHONPATH"),
         ("{module}:missing", "has no missing"),
-        ("{module}:number", "is of type int; give a StreamsBuilder"),
+        ("{module}:number", "is of type int; it must be a StreamsBuilder"),
         ("{module}:fails", "OSError: no such thing"),
     ],
 )

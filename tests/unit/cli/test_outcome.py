@@ -82,8 +82,8 @@ def test_command_of_nohup_outlives_its_terminal() -> None:
     ("command", "step", "stands"),
     [
         ("verify", Step.WRITTEN, "written: verify it, or abort it"),
-        ("commit", Step.COMMITTING, "being committed: it broke off, so commit it once more"),
-        ("abort", Step.RUNNING, "running: it broke off, so abort it, and run it again"),
+        ("commit", Step.COMMITTING, "being committed: it was interrupted, so commit it again"),
+        ("abort", Step.RUNNING, "running: it was interrupted, so abort it and run it again"),
     ],
 )
 def test_step_that_waits_for_a_broker_says_on_ctrl_c_how_far_the_warm_start_is(

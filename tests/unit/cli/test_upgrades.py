@@ -154,7 +154,7 @@ def test_application_that_is_stopped_can_be_named(
     ("arguments", "message"),
     [
         (["nowhere.txt", "nowhere.py:x"], "neither module:name nor a file"),
-        (["nowhere.py:x", "nowhere.py:x"], "nowhere.py cannot be imported: there is no such file"),
+        (["nowhere.py:x", "nowhere.py:x"], "nowhere.py cannot be imported: the file does not exist"),
         (["no_such_module:x", "y:z"], "module no_such_module cannot be imported"),
         (["streams_py:KafkaStreams", "y:z"], "streams_py:KafkaStreams cannot be built"),
         (["only_one:x"], "give two versions"),

@@ -1,4 +1,4 @@
-"""The steps of a warm start against a cluster in memory: what is refused, what is changed, and in which order."""
+"""The steps of a warm start against a cluster in memory: their refusals, their changes, and the order of changes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def word_count() -> Topology:
 
 
 class Cluster:
-    """Logs as (start, end), groups, and everything that was done."""
+    """A cluster in memory: logs as (start, end), groups, and a list of all changes."""
 
     def __init__(self) -> None:
         self.topics = {"lines": 2}
@@ -69,7 +69,7 @@ class Cluster:
         return {topic: self.ids.get(topic, f"first {topic}") for topic in topics if topic in self.topics}
 
     def create_again(self, topic: str) -> None:
-        """It has as many partitions and more records than before."""
+        """Delete a topic and create it again with the same partition count and more records."""
         self.ids[topic] = f"second {topic}"
         self.logs |= {at: (0, end + 100) for at, (_, end) in self.logs.items() if at.topic == topic}
 
@@ -115,12 +115,12 @@ class Cluster:
         return self.size
 
     def first_at(self, partitions: Sequence[TopicPartition], timestamp_ms: int) -> Mapping[TopicPartition, int]:
-        """Each record's time is a thousand times its offset."""
+        """The timestamp of each record is 1000 times its offset."""
         first = -(-timestamp_ms // 1_000)
         return {at: first if first < self.logs[at][1] else -1 for at in partitions}
 
     def start_application(self) -> None:
-        """It has counted everything, on top of what was there, and has ended."""
+        """Run the application: it counts all records, on top of the existing state, and stops."""
         for at in list(self.logs):
             if at.topic == "lines":
                 self.offsets[at] = self.logs[at][1]
@@ -128,7 +128,7 @@ class Cluster:
             self.write_to(topic)
 
     def write_to(self, topic: str) -> None:
-        """More records come there."""
+        """Append records to a topic."""
         self.topics.setdefault(topic, 2)
         for number in (0, 1):
             at = TopicPartition(topic, number)
@@ -146,7 +146,7 @@ def planned(cluster: Cluster, **allowed: bool) -> BootstrapPlan:
 
 
 def at_step(cluster: Cluster, step: Step, **allowed: bool) -> BootstrapPlan:
-    """As if everything up to ``step`` was done."""
+    """Return a plan for which all steps up to ``step`` are done."""
     plan = replace(planned(cluster, **allowed), step=Step.RUNNING)
     prepare(plan, cluster)
     if step is Step.RUNNING:
@@ -177,10 +177,10 @@ def test_everything_that_stands_against_it_is_said_at_once() -> None:
     cluster.offsets[TopicPartition("lines", 1)] = 4
     text = refusal(cluster)
     for part in (
-        f"topic {BETWEEN}: it has 5 partitions, and 2 are needed; reset the application",
-        f"topic {CHANGELOG}: it is not empty; give it up with --replace",
-        "topic lines-0: its first 2 offsets are gone; accept that with --accept-partial-history",
-        "group shop: it has committed offsets (lines-1 at 4); give them up with --replace",
+        f"topic {BETWEEN}: it has 5 partitions, but needs 2; reset the application",
+        f"topic {CHANGELOG}: it is not empty; delete it with --replace",
+        "topic lines-0: its first 2 offsets are deleted; accept that with --accept-partial-history",
+        "group shop: it has committed offsets (lines-1 at 4); delete them with --replace",
     ):
         assert part in text
     assert text.startswith("app:topology cannot start warm:\n"), "the topology can be run"
@@ -216,7 +216,7 @@ def test_plan_is_for_one_cluster() -> None:
     cluster.name = None
     check_cluster(plan, cluster)
     cluster.name = "two"
-    with pytest.raises(ConfigError, match="planned for cluster one, and this is two"):
+    with pytest.raises(ConfigError, match="planned for cluster one, but this is cluster two"):
         check_cluster(plan, cluster)
 
 
@@ -264,7 +264,7 @@ def test_application_started_meanwhile_gets_nothing_and_abort_clears_up_after_it
     cluster = Cluster()
     plan = at_step(cluster, step)
     cluster.start_application()
-    with pytest.raises(StreamsError, match=r"nothing is committed; stop it, `bootstrap abort`, and begin again"):
+    with pytest.raises(StreamsError, match=r"nothing is committed; stop it, run `bootstrap abort`, and start again"):
         commit(plan, tmp_path / "plan.json", cluster)
     abort(plan, cluster)
     assert cluster.offsets == {}
@@ -276,7 +276,7 @@ def test_application_that_wrote_between_its_stages_and_was_killed_is_noticed(tmp
     cluster = Cluster()
     plan = at_step(cluster, Step.VERIFIED)
     cluster.write_to(BETWEEN)
-    with pytest.raises(StreamsError, match=f"somebody has written to {BETWEEN}-0 since .*nothing is committed"):
+    with pytest.raises(StreamsError, match=f"{BETWEEN}-0 has new records since .*nothing is committed"):
         commit(plan, tmp_path / "plan.json", cluster)
     assert cluster.offsets == {}
 
@@ -290,7 +290,7 @@ def test_aborted_plan_is_run_again_unless_the_application_ran_in_between() -> No
     assert (again.id, again.ranges) == (plan.id, plan.ranges), "outputs that are written are found again"
     cluster.topics[CHANGELOG] = 2
     cluster.start_application()
-    with pytest.raises(StreamsError, match="it ran"):
+    with pytest.raises(StreamsError, match="it has run"):
         check_not_started(again, cluster)
 
 
@@ -298,7 +298,7 @@ def test_application_that_was_started_before_the_run_keeps_its_state() -> None:
     cluster = Cluster()
     plan = planned(cluster)
     cluster.start_application()
-    with pytest.raises(StreamsError, match="it ran"):
+    with pytest.raises(StreamsError, match="it has run"):
         check_not_started(plan, cluster)
 
 
@@ -331,22 +331,22 @@ def test_new_plan_takes_the_place_of_one_that_is_done_with_only(tmp_path: Path, 
     if step in (Step.PLANNED, Step.COMMITTED, Step.ABORTED):
         check_file_is_free(file)
     else:
-        first = "commit` it once more" if step is Step.COMMITTING else "abort` it first"
-        with pytest.raises(ConfigError, match=f"warm start of shop that is {step.value}: `bootstrap {first}"):
+        first = "run `bootstrap commit` again" if step is Step.COMMITTING else "run `bootstrap abort` first"
+        with pytest.raises(ConfigError, match=f"warm start of shop that is {step.value}: {first}"):
             check_file_is_free(file)
 
 
 def test_plan_takes_the_place_of_no_other_file_and_says_when_it_cannot_be_written(tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("mine")
-    with pytest.raises(ConfigError, match=r"notes.txt is there, and no plan.*name another file"):
+    with pytest.raises(ConfigError, match=r"notes.txt exists and cannot be replaced.*name another file"):
         check_file_is_free(file)
     with pytest.raises(ConfigError, match=r"cannot be written \(No such file or directory\); name another"):
         planned(Cluster()).save(tmp_path / "nowhere" / "plan.json")
 
 
 def cut_off_commit(cluster: Cluster, file: Path) -> BootstrapPlan:
-    """The request is obeyed, and the command does not know it: it was killed, or no answer came."""
+    """The broker processes the request, but the command does not know it: it was killed, or got no answer."""
     cluster.is_cut_off = True
     with pytest.raises(BrokerUnavailableError):
         commit(at_step(cluster, Step.VERIFIED), file, cluster)
@@ -359,7 +359,7 @@ def test_commit_that_was_cut_off_behind_the_request_is_completed_and_not_aborted
     plan = cut_off_commit(cluster, file)
     wanted = {("lines", 0): 5, ("lines", 1): 7, (BETWEEN, 0): 0, (BETWEEN, 1): 0}
     assert cluster.offsets == {TopicPartition(*at): end for at, end in wanted.items()}
-    with pytest.raises(StreamsError, match="`bootstrap commit` once more completes it"):
+    with pytest.raises(StreamsError, match="run `bootstrap commit` again to complete it"):
         abort(plan, cluster)
     commit(plan, file, cluster)
     assert BootstrapPlan.load(file).step is Step.COMMITTED
@@ -374,7 +374,8 @@ def test_application_that_started_behind_a_commit_that_was_cut_off_keeps_its_sta
     before = dict(cluster.offsets), list(cluster.done)
     for step in (lambda: abort(plan, cluster), lambda: commit(plan, file, cluster)):
         with pytest.raises(
-            StreamsError, match="If it began at the positions of the plan, the warm start of shop is comp"
+            StreamsError,
+            match="If the application started at the positions of the plan, the warm start of shop is comp",
         ):
             step()
     assert (cluster.offsets, cluster.done) == before
@@ -419,7 +420,7 @@ def test_what_was_read_back_must_be_what_was_written() -> None:
     plan = at_step(cluster, Step.WRITTEN)
     check_written(plan, {f"{CHANGELOG}-0": (4, 99), f"{CHANGELOG}-1": (4, 99)})
     for read in ({f"{CHANGELOG}-0": (4, 99)}, {f"{CHANGELOG}-0": (4, 98), f"{CHANGELOG}-1": (4, 99)}):
-        with pytest.raises(StreamsError, match=r"where 4 were written.*Nothing is committed"):
+        with pytest.raises(StreamsError, match=r"the 4 written records.*Nothing is committed"):
             check_written(plan, read)
 
 
@@ -432,8 +433,8 @@ def test_plan_file_says_how_far_it_got_and_what_is_wrong_with_it(tmp_path: Path)
     loaded.check(word_count(), Step.VERIFIED)
     for step, remedy in (
         (Step.PLANNED, "run it first"),
-        (Step.RUNNING, "it broke off, so abort it"),
-        (Step.COMMITTED, "nothing more to do"),
+        (Step.RUNNING, "it was interrupted, so abort it"),
+        (Step.COMMITTED, "no step is left"),
         (Step.ABORTED, "run it again, or plan again"),
     ):
         with pytest.raises(ConfigError, match=remedy):
@@ -442,11 +443,11 @@ def test_plan_file_says_how_far_it_got_and_what_is_wrong_with_it(tmp_path: Path)
     other.stream("lines").group_by_key().count(store="counts")
     with pytest.raises(ConfigError, match="the topology has changed"):
         loaded.check(other.build(), Step.VERIFIED)
-    with pytest.raises(ConfigError, match="there is no plan"):
+    with pytest.raises(ConfigError, match=r"the plan .* cannot be read"):
         BootstrapPlan.load(tmp_path / "none.json")
     for text in ("{", "{}", '{"step": "dancing"}'):
         file.write_text(text)
-        with pytest.raises(ConfigError, match="is no plan of a warm start"):
+        with pytest.raises(ConfigError, match="is not the plan of a warm start"):
             BootstrapPlan.load(file)
     replace(plan, format=7).save(file)
     with pytest.raises(ConfigError, match="has format 7"):
@@ -465,7 +466,7 @@ def test_topics_of_global_tables_are_read_to_fixed_ends_and_nothing_is_committed
     cluster = Cluster()
     cluster.topics["names"] = 1
     cluster.logs[TopicPartition("names", 0)] = (2, 9)  # compacted ones may begin anywhere
-    with pytest.raises(RefusedTopologyError, match="as it is at the end"):
+    with pytest.raises(RefusedTopologyError, match="its contents at the end"):
         make_plan("app:topology", joined(), APP, CONFIG, cluster, Allowances())
     plan, _ = make_plan("app:topology", joined(), APP, CONFIG, cluster, Allowances(frozen_tables=True))
     assert plan.tables == [("names", 0, 2, 9)]
@@ -473,7 +474,7 @@ def test_topics_of_global_tables_are_read_to_fixed_ends_and_nothing_is_committed
     assert {topic for topic, *_ in plan.ranges} == {"lines"}
     assert {topic for topic, *_ in written(plan, {}, [], [], {}, {}).positions} == {"lines"}
     cluster.topics["names"] = 2
-    with pytest.raises(RefusedTopologyError, match="topic names: it has 2 partitions, and 1 are planned"):
+    with pytest.raises(RefusedTopologyError, match="topic names: it has 2 partitions, but the plan has 1"):
         check_topics(plan, cluster)
     del cluster.topics["names"]
     with pytest.raises(RefusedTopologyError, match="topic names: it does not exist"):
@@ -484,6 +485,6 @@ def test_changelog_that_cannot_be_seen_is_not_taken_for_one_that_was_written_to(
     cluster = Cluster()
     plan = at_step(cluster, Step.VERIFIED)
     cluster.delete([CHANGELOG])
-    with pytest.raises(StreamsError, match=f"{CHANGELOG} is not there any more, or the user has no right DESCRIBE on"):
+    with pytest.raises(StreamsError, match=f"{CHANGELOG} does not exist, or the user has no right DESCRIBE on"):
         commit(plan, tmp_path / "plan.json", cluster)
     assert not cluster.offsets

@@ -1,4 +1,4 @@
-"""A plan over an aborted one knows which outputs that has written."""
+"""A plan that replaces an aborted plan finds the outputs of the aborted one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.history.test_bootstrap import APP, CONFIG, Cluster, chosen, plan
 
 
 def with_outputs(cluster: Cluster) -> BootstrapPlan:
-    """An aborted plan that has written some."""
+    """Return an aborted plan that has written outputs."""
     cluster.topics["totals"] = 2
     cluster.logs[TopicPartition("totals", 1)] = (0, 3)
     plan = planned(cluster).writing_to(cluster.topic_ids(["totals"]))
@@ -36,8 +36,8 @@ def test_new_plan_is_refused_while_outputs_of_the_aborted_one_are_there(is_compl
     with pytest.raises(RefusedTopologyError) as refused:
         again(cluster, before)
     assert (
-        f"topic totals: the warm start that was aborted ({before.id}) has written outputs there, which abort does not "
-        "take back; run that plan again with --sinks, which writes what is missing; or delete the topic's records"
+        f"topic totals: the aborted warm start ({before.id}) has written outputs to it, which abort does not "
+        "delete; run that plan again with --sinks, which writes the missing outputs; or delete the topic's records"
     ) in str(refused.value)
     cluster.logs[TopicPartition("totals", 1)] = (3, 3)
     assert again(cluster, before).written_to == []
@@ -63,5 +63,5 @@ def test_outputs_of_the_aborted_plan_count_also_where_functions_choose_the_topic
     before = replace(with_outputs(cluster), written_to=["errors"])
     cluster.topics["errors"] = 1
     cluster.logs[TopicPartition("errors", 0)] = (0, 1)
-    with pytest.raises(RefusedTopologyError, match="topic errors: the warm start that was aborted"):
+    with pytest.raises(RefusedTopologyError, match="topic errors: the aborted warm start"):
         again(cluster, before, chooses=True)

@@ -1,4 +1,4 @@
-"""What is done at which step of a warm start, whoever asks for it."""
+"""Each command of a warm start is allowed only at certain steps."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ def test_committed_plan_is_not_taken_back() -> None:
     cluster = Cluster()
     plan = replace(at_step(cluster, Step.VERIFIED), step=Step.COMMITTED)
     before = list(cluster.done)
-    with pytest.raises(ConfigError, match="is committed; to begin again, reset the application"):
+    with pytest.raises(ConfigError, match="is committed; to start again, reset the application"):
         abort(plan, cluster)
     assert cluster.done == before

@@ -1,4 +1,4 @@
-"""The topics of a warm start have to stay what they are: what is said when they do not, and when."""
+"""The topics of a warm start must not change: when a change is reported, and how."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def test_topic_that_was_deleted_and_created_again_is_another_one_whatever_its_of
     plan = at_step(cluster, Step.VERIFIED)
     cluster.create_again("lines")
     with pytest.raises(
-        StreamsError, match=r"topic lines: it was deleted .*, so these are not its positions; `bootstrap"
+        StreamsError,
+        match=r"topic lines: it was deleted .*, so the plan's positions are not valid for it; run `bootstrap",
     ):
         commit(plan, file, cluster)
     assert cluster.offsets == {}
@@ -37,7 +38,9 @@ def test_partitions_that_a_topic_was_given_since_keep_positions_from_being_commi
     cluster = Cluster()
     plan = at_step(cluster, Step.VERIFIED)
     cluster.topics["lines"] = 3
-    with pytest.raises(StreamsError, match="topic lines: it has 3 partitions, and 2 are planned, so these are not its"):
+    with pytest.raises(
+        StreamsError, match="topic lines: it has 3 partitions, but the plan has 2, so the plan's positions"
+    ):
         commit(plan, tmp_path / "plan.json", cluster)
     assert cluster.offsets == {}
 
@@ -59,11 +62,15 @@ def test_records_that_are_deleted_by_now_are_named_with_all_the_rest() -> None:
     cluster.topics[BETWEEN] = 5
     with pytest.raises(RefusedTopologyError) as refused:
         check_topics(plan, cluster)
-    for part in ("lines-0: its first 5 offsets are gone by now, and 0 were", "lines-1: its first 3", "5 partitions"):
+    for part in (
+        "lines-0: its first 5 offsets are deleted now, but only 0 were",
+        "lines-1: its first 3",
+        "5 partitions",
+    ):
         assert part in str(refused.value)
     with pytest.raises(RefusedTopologyError, match=f"{BETWEEN}: it has 5 partitions") as refused:
         check_topics(plan, cluster, skip_gone=True)
-    assert "gone by now" not in str(refused.value)
+    assert "are deleted now" not in str(refused.value)
 
 
 def test_topics_that_have_changed_since_the_plan_was_made_are_named_before_anything_is_done() -> None:
@@ -75,8 +82,8 @@ def test_topics_that_have_changed_since_the_plan_was_made_are_named_before_anyth
     with pytest.raises(RefusedTopologyError) as refused:
         check_topics(plan, cluster)
     for part in (
-        "topic lines: it has 3 partitions, and 2 are planned; plan again",
-        f"topic {BETWEEN}: it has 5 partitions, and 2 are needed",
+        "topic lines: it has 3 partitions, but the plan has 2; plan again",
+        f"topic {BETWEEN}: it has 5 partitions, but needs 2",
         f"topic {CHANGELOG}: it is not empty",
     ):
         assert part in str(refused.value)

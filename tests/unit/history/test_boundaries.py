@@ -1,4 +1,4 @@
-"""A boundary that is none is refused, and never taken for the end of everything."""
+"""A value that is not a boundary is refused, and never treated as the end of all records."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from streams_py.spark import run
 
 @pytest.mark.parametrize("given", [1.5e12, "1500", True, datetime(2024, 1, 1, tzinfo=UTC), [5]])
 def test_instant_that_is_no_integer_is_refused(given: Any) -> None:
-    with pytest.raises(ConfigError, match=r"until = .*give a timestamp in ms"):
+    with pytest.raises(ConfigError, match=r"until = .*pass a timestamp in ms"):
         checked_until(given)
-    with pytest.raises(ConfigError, match=r"since = .*give a timestamp in ms"):
+    with pytest.raises(ConfigError, match=r"since = .*pass a timestamp in ms"):
         checked_instant(given, "since")
 
 
 @pytest.mark.parametrize("ends", [5, {0: "7"}, {"first": 7}, {0: None}, {None: 7}])
 def test_offsets_that_are_none_are_refused_with_their_topic(ends: Any) -> None:
-    with pytest.raises(ConfigError, match=r"until: lines ends at .*give partition -> offset"):
+    with pytest.raises(ConfigError, match=r"until: lines has .*pass a mapping partition -> offset"):
         checked_until({"lines": ends})
 
 

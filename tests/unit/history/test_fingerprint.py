@@ -1,4 +1,4 @@
-"""Which changes make another topology of one that a plan was made for."""
+"""Which changes of a topology change its fingerprint."""
 
 from __future__ import annotations
 

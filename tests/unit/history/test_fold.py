@@ -1,4 +1,4 @@
-"""What is left of a changelog: the last record of each key, without tombstones and expired windows."""
+"""The fold of a changelog: the last record of each key, without tombstones and expired windows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A global table over a history has what a live one has that is filled from the same records."""
+"""A global table over a history has the contents of a live one that is filled from the same records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of every store can be had at the end of a history, whatever it keeps live."""
+"""The state of every store is available at the end of a history, with or without a changelog."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def own(logging: bool) -> Topology:
 def test_store_whose_state_cannot_be_had_is_named_with_a_remedy() -> None:
     found = stores_without_state(own(False))
     assert set(found) == {"own", "rates"}
-    assert "store own is of your own and has no changelog" in found["own"]
+    assert "store own is a custom store without a changelog" in found["own"]
     assert "with logging" in found["own"]
     assert "global store rates is filled from topic rates" in found["rates"]
     assert set(stores_without_state(own(True))) == {"rates"}

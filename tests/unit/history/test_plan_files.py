@@ -1,4 +1,4 @@
-"""One process at a time works on a plan."""
+"""Plan files: one process at a time works on a plan, and changed files are refused."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_plan_is_held_by_one_until_it_ends(tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     with (
         held(plan, Path.exists),
-        pytest.raises(ConfigError, match=rf"^process {os.getpid()} is at work on the plan .*plan.json; stop it"),
+        pytest.raises(ConfigError, match=rf"^process {os.getpid()} is working on the plan .*plan.json; stop it"),
         held(plan, Path.exists),
     ):
         pass
@@ -67,11 +67,11 @@ def test_command_is_refused_while_another_one_works_on_its_plan(tmp_path: Path) 
         with held(file, Path.exists):
             refused = do(*command, "--plan", file)
             assert refused.exit_code == 2, refused.output
-            assert f"process {os.getpid()} is at work on the plan" in refused.output
+            assert f"process {os.getpid()} is working on the plan" in refused.output
     missing = do("bootstrap", "run", "--plan", tmp_path / "none.json")
-    assert "there is no plan" in missing.output
+    assert "cannot be read" in missing.output
     (tmp_path / "notes.txt").write_text("mine")
-    assert "is no plan of a backfill" in do(*backfill, "--plan", tmp_path / "notes.txt").output
+    assert "is not the plan of a backfill" in do(*backfill, "--plan", tmp_path / "notes.txt").output
     assert not [*tmp_path.glob(".*")], "nor of a lock is anything left"
 
 
@@ -90,7 +90,7 @@ def test_lock_that_its_owner_removes_while_it_is_opened_is_not_taken_for_the_one
 
     first.__enter__()
     monkeypatch.setattr(fcntl, "flock", flock_later)
-    with pytest.raises(ConfigError, match="is at work on the plan"), held(plan, Path.exists):
+    with pytest.raises(ConfigError, match="is working on the plan"), held(plan, Path.exists):
         pass
     second.__exit__(None, None, None)
     assert not [*tmp_path.iterdir()]
@@ -119,7 +119,7 @@ def test_plan_is_on_its_disk_before_it_takes_the_place_of_the_old_one(
 
 
 def test_plan_that_was_changed_by_hand_or_is_of_another_version_is_not_believed(tmp_path: Path) -> None:
-    """Topics are deleted as it says."""
+    """Commands delete topics according to a plan."""
     file = tmp_path / "plan.json"
     backfill = BackfillPlan.new("shop", "app:topology", "f", {}, None, None, {"out": 1}, {}, {}, {}, {})
     warm_start = BootstrapPlan("shop", "app:topology", "f", [("lines", 0, 0, 5)], [], {"shop-counts-changelog": 1}, {})
@@ -134,12 +134,16 @@ def test_plan_that_was_changed_by_hand_or_is_of_another_version_is_not_believed(
         assert type(plan).load(file) == plan or plan is warm_start  # JSON has no tuples
         saved = json.loads(file.read_text())
         file.write_text(json.dumps({**saved, **change}))
-        with pytest.raises(ConfigError, match=r"plan .*plan.json was changed since it was written: put it back as it"):
+        with pytest.raises(
+            ConfigError, match=r"plan .*plan.json was changed since it was written: restore the original file"
+        ):
             type(plan).load(file)
         file.write_text(json.dumps(saved))
         type(plan).load(file)
         file.write_text(json.dumps({**saved, "format": 1, "of another version": True}))
-        with pytest.raises(ConfigError, match="has format 1, not 2: go on with the version of this library that made"):
+        with pytest.raises(
+            ConfigError, match="has format 1, expected 2: continue with the version of this library that"
+        ):
             type(plan).load(file)
 
 
@@ -149,9 +153,9 @@ def test_backfill_goes_on_with_the_archives_that_it_was_begun_with(tmp_path: Pat
     plan = BackfillPlan.new("shop", "app:topology", "f", given, None, None, {"out": 1}, {}, {}, {}, {})
     plan.check_archives(file, given)
     plan.check_archives(file, {"lines": {}, "names": {}})  # the plan says which
-    with pytest.raises(ConfigError, match="begun with lines from /archive/lines, and this is /archive/new; give"):
+    with pytest.raises(ConfigError, match="started with lines from /archive/lines, not from /archive/new; pass"):
         plan.check_archives(file, {**given, "lines": "/archive/new"})
-    with pytest.raises(ConfigError, match="begun with names from Kafka, and this is /archive/names; give"):
+    with pytest.raises(ConfigError, match="started with names from Kafka, not from /archive/names; pass"):
         plan.check_archives(file, {**given, "names": "/archive/names"})
 
 
@@ -167,13 +171,13 @@ def test_backfill_goes_on_over_the_topics_that_it_was_begun_with(tmp_path: Path)
     plan.check_topics(file, ids, counts)
     plan.check_topics(file, {}, counts)  # of a cluster that tells none
     with pytest.raises(
-        ConfigError, match="when names had 2 partitions, and it has 3 now; begin anew with another file"
+        ConfigError, match="when names had 2 partitions, but it has 3 now; start again with another file"
     ):
         plan.check_topics(file, ids, {**counts, "names": 3})
-    with pytest.raises(ConfigError, match="when out had 1 partitions, and it has 0 now"):
+    with pytest.raises(ConfigError, match="when out had 1 partitions, but it has 0 now"):
         plan.check_topics(file, ids, {"names": 2})
     for topic in ids:
-        with pytest.raises(ConfigError, match=f"another topic {topic}: it was deleted and created again since; begin"):
+        with pytest.raises(ConfigError, match=f"another topic {topic}: it was deleted and created again since; start"):
             plan.check_topics(file, {**ids, topic: "second"}, counts)
 
 
@@ -182,9 +186,9 @@ def test_backfill_goes_on_with_the_positions_that_it_was_begun_with(tmp_path: Pa
     asked = {"starting": "timestamp:5"}
     plan = BackfillPlan.new("shop", "app:topology", "f", {}, None, None, {"out": 1}, asked, {}, {}, {})
     plan.check_asked(file, asked)
-    with pytest.raises(ConfigError, match="begun with --option starting=timestamp:5; give it as it was"):
+    with pytest.raises(ConfigError, match="started with --option starting=timestamp:5; pass the same as before"):
         plan.check_asked(file, {"starting": "latest"})
-    with pytest.raises(ConfigError, match="begun without --option ending; give it as it was"):
+    with pytest.raises(ConfigError, match="started without --option ending; pass the same as before"):
         plan.check_asked(file, {**asked, "ending": "latest"})
 
 
@@ -197,9 +201,9 @@ def test_backfill_goes_on_with_the_partitions_that_it_was_begun_with(tmp_path: P
     assert plan is not None
     plan.check_partitions(file, {})  # the plan says how many
     plan.check_partitions(file, {"lines": 12})
-    with pytest.raises(ConfigError, match="begun with --partitions lines=12; give it as it was"):
+    with pytest.raises(ConfigError, match="started with --partitions lines=12; pass the same as before"):
         plan.check_partitions(file, {"lines": 8})
-    with pytest.raises(ConfigError, match="begun without --partitions names; give it as it was"):
+    with pytest.raises(ConfigError, match="started without --partitions names; pass the same as before"):
         plan.check_partitions(file, {"lines": 12, "names": 3})
 
 

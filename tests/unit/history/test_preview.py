@@ -1,4 +1,4 @@
-"""A preview without Spark: its processor, with state that lies in dictionaries, and workers that forget."""
+"""A preview without Spark: its processor, with state in dictionaries, and workers that lose their memory."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Handle:
 
 
 class Query:
-    """Micro-batches of a topology. ``forget``: as if other workers took the next one."""
+    """Micro-batches of a topology. ``forget``: other workers process the next batch."""
 
     def __init__(self, topology: Callable[[], Topology], partitions: int) -> None:
         source = TopologySource(topology, CONFIG)
@@ -95,7 +95,7 @@ class Query:
             processor.close()
 
     def written(self, task: int) -> list[Written]:
-        """In the order of ``seq``, of the only output topic."""
+        """Records of the only output topic, in the order of ``seq``."""
         rows = sorted((row for row in self.rows if row[6] == task), key=lambda row: row[7])
         assert [row[7] for row in rows] == list(range(len(rows)))
         return [(*row[:5], None) for row in rows]
@@ -232,18 +232,18 @@ def process(record: Any, context: Any) -> Any:
         (lambda s, _: s.group_by(lambda k, v: v).count(store="c"), "app-c-repartition.*another topic first"),
         (lambda s, b: s.merge(b.stream("more")).to("out"), "reads 2 topics"),
         (lambda s, b: s.join(b.table("names"), joined).to("out"), "reads 2 topics"),
-        (lambda s, b: s.process(process).to("out"), "does not have ProcessorOperator"),
+        (lambda s, b: s.process(process).to("out"), "does not support ProcessorOperator"),
         (
             lambda s, b: s.join(b.global_table("g"), joined, on=lambda k, v: k).to("out"),
-            "changes of the global table of .* a record has met; run it live, or over its history",
+            "updates of the global table of .* a record has seen is not recorded; run it live, or over its history",
         ),
         (
             lambda s, _: s.group_by_key().reduce(joined, materialized=Materialized("last", supplier=lru_map(3))),
-            "store last: it is kept in a store of your own, .*; run it live, or over its history",
+            "store last: it is a custom store, .*; run it live, or over its history",
         ),
         (lambda s, _: s.peek(print).to("out"), "called again"),
         (lambda _, b: b.stream(re.compile("a.*")).to("out"), "pattern"),
-        (lambda s, b: s.to_table(store="t"), "does not have TableSource"),
+        (lambda s, b: s.to_table(store="t"), "does not support TableSource"),
     ],
 )
 def test_what_a_preview_cannot_is_refused(describe: Callable[[Any, StreamsBuilder], object], rule: str) -> None:

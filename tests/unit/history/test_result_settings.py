@@ -1,4 +1,4 @@
-"""The steps of a plan are done with the settings that it was made with."""
+"""The steps of a plan need the settings with which it was made."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ BASE = {"application.id": APP}
 )
 def test_setting_that_decides_what_comes_out_is_named_when_it_has_changed(key: str, value: str) -> None:
     for before, now in ((BASE, {**BASE, key: value}), ({**BASE, key: value}, BASE)):
-        with pytest.raises(ConfigError, match=f"{key} is not what it was when plan.json was made.*--config of then"):
+        with pytest.raises(ConfigError, match=f"{key} has changed since plan.json was made.*pass the same --config"):
             check_settings(marks_of(before), now, "plan.json")
         check_settings(marks_of(now), now, "plan.json")
-    assert value not in str(marks_of({**BASE, key: value})), "nobody's business"
+    assert value not in str(marks_of({**BASE, key: value})), "values may be confidential"
 
 
 def test_other_settings_may_change() -> None:
@@ -72,4 +72,4 @@ def test_run_without_the_configuration_of_its_plan_is_refused_before_anything_is
     monkeypatch.setattr(bootstrap, "spark_of", lambda *_: pytest.fail("Spark was started"))
     done = CliRunner(env={"COLUMNS": "400"}).invoke(bootstrap_app, ["run", "--plan", str(file)])
     assert done.exit_code == 2, done.output
-    assert f"default.key.serde is not what it was when {file} was made" in done.stderr
+    assert f"default.key.serde has changed since {file} was made" in done.stderr

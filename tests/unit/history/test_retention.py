@@ -27,7 +27,9 @@ def test_outputs_that_their_topic_deletes_because_of_their_age_are_refused() -> 
     ):
         check_retention(cluster, SINKS, RANGES, now_ms=5_001)
     check_retention(cluster, {"others": 1}, RANGES, now_ms=1_000_000)
-    with pytest.raises(ConfigError, match=r"older .*raise retention.ms until readers have it, or pass --accept-retent"):
+    with pytest.raises(
+        ConfigError, match=r"older .*raise retention.ms until consumers have read them, or pass --accept-retent"
+    ):
         check_retention(cluster, SINKS, RANGES, now_ms=1_000_000)
 
 
@@ -41,10 +43,12 @@ def test_outputs_as_large_as_what_is_read_are_refused_where_their_topic_keeps_le
         check_retention(cluster, SINKS, RANGES, now_ms=1_000_000)
     said = str(refused.value)
     assert "topic totals keeps 499 bytes of each of its 2 partitions (its retention.bytes = 499)" in said
-    assert "the partitions that are read take 1,000 bytes" in said
+    assert "the input partitions take 1,000 bytes" in said
     assert said.endswith("raise retention.bytes (-1 = no limit), or pass --accept-retention")
     cluster.size = None
-    with pytest.raises(ConfigError, match=r"retention.bytes = 499.*read take is not told: .*DESCRIBE"):
+    with pytest.raises(
+        ConfigError, match=r"retention.bytes = 499.*the size of the input partitions is unknown: .*DESCRIBE"
+    ):
         check_retention(cluster, SINKS, RANGES, now_ms=1_000_000)
     cluster.kept = {}
     check_retention(cluster, SINKS, RANGES, now_ms=1_000_000)
@@ -54,10 +58,10 @@ def test_outputs_of_archives_are_refused_for_their_age_and_for_their_size() -> N
     kept = {"totals": TopicRetention(3_000, 400), "others": TopicRetention(-1, -1)}
     oldest = {"others": 9_000, "lines": 2_000}
     check_retention_of(kept, SINKS, oldest, 800, now_ms=5_000)
-    with pytest.raises(ConfigError, match=r"totals keeps .*and the archive of lines has older.*--accept-retention"):
+    with pytest.raises(ConfigError, match=r"totals keeps .*but the archive of lines has older.*--accept-retention"):
         check_retention_of(kept, SINKS, {**oldest, "lines": 1_999}, 800, now_ms=5_000)
     with pytest.raises(
-        ConfigError, match=r"retention.bytes = 400\), and the archives have 801 bytes .*--accept-retention"
+        ConfigError, match=r"retention.bytes = 400\), but the archives have 801 bytes .*--accept-retention"
     ):
         check_retention_of(kept, SINKS, oldest, 801, now_ms=5_000)
 

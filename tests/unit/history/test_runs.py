@@ -60,7 +60,7 @@ def test_order_of_records_without_a_repartition_is_that_of_a_live_run() -> None:
 
 
 def merged() -> Topology:
-    """Takes the records of two topics as they come."""
+    """Merges the records of two topics."""
     builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
     both = builder.stream("a", value=serdes.INT32).map_values(str).merge(builder.stream("b"))
     both.group_by_key().reduce(lambda old, new: old + new, store="both").to_stream().to("out")
@@ -71,7 +71,7 @@ PASSED_OVER = [
     Given("a", 0, at, at_ms, b"k", value)
     for at, (at_ms, value) in enumerate([(10, b"\0\0\0\1"), (900, b"what"[:3]), (30, b"\0\0\0\2"), (20, b"\0\0\0\3")])
 ] + [Given("b", 0, at, at_ms, b"k", b"x") for at, at_ms in enumerate([15, 25, 40])]
-"""The second one cannot be read; its timestamp is the largest of all."""
+"""The second record cannot be deserialized. Its timestamp is the largest of all."""
 
 
 def test_record_that_cannot_be_read_does_not_put_off_those_behind_it(caplog: pytest.LogCaptureFixture) -> None:
@@ -133,9 +133,9 @@ def test_function_may_choose_a_topic_that_another_stage_writes_by_name() -> None
 
 
 def test_function_may_not_choose_a_topic_that_is_read() -> None:
-    """Nobody would see the record: whoever reads the topic has its history only."""
+    """No stage would see the record: the reader of the topic gets only its old records."""
     given = [Given("lines", 0, 0, 5, b"k", b"line"), Given("orders", 0, 0, 6, b"k", b"lines")]
-    with pytest.raises(StreamsError, match=r"written to topic lines.* If the topology reads it"):
+    with pytest.raises(StreamsError, match=r"chose topic lines .* If the topology also reads this topic"):
         run_locally(audited, given, outputs={"lines": 1, "orders": 1, "audit": 1})
 
 
@@ -152,7 +152,7 @@ class Punctual(Processor[str, str, str, str]):
 
 
 def test_punctuator_is_refused_although_it_is_cancelled_soon() -> None:
-    """Live it is called in between."""
+    """A live application calls it before it is cancelled."""
 
     def punctual() -> Topology:
         builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
@@ -180,7 +180,7 @@ VERSIONS = [
          (50_700, b"gin", b"gone"), (50_800, b"gin", None), (49_000, b"ale", b"too late")]
     )
 ]  # fmt: skip
-"""Tea costs ``second`` at the end, and has cost ``late`` before. Rum has not changed for longer than the history is."""
+"""The price of tea is ``second`` at the end and was ``late`` before. Rum has not changed within the store's history."""
 
 
 def test_fold_of_a_versioned_store_is_all_of_its_versions() -> None:
@@ -191,7 +191,7 @@ def test_fold_of_a_versioned_store_is_all_of_its_versions() -> None:
 
 
 def priced() -> Topology:
-    """Orders meet prices that every process has; the sums are behind a repartition, and meet them again."""
+    """Orders join a global table of prices. The sums, behind a repartition, join it again."""
     builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
     prices = builder.global_table("prices", value=serdes.INT32)
     orders = builder.stream("orders").left_join(prices, lambda item, price: f"{item}:{price}", on=lambda _, item: item)
@@ -206,7 +206,7 @@ PRICES = [
         [(b"tea", b"\0\0\0\1"), (b"rum", b"\0\0\0\7"), (b"tea", b"\0\0\0\2"), (None, b"\0\0\0\3"), (b"rum", None)]
     )
 ]
-"""Tea costs 2 at the end, and rum is not sold any more. One row has no key."""
+"""Tea costs 2 at the end, and the price of rum is deleted. One row has no key."""
 ORDERS = numbered([("orders", 1_000 + at, b"k%d" % (at % 5), item) for at, item in enumerate([b"tea", b"rum"] * 9)], 2)
 
 

@@ -1,4 +1,4 @@
-"""Stores that are declared to be in memory: over a history they lie on disk, and nobody can tell."""
+"""Stores that are declared as in-memory stores: over a history they are on disk, with the same results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ IN_MEMORY = {"dsl.store.suppliers.class": "in_memory"}
 
 
 class Lists(Processor[str, str, str, str]):
-    """Puts a record into stores of every kind, then writes down what they list, and in which order."""
+    """Puts a record into stores of every kind, then records what they list, in order."""
 
     batch_safe = True
 
@@ -101,7 +101,7 @@ def final_sessions() -> Topology:
 
 
 def test_order_of_final_sessions_is_that_of_the_stores_that_the_settings_name() -> None:
-    """So a history that is gone on with needs the same ones."""
+    """So the steps of one history need the same settings."""
     at = [(b"b", 7), (b"a", 10), (b"b", 10), (b"c", 100)]
     records = numbered([("orders", at_ms, key, b"") for key, at_ms in at])
     for config, keys in (({}, [b"b", b"a"]), (IN_MEMORY, [b"a", b"b"])):
@@ -119,7 +119,7 @@ def task_of(build: Any, folder: Path, config: dict[str, Any]) -> HistoryTask:
 
 
 def test_task_says_nothing_of_its_temporary_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """There is one for each task, and nobody has to keep it."""
+    """Each task has one, and it need not be kept, so the usual warning does not apply."""
     caplog.set_level("INFO")
     with pytest.MonkeyPatch.context() as changed:
         changed.setattr("tempfile.gettempdir", lambda: str(tmp_path))
@@ -149,7 +149,7 @@ def test_bytes_of_stores_in_memory_lie_on_disk(tmp_path: Path) -> None:
     assert all(found.values())
 
 
-@pytest.mark.parametrize(("config", "is_persistent"), [(IN_MEMORY, False), ({}, True)], ids=["in memory", "as it is"])
+@pytest.mark.parametrize(("config", "is_persistent"), [(IN_MEMORY, False), ({}, True)], ids=["in memory", "default"])
 def test_store_that_leaves_it_open_is_of_the_kind_that_the_application_has(
     tmp_path: Path, config: dict[str, Any], is_persistent: bool
 ) -> None:

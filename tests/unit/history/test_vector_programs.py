@@ -1,5 +1,7 @@
-"""The recorded programs of Apache Kafka Streams over a history: the bytes of the recording, or of tasks with all
-records buffered where the recording fed several topics record by record."""
+"""The recorded programs of Apache Kafka Streams over a history create the bytes of the recording.
+
+Where the recording fed several topics record by record, the bytes are those of tasks with all records buffered.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from tests.recorded_programs import CONFIG, alive, allowed, given_of, recorded, 
 
 _LIVE_ONLY = {"P06", "P08", "P18", "P60", "P61", "P67", "P68", "P69", "P70", "P71", "P72"}
 _OWN_COUNTS = {"P10"}
-"""It says how many partitions a topic has; recordings have one of each."""
+"""This program outputs partition counts of topics, which are 1 in recordings."""
 ALLOWED = allowed()
 ONE_TOPIC = [id for id in ALLOWED if len(topics_of(id)) == 1 and id not in _OWN_COUNTS]
 
@@ -29,7 +31,7 @@ def same_state(id: str, run: LocalRun, written: Mapping[str, list[Written]]) -> 
 
 @pytest.fixture
 def as_kafka_streams(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks over a history give the results of Kafka Streams where these are wrong."""
+    """Tasks over a history reproduce results of Kafka Streams that this library deliberately changes."""
     settings = StageOrders.settings
     monkeypatch.setattr(StageOrders, "settings", lambda orders: replace(settings(orders), reference_behaviour=True))
 

@@ -14,5 +14,5 @@ def test_archive_of_a_topic_whose_name_looks_like_an_option_is_an_archive() -> N
     assert fixed_inputs({"kafka.events": "archive"}, frozenset({"kafka.events"})) == {"kafka.events": "archive"}
     both = {"kafka.events": "archive", "orders": "other"}
     assert fixed_inputs(both, frozenset(both)) == both
-    with pytest.raises(ConfigError, match="there is no input for topic orders"):
+    with pytest.raises(ConfigError, match="topic orders has no input"):
         fixed_inputs({"kafka.events": "archive"}, frozenset(both))

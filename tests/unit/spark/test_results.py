@@ -41,7 +41,7 @@ def test_store_without_state_says_why_and_what_to_do(asked: list[tuple[int, str]
     results = results_of(own(False), "orders")
     assert (list(results.stores), "own" in results.stores) == ([], False)
     with pytest.raises(
-        StreamsError, match=r"store own is of your own and has no changelog, .*: declare it with logging"
+        StreamsError, match=r"store own is a custom store without a changelog, .*: declare it with logging"
     ):
         results.stores["own"]
     with pytest.raises(StreamsError, match=r"global store rates is filled from topic rates .*: read that input"):

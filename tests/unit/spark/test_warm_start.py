@@ -81,7 +81,7 @@ def test_topology_that_may_not_run_is_refused_before_anything_is_changed(file: P
 
 
 def test_folder_or_topic_that_is_missing_is_named_before_anything_is_changed(file: Path) -> None:
-    assert "there is no topic out to write outputs to" in refused(file, Cluster(), sinks=True)
+    assert "output topic out does not exist" in refused(file, Cluster(), sinks=True)
     assert "name a folder that all workers share" in refused(file, Cluster(), master="spark://host:7077")
 
 
@@ -108,12 +108,12 @@ def test_option_that_no_client_takes_is_refused_before_anything_is_changed(
 def test_records_that_were_deleted_since_the_plan_are_named_unless_they_may_be_passed_over(file: Path) -> None:
     cluster = Cluster()
     cluster.logs[TopicPartition("lines", 1)] = (3, 7)
-    gone = "topic lines-1: its first 3 offsets are gone by now, and 0 were when the plan was made; plan again, or go on"
+    gone = "topic lines-1: its first 3 offsets are deleted now, but only 0 were when the plan was made; plan again, or"
     assert gone in refused(file, cluster)
     check_topics(BootstrapPlan.load(file), cluster, skip_gone=True)
     cluster.topics[CHANGELOG] = 1
     other = refused(file, cluster, options={"on.gone": "skip"})
-    assert "gone by now" not in other
+    assert "are deleted now" not in other
     assert f"topic {CHANGELOG}: it has 1 partitions" in other
 
 
@@ -194,8 +194,8 @@ def test_outputs_that_were_written_in_part_are_completed_before_anything_is_comm
     BootstrapPlan.load(file).aborted().save(file)
     cluster.done.clear()
     said = refused(file, cluster)
-    assert "has begun to write outputs, and abort does not take these back" in said
-    assert "give --sinks, which writes what is missing, or leave it aborted" in said
+    assert "has written some outputs, and abort does not delete them" in said
+    assert "pass --sinks, which writes the missing outputs, or leave the plan aborted" in said
     monkeypatch.setattr(warm_start, "write_sinks", lambda *_: [])
     run_with_outputs()
     complete = BootstrapPlan.load(file).aborted()
@@ -214,7 +214,7 @@ def test_plan_over_an_aborted_one_knows_what_that_has_written(file: Path, monkey
     asked = ["plan", left.topology, "--application-id", APP, "--plan", str(file), "--allow-side-effects"]
     done = CliRunner(env={"COLUMNS": "400"}).invoke(bootstrap_app, asked)
     assert done.exit_code == 2
-    assert f"topic out: the warm start that was aborted ({left.id}) has written outputs there" in done.stderr
+    assert f"topic out: the aborted warm start ({left.id}) has written outputs to it" in done.stderr
     assert BootstrapPlan.load(file) == left
 
 
@@ -228,7 +228,7 @@ def test_plan_says_what_topics_would_delete(file: Path, monkeypatch: pytest.Monk
     done = CliRunner(env={"COLUMNS": "400"}).invoke(bootstrap_app, asked)
     assert done.exit_code == 0, done.output
     for said in (
-        f"`run` will be refused: topic {CHANGELOG} keeps records for 0:01:00 (its retention.ms = 60000), and",
+        f"`run` will be refused: topic {CHANGELOG} keeps records for 0:01:00 (its retention.ms = 60000), but",
         "`run --sinks` will be refused: topic out keeps 999 bytes of each of its 1 partitions (its retention.bytes = ",
     ):
         assert said in done.stdout
@@ -256,7 +256,7 @@ def test_plan_is_not_verified_any_more_when_its_changelogs_have_changed_since(
         verify_changelogs(spark, file, CONFIG, {"kafka.bootstrap.servers": "none:1"})
         assert BootstrapPlan.load(file).step is Step.VERIFIED
     found.clear()  # the topic has deleted them
-    with pytest.raises(StreamsError, match=f"{CHANGELOG}-0 has 0 records where 4 were written"):
+    with pytest.raises(StreamsError, match=f"{CHANGELOG}-0 does not contain the 4 written records"):
         verify_changelogs(spark, file, CONFIG, {"kafka.bootstrap.servers": "none:1"})
     assert BootstrapPlan.load(file).step is Step.WRITTEN, "nothing can be committed"
 
@@ -264,10 +264,15 @@ def test_plan_is_not_verified_any_more_when_its_changelogs_have_changed_since(
 @pytest.mark.parametrize(
     ("command", "step", "begun", "said"),
     [
-        ("run", Step.PLANNED, Step.RUNNING, "no answer came; the warm start of shop is running: it broke off, so"),
+        (
+            "run",
+            Step.PLANNED,
+            Step.RUNNING,
+            "no answer came; the warm start of shop is running: it was interrupted, so",
+        ),
         ("run", Step.PLANNED, Step.PLANNED, "no answer came\n"),
-        ("run", Step.RUNNING, Step.RUNNING, "the warm start of shop is running: it broke off, so abort it, and run it"),
-        ("commit", Step.VERIFIED, Step.COMMITTING, "no answer came; the warm start of shop is being committed: it bro"),
+        ("run", Step.RUNNING, Step.RUNNING, "the warm start of shop is running: it was interrupted, so abort it and"),
+        ("commit", Step.VERIFIED, Step.COMMITTING, "no answer came; the warm start of shop is being committed: it was"),
     ],
 )
 def test_step_that_fails_says_what_it_has_left_and_what_to_do(

@@ -66,6 +66,9 @@ class SessionAggregate(TableOperator):
         find, put = store.sessions, store.put
         copy = copier_of(store) if old_values and forwards else None
         observed_ms = time_of_store(node, store, gap + grace + 1)
+        # The record cache still has sessions that the store would have expired. Kafka Streams merges them, so its results
+        # depend on when the cache is flushed.
+        kept_ms = 2**63 if node.reference_behaviour else store.retention.kept_ms
         # Other operators may have advanced the stream time of the store, which expires more windows.
         shares_store = self.shares_store and not node.reference_behaviour
 
@@ -89,7 +92,8 @@ class SessionAggregate(TableOperator):
             try:
                 start = end = timestamp_ms
                 aggregate = initializer()
-                found = list(find(key, timestamp_ms - gap, timestamp_ms + gap))
+                earliest_end = max(timestamp_ms - gap, observed_ms - kept_ms + 1)
+                found = list(find(key, earliest_end, timestamp_ms + gap))
                 for session, merged in found:
                     aggregate = merger(key, aggregate, merged if copy is None else copy(merged))
                     start, end = min(start, session.start), max(end, session.end)

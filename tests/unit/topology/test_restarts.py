@@ -232,3 +232,31 @@ def test_record_of_a_join_replaces_none_of_its_key_and_time_after_a_restart() ->
         right.send("k", "r", timestamp_ms=5)
         out = driver.output_topic("out", key=STRING, value=STRING).read_values()
     assert out == ["before/r", "after/r"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [((7, 16), 3)]),
+        ({"retention": 100}, [((0, 16), 4)]),  # a session that the store keeps is merged, as in Kafka Streams
+    ],
+)
+@pytest.mark.parametrize("emit", [EmitStrategy.ON_WINDOW_UPDATE, ON_CLOSE])
+@pytest.mark.parametrize("cache", [0, 10_000_000])
+@pytest.mark.parametrize("restart_at", [None, 15, 16, 7])
+def test_a_record_between_sessions_merges_no_expired_session(
+    options: dict[str, Any], expected: list[Any], emit: EmitStrategy, cache: int, restart_at: int | None
+) -> None:
+    """The result does not depend on whether the expired session is still in the record cache."""
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    windows = SessionWindows.of(10, grace=5)
+    count(windows, emit, materialized=Materialized("c", **options))(builder.stream("in"))
+    with TopologyTestDriver(builder.build(), {"statestore.cache.max.bytes": cache}) as driver:
+        source = driver.input_topic("in", key=STRING, value=STRING)
+        for timestamp_ms in (0, 15, 16, 7):  # at 16, the session of the first record is expired
+            if timestamp_ms == restart_at:
+                restart(driver)
+            source.send("k", "v", timestamp_ms=timestamp_ms)
+        restart(driver)  # writes the cache to the store
+        found = [((session.start, session.end), value) for session, value in driver.store("c").fetch("k")]
+    assert [entry for entry in found if entry[0][1] == 16] == expected

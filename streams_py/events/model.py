@@ -265,9 +265,13 @@ class TaskEvent:
     * ``assigned created running suspended revoked closed lost corrupted promoted demoted``, with ``took_us``;
     * ``restore_started`` (once even for several stores; ``records_total`` and ``stores`` are of the first changelog),
       ``restore_progress`` (``records_done``, ``records_total``), ``restored`` (``records``, ``took_us``);
-    * ``last_record`` (``last_mono_us``: the time when the last record was processed);
+    * ``last_record`` (``last_mono_us``: the time when the last record was processed; ``idle_us``: how long
+      afterwards the member saw that the task had no input; absent if it did not see that);
     * ``first_record``: with ``since_assigned_us``, or, if a rebalance did not move the task, with ``last_mono_us`` of
-      the previous record. ``waited_ms`` is the age of the record by its timestamp, that is, how long input has waited;
+      the previous record. ``waited_ms`` is the age of the record by its timestamp. Records of repartition topics have
+      the timestamps of their origin, so this age may include pauses of other tasks. ``since_idle_us`` is the time since
+      the member last saw that the task had no input: empty queues, and no further records on the broker. The record
+      arrived after that. Absent if the member did not see that since the previous record;
     * ``warm`` (``since_created_us``, ``lag``): a standby's lag is within ``acceptable.recovery.lag``.
 
     A field that does not apply to the event, or is unknown, is absent.
@@ -288,6 +292,8 @@ class TaskEvent:
     since_assigned_us: int | None = form(optional(INT), default=None, absent_when_none=True)
     since_created_us: int | None = form(optional(INT), default=None, absent_when_none=True)
     last_mono_us: int | None = form(optional(TIME), default=None, absent_when_none=True)
+    idle_us: int | None = form(optional(INT), default=None, absent_when_none=True)
+    since_idle_us: int | None = form(optional(INT), default=None, absent_when_none=True)
     waited_ms: int | None = form(optional(INT), default=None, absent_when_none=True)
     lag: int | None = form(optional(INT), default=None, absent_when_none=True)
 

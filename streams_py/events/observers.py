@@ -41,6 +41,7 @@ class WorkingTask(Protocol):
     def input_partitions(self) -> frozenset[TopicPartition]: ...
     def process(self, max_records: int) -> int: ...
     def oldest_waiting_ms(self) -> int | None: ...
+    def has_input(self) -> bool: ...
 
 
 class TaskObserver:
@@ -68,6 +69,9 @@ class TaskObserver:
     def now_us(self) -> int:
         """Return the time of the clock for durations, in us."""
         return 0
+
+    def polled(self, began_us: int) -> None:
+        """Called after each poll of the consumer. ``began_us``: the start of the poll, by :meth:`now_us`."""
 
     def process(self, task: WorkingTask, max_records: int) -> int:
         """Call and measure ``task.process(max_records)``."""

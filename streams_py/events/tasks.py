@@ -3,7 +3,8 @@
 The stream thread uses this only with ``assignment.events.level = tasks``. It costs two clock reads per batch of
 records. The events are changes of tasks, the first and the last record that a task processes on a member, and a sample
 every ``assignment.events.sample.interval.ms``. The last record on one member and the first record on the next one show
-how long the task was not processed while it moved.
+how long the task was not processed while it moved. Both events say until when the task had no input, because a task
+without input is not paused.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from streams_py.events.observers import RestoreObserver, TaskObserver, Who, Work
 __all__ = ["RestoreEvents", "TaskEvents"]
 
 _PROGRESS_INTERVAL_US = 10_000_000
+_IDLE_INTERVAL_US = 10_000
+"""Minimum interval between two checks whether a task has input."""
 
 
 @dataclass(slots=True)
@@ -29,6 +32,8 @@ class _Stay:
     has_processed: bool = False
     last_record_us: int = 0
     stayed_from_us: int | None = None  # time of the last record before a rebalance that did not move the task
+    idle_us: int | None = None  # last time when the task had no input, if it has processed no record since
+    idle_polled_us: int = 0  # duration of all polls until then
     records: int = 0
     busy_us: int = 0
 
@@ -49,6 +54,8 @@ class _Writer:
         took_us: int | None = None,
         since_assigned_us: int | None = None,
         last_mono_us: int | None = None,
+        idle_us: int | None = None,
+        since_idle_us: int | None = None,
         waited_ms: int | None = None,
         records_total: int | None = None,
         records_done: int | None = None,
@@ -67,6 +74,8 @@ class _Writer:
             took_us=took_us,
             since_assigned_us=since_assigned_us,
             last_mono_us=last_mono_us,
+            idle_us=idle_us,
+            since_idle_us=since_idle_us,
             waited_ms=waited_ms,
             records_total=records_total,
             records_done=records_done,
@@ -97,6 +106,7 @@ class TaskEvents(TaskObserver):
         self._sample_interval_us = sample_interval_ms * 1000
         self._next_sample_us = monotonic_us() + self._sample_interval_us
         self._stays: dict[TaskId, _Stay] = {}
+        self._polled_us = 0  # duration of all polls
 
     def assigned(self, task: TaskId, *, is_active: bool) -> None:
         """Write that a task was assigned to this thread."""
@@ -122,11 +132,16 @@ class TaskEvents(TaskObserver):
         stay = self._stays.get(task)
         if stay is not None and stay.has_processed:
             stay.has_processed = False
-            self._write("last_record", task, is_active=True, last_mono_us=stay.last_record_us)
+            idle_us = None if stay.idle_us is None else stay.idle_us - stay.last_record_us
+            self._write("last_record", task, is_active=True, last_mono_us=stay.last_record_us, idle_us=idle_us)
 
     def now_us(self) -> int:
         """Return the time of the clock for durations, in us."""
         return self._monotonic_us()
+
+    def polled(self, began_us: int) -> None:
+        """Add the duration of a poll. It returns when a record arrives, so a task without input is not paused in it."""
+        self._polled_us += self._monotonic_us() - began_us
 
     def process(self, task: WorkingTask, max_records: int) -> int:
         """Call and measure ``task.process(max_records)``. Writes the first record."""
@@ -146,15 +161,32 @@ class TaskEvents(TaskObserver):
             stay.records += taken
             stay.busy_us += now_us - began_us
             stay.last_record_us = now_us
-            if not stay.has_processed:
-                stay.has_processed = True
-                since_us = began_us - stay.assigned_us
-                self._write("first_record", task.id, is_active=True, since_assigned_us=since_us, waited_ms=waited_ms)
-            elif stay.stayed_from_us is not None:
-                before_us = stay.stayed_from_us
-                self._write("first_record", task.id, is_active=True, last_mono_us=before_us, waited_ms=waited_ms)
-            stay.stayed_from_us = None
+            if not stay.has_processed or stay.stayed_from_us is not None:
+                self._write(
+                    "first_record",
+                    task.id,
+                    is_active=True,
+                    since_assigned_us=None if stay.has_processed else began_us - stay.assigned_us,
+                    last_mono_us=stay.stayed_from_us if stay.has_processed else None,
+                    since_idle_us=self._since_idle_us(stay, began_us),
+                    waited_ms=waited_ms,
+                )
+            stay.has_processed = True
+            stay.stayed_from_us = stay.idle_us = None
+        elif stay is not None:
+            self._note_idle(stay, task)
         return taken
+
+    def _note_idle(self, stay: _Stay, task: WorkingTask) -> None:
+        now_us = self._monotonic_us()
+        if (stay.idle_us is None or now_us - stay.idle_us >= _IDLE_INTERVAL_US) and not task.has_input():
+            stay.idle_us, stay.idle_polled_us = now_us, self._polled_us
+
+    def _since_idle_us(self, stay: _Stay, now_us: int) -> int | None:
+        """Return the time since the task had no input, without the polls that waited for records."""
+        if stay.idle_us is None:
+            return None
+        return max(0, now_us - stay.idle_us - (self._polled_us - stay.idle_polled_us))
 
     def sample_if_due(
         self, tasks: Collection[WorkingTask], lag_of: Callable[[TopicPartition], int | None], commit_age_ms: int

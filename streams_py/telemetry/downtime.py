@@ -9,8 +9,10 @@ The last record may be told of late: a process that was frozen hears that it has
 them already. So a first record without an end before it waits for one; and an end that comes behind the beginning of
 somebody else is not the end of that one's work.
 
-A pause needs input that waits. ``gap_ms`` is all the time between the two records, ``paused_ms`` the part of it in
-which the second one was there already, by its own timestamp: 0 where there was nothing to do.
+A pause needs input that waits. ``gap_ms`` is all the time between the two records. ``paused_ms`` is the part of it in
+which the task had input, and 0 if it had none. The second record arrived after its own timestamp, and after the last
+time at which the old or the new owner knew that the task had no input. The latest of these times counts: a record of a
+repartition topic has the timestamp of its origin, which is older than the pause of the task that wrote it.
 """
 
 from __future__ import annotations
@@ -57,6 +59,7 @@ class Downtimes:
             "mono_us": event.last_mono_us,
             "at_ms": at_ms + skew_ms,
             "bound_ms": bound_ms,
+            "idle_ms": (event.idle_us or 0) // 1000,
         }
         task = str(event.task)
         begun = self._begun.get(task)
@@ -85,7 +88,7 @@ class Downtimes:
             "at_ms": envelope.at_ms + skew_ms,
             "bound_ms": bound_ms,
             "rebalance_id": rebalance_id,
-            "waited_ms": event.waited_ms,
+            "waited_ms": _waited_ms(event),
             "has_gap": last is not None,
         }
         self._begun[task] = first
@@ -108,7 +111,7 @@ def _moved(task: str, last: Mapping[str, Any], first: Mapping[str, Any]) -> Row:
         "last_at": last["at_ms"],
         "first_at": first["at_ms"],
         "gap_ms": gap_ms,
-        "paused_ms": _paused_ms(gap_ms, first["waited_ms"]),
+        "paused_ms": _paused_ms(gap_ms, first["waited_ms"], last.get("idle_ms", 0)),
         "skew_bound_ms": bound_ms,
         "kind": "moved",
     }
@@ -127,12 +130,21 @@ def _untouched(envelope: Envelope, event: TaskEvent, clocks: Clocks, rebalance_i
         "last_at": first_ms - gap_ms,
         "first_at": first_ms,
         "gap_ms": gap_ms,
-        "paused_ms": _paused_ms(gap_ms, event.waited_ms),
+        "paused_ms": _paused_ms(gap_ms, _waited_ms(event), 0),
         "skew_bound_ms": 0,
         "kind": "untouched",
     }
 
 
-def _paused_ms(gap_ms: int, waited_ms: int | None) -> int:
-    """All of the gap when it is not known how long the record has waited."""
-    return gap_ms if waited_ms is None else min(gap_ms, waited_ms)
+def _waited_ms(event: TaskEvent) -> int | None:
+    """Return how long the first record can have waited at most, as far as its reader knows; None if unknown."""
+    if event.since_idle_us is None:
+        return event.waited_ms
+    since_idle_ms = event.since_idle_us // 1000
+    return since_idle_ms if event.waited_ms is None else min(event.waited_ms, since_idle_ms)
+
+
+def _paused_ms(gap_ms: int, waited_ms: int | None, idle_ms: int) -> int:
+    """Return the part of the gap with input. ``idle_ms``: how long the old owner had no input after its last record."""
+    paused_ms = gap_ms if waited_ms is None else min(gap_ms, waited_ms)
+    return min(paused_ms, max(0, gap_ms - idle_ms)) if idle_ms else paused_ms

@@ -217,6 +217,10 @@ class ActiveTask(Task):
         queues = self._loop.queues.values()
         return min((queue.buffer[0].timestamp()[1] for queue in queues if queue.buffer), default=None)
 
+    def has_input(self) -> bool:
+        """Whether records wait in the queues or on the broker, or may wait there."""
+        return self._loop.has_input()
+
     def process(self, max_records: int) -> int:
         """Process up to ``max_records`` records and return the number of records that were processed.
 

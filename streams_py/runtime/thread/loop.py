@@ -198,12 +198,15 @@ class StreamLoop:
             timeout_ms = min(_BUSY_POLL_MS, self._settings.poll_ms)
         else:
             timeout_ms = self._settings.poll_ms
+        began_us = parts.events.now_us()
         try:
             with self._control.blocked:
                 return parts.consumer.poll(self._settings.max_poll_records, timeout_ms)
         except OffsetOutOfRangeError as error:
             self.moves.reset_positions(error)
             return []
+        finally:
+            parts.events.polled(began_us)
 
     def _distribute(self, records: Sequence[RawRecord]) -> None:
         """Pass each task its records. Consecutive records of one partition are passed together."""

@@ -160,6 +160,25 @@ _BODIES: Final[dict[str, Body]] = {
     "task-last-record": TaskEvent(
         task=TaskId(0, 3), role="active", member="c-1", generation=12, event="last_record", last_mono_us=7_000_000
     ),
+    "task-last-record-idle": TaskEvent(
+        task=TaskId(0, 3),
+        role="active",
+        member="c-1",
+        generation=12,
+        event="last_record",
+        last_mono_us=7_000_000,
+        idle_us=30_000,
+    ),
+    "task-first-record": TaskEvent(
+        task=TaskId(0, 3),
+        role="active",
+        member="c-2",
+        generation=13,
+        event="first_record",
+        since_assigned_us=90_000,
+        since_idle_us=1_500,
+        waited_ms=700,
+    ),
     "sample": Sample(
         tasks=_tasks(0, 0, 1), input_lag=(0, None), records=(500, 20), busy_us=(12_345, 99), commit_age_ms=(120, 120)
     ),

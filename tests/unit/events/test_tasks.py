@@ -25,6 +25,7 @@ class Working:
     taken: int = 5
     cost_us: int = 700
     oldest_ms: int | None = None
+    input_waits: bool = True
 
     @property
     def input_partitions(self) -> frozenset[TopicPartition]:
@@ -32,6 +33,9 @@ class Working:
 
     def oldest_waiting_ms(self) -> int | None:
         return self.oldest_ms
+
+    def has_input(self) -> bool:
+        return self.input_waits
 
     def process(self, max_records: int) -> int:
         self.oldest_ms = None  # it no longer waits

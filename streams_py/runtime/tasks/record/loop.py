@@ -373,6 +373,10 @@ class RecordLoop:
     def _skip(self, queue: RecordQueue) -> None:
         self._note_taken(queue, queue.buffer.popleft())
 
+    def has_input(self) -> bool:
+        """Whether records wait in a queue or on the broker. True if the lag of an empty partition is unknown."""
+        return any(queue.buffer or self._inputs.lag(queue.partition) != 0 for queue in self.queues.values())
+
     # -- waiting for other partitions -------------------------------------------------------------------
 
     def ready(self) -> bool:

@@ -19,7 +19,7 @@ _FAULTS_OF_JAVA = (
     '"next.value" is null',
     # Suppress stores the topic of a record in its changelog, but the record of a punctuator has no topic.
     'Cannot invoke "String.getBytes(java.nio.charset.Charset)" because "this.topic" is null',
-    # The optimizer has moved the repartitions of some branches of a merge, and then finds no key change above the merge.
+    # The optimizer has moved repartitions of branches of a merge, and then finds no key change above the merge.
     "Found a null keyChangingChild node for OptimizableRepartitionNode",
 )
 """Parts of the messages of errors that end a valid program on Kafka Streams."""

@@ -66,8 +66,8 @@ class SessionAggregate(TableOperator):
         find, put = store.sessions, store.put
         copy = copier_of(store) if old_values and forwards else None
         observed_ms = time_of_store(node, store, gap + grace + 1)
-        # The record cache still has sessions that the store would have expired. Kafka Streams merges them, so its results
-        # depend on when the cache is flushed.
+        # The record cache still has sessions that the store would have expired. Kafka Streams merges them, so its
+        # results depend on when the cache is flushed.
         kept_ms = 2**63 if node.reference_behaviour else store.retention.kept_ms
         # Other operators may have advanced the stream time of the store, which expires more windows.
         shares_store = self.shares_store and not node.reference_behaviour

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from docs.tools.api import markdown
+from streams_py.config.client_keys import CLIENT_PREFIXES
 from streams_py.config.help import default_of, key_of, meaning_of
-from streams_py.config.keys import CLIENT_KEYS, CLIENT_PREFIXES, RENAMED
+from streams_py.config.keys import CLIENT_KEYS, RENAMED
 from streams_py.config.streams_config import StreamsConfig, known_keys
 
 __all__ = ["DIFFERENT", "INSTEAD", "JAVA", "page"]

@@ -9,6 +9,7 @@ from typing import Final
 
 from streams_py.cli.options import LOCAL, settings_of
 from streams_py.clients.factory import KafkaClients
+from streams_py.config.client_keys import ClientRole
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import BrokerUnavailableError, ConfigError
 from streams_py.ports import Admin, GroupAdmin, RecordConsumer
@@ -55,7 +56,10 @@ class Connection:
 def connected(bootstrap: str | None, config: Path | None, name: str, default: str = LOCAL) -> Iterator[Connection]:
     """A connection with the settings of a configuration file, to the cluster that ``bootstrap`` names, else the file,
     else ``default``. ConfigError, also when the cluster does not let us in; BrokerUnavailableError."""
-    patience = {"admin.default.api.timeout.ms": _TIMEOUT_MS, "producer.max.block.ms": _TIMEOUT_MS}
+    patience = {
+        ClientRole.ADMIN.key("default.api.timeout.ms"): _TIMEOUT_MS,
+        ClientRole.PRODUCER.key("max.block.ms"): _TIMEOUT_MS,
+    }
     merged = StreamsConfig.of({**patience, **settings_of(bootstrap, config, default), "application.id": name})
     with (
         contextlib.closing(KafkaClients(merged)) as clients,

@@ -17,6 +17,7 @@ from streams_py.adapters.kafka_python.classic.membership import KafkaPythonMembe
 from streams_py.adapters.kafka_python.classic.options import MOCK_CLUSTER
 from streams_py.adapters.kafka_python.settings import membership_settings
 from streams_py.adapters.security.settings import SecuritySettings, parse_security
+from streams_py.config.client_keys import ClientRole
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.member.versions import RebalanceProtocol, start_protocols
 from streams_py.ports import MembershipListener
@@ -43,7 +44,7 @@ class KafkaClients(ConfluentClients):
 
     def __init__(self, config: StreamsConfig) -> None:
         super().__init__(config)
-        self._settings = config.client_settings("consumer.", "main.consumer.")
+        self._settings = config.settings_for(ClientRole.MAIN_CONSUMER)
         if self.embedded is not None:
             self._settings = {**EMBEDDED_MEMBERSHIP_DEFAULTS, **self._settings}
         for key in _SHARED_KEYS:
@@ -68,16 +69,16 @@ class KafkaClients(ConfluentClients):
         """
         if self.embedded is not None:
             return
-        of_admin, of_member = self._security("admin."), self._security("consumer.")
+        of_admin, of_member = self._security(ClientRole.ADMIN), self._security(ClientRole.MAIN_CONSUMER)
         check_admitted(self.bootstrap, of_admin, must_answer=must_answer)
         if of_member != of_admin:
             check_admitted(self.bootstrap, of_member)
 
-    def _security(self, prefix: str) -> SecuritySettings:
-        return parse_security(self._config.client_settings(prefix))
+    def _security(self, role: ClientRole) -> SecuritySettings:
+        return parse_security(self._config.settings_for(role))
 
     def _refusal(self) -> str | None:
-        return None if self.embedded is not None else refusal(self.bootstrap, self._security("consumer."))
+        return None if self.embedded is not None else refusal(self.bootstrap, self._security(ClientRole.MAIN_CONSUMER))
 
     def membership(self, thread_name: str, thread_index: int, listener: MembershipListener) -> KafkaPythonMembership:
         """Return the group membership of one stream thread.
@@ -96,7 +97,7 @@ class KafkaClients(ConfluentClients):
         """Return a client for requests about groups, which does not join a group."""
         from streams_py.adapters.connection.librdkafka_gaps import kafka_python_connection
 
-        security = parse_security(self._config.client_settings("admin."))
+        security = self._security(ClientRole.ADMIN)
         client_id = f"{self._config.client_id or self._config.application_id}-groups"
         connection = kafka_python_connection(self.bootstrap, client_id, security, embedded=self.embedded is not None)
         return KafkaPythonGroupAdmin(connection, timeout_ms=timeout_ms)
@@ -105,7 +106,7 @@ class KafkaClients(ConfluentClients):
         """Return a client for requests about transactions. It connects on first use."""
         from streams_py.adapters.connection.librdkafka_gaps import kafka_python_connection
 
-        security = parse_security(self._config.client_settings("admin."))
+        security = self._security(ClientRole.ADMIN)
         client_id = f"{self._config.client_id or self._config.application_id}-transactions"
         connection = kafka_python_connection(self.bootstrap, client_id, security, embedded=self.embedded is not None)
         return KafkaPythonTransactionAdmin(connection, timeout_ms=_TRANSACTION_ADMIN_MS)

@@ -5,19 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from streams_py.config.client_keys import CLIENT_PREFIXES
 from streams_py.config.secrets import redact
 
-__all__ = ["CLIENT_KEYS", "CLIENT_PREFIXES", "INSTEAD", "PREFIXES", "RENAMED", "is_secret", "masked", "shown"]
+__all__ = ["CLIENT_KEYS", "INSTEAD", "PREFIXES", "RENAMED", "is_secret", "masked", "shown"]
 
-CLIENT_PREFIXES: Final = (
-    "main.consumer.",
-    "restore.consumer.",
-    "global.consumer.",
-    "consumer.",
-    "producer.",
-    "admin.",
-    "assignment.events.producer.",
-)
 PREFIXES: Final = (*CLIENT_PREFIXES, "topic.", "client.tag.", "app.")
 
 # Keys of Kafka's clients that are allowed without a prefix. Keys with a prefix are passed on unchecked; the adapters

@@ -31,11 +31,12 @@ from typing import Any, Final
 from pydantic import ValidationError, field_validator, model_validator
 
 from streams_protocol.task_list import STATIC_TASKS, TaskList
+from streams_py.config.client_keys import CLIENT_PREFIXES, ClientRole
 from streams_py.config.endpoint import parse_endpoint
 from streams_py.config.fields import INT32_MAX, ConfigFields, dotted, texts
 from streams_py.config.files import read_config_file
 from streams_py.config.help import ExplainedKeys, key_of
-from streams_py.config.keys import CLIENT_KEYS, CLIENT_PREFIXES, INSTEAD, PREFIXES, RENAMED, masked, shown
+from streams_py.config.keys import CLIENT_KEYS, INSTEAD, PREFIXES, RENAMED, masked, shown
 from streams_py.errors import ConfigError
 
 __all__ = ["EMBEDDED_COMMIT_INTERVAL_MS", "StreamsConfig", "known_keys"]
@@ -298,36 +299,53 @@ class StreamsConfig(ConfigFields, metaclass=ExplainedKeys):
     @property
     def transaction_timeout_ms(self) -> int:
         """Time in ms after which the broker aborts a transaction without a commit."""
-        text = self.client_setting("transaction.timeout.ms", "producer.")
-        if text is None:
-            return _TRANSACTION_TIMEOUT_MS
-        if not text.isdecimal() or not 1 <= int(text) <= INT32_MAX:
-            raise _CompleteMessageError(
-                f"transaction.timeout.ms = {text!r} is not valid: expected a whole number of milliseconds, 1 or more",
-                key="transaction.timeout.ms",
-            )
-        return int(text)
+        return self.number_for(ClientRole.PRODUCER, "transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS, most=INT32_MAX)
 
     @property
     def embedded(self) -> bool:
         """Whether the built-in cluster is used."""
         return self.bootstrap_servers[0].startswith("embedded")
 
-    def client_settings(self, *prefixes: str) -> dict[str, str]:
-        """Return the settings for one client: those without prefix, then those with each prefix, which override them.
+    def settings_for(self, role: ClientRole, preset: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return the settings for one kind of client, by their names without a prefix.
 
-        For example, the main consumer gets ``client_settings("consumer.", "main.consumer.")``.
+        Settings without a prefix come first. Each prefix of ``role`` overrides them.
+
+        Args:
+            role: The kind of client.
+            preset: Settings that only the last prefix of ``role`` overrides.
         """
         settings = {key: value for key, value in self.clients.items() if not key.startswith(CLIENT_PREFIXES)}
-        for prefix in prefixes:
-            for key, value in self.clients.items():
-                if key.startswith(prefix):
-                    settings[key.removeprefix(prefix)] = value
-        return settings
+        *shared, own = role.value
+        for prefix in shared:
+            settings |= self._with_prefix(prefix)
+        return settings | dict(preset or {}) | self._with_prefix(own)
 
-    def client_setting(self, key: str, *prefixes: str) -> str | None:
-        """Return one of :meth:`client_settings`, or None."""
-        return self.client_settings(*prefixes).get(key)
+    def _with_prefix(self, prefix: str) -> dict[str, str]:
+        return {key.removeprefix(prefix): value for key, value in self.clients.items() if key.startswith(prefix)}
+
+    def setting_for(self, role: ClientRole, name: str) -> str | None:
+        """Return one of :meth:`settings_for`; None if it is not set."""
+        return self.settings_for(role).get(name)
+
+    def number_for(self, role: ClientRole, name: str, default: int, *, least: int = 1, most: int | None = None) -> int:
+        """Return a number among :meth:`settings_for`, or ``default`` if it is not set.
+
+        Raises:
+            ConfigError: The value is not a whole number from ``least`` to ``most``.
+        """
+        text = self.setting_for(role, name)
+        if text is None:
+            return default
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if number < least or (most is not None and number > most):
+            unit = " of milliseconds" if name.endswith(".ms") else ""
+            limit = f"{least} or more" if most is None else f"{least} to {most}"
+            raise ConfigError(f"{name} = {text!r} is not valid: expected a whole number{unit}, {limit}", key=name)
+        return number
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for key, value in self.original.items():
@@ -412,7 +430,7 @@ def _first_error(error: ValidationError, given: Mapping[str, Any]) -> ConfigErro
     first = error.errors(include_url=False)[0]
     context = first.get("ctx", {})
     found = context.get("error")
-    if isinstance(found, _CompleteMessageError):
+    if isinstance(found, _CompleteMessageError | ConfigError):
         return ConfigError(str(found), key=found.key)
     key = next(_alias(part) for part in first["loc"] if isinstance(part, str))
     if first["type"] == "missing":

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Final, Protocol, runtime_checkable
 
+from streams_py.config.client_keys import ClientRole
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ConfigError
 from streams_py.events.draft import BodyDraft
@@ -142,7 +143,7 @@ class AssignmentEvents(InstanceObserver):
                     versions=_library_versions(),
                     threads=config.num_stream_threads,
                     tags=config.client_tags,
-                    rack=config.client_setting("client.rack", "consumer.", "main.consumer."),
+                    rack=config.setting_for(ClientRole.MAIN_CONSUMER, "client.rack"),
                 )
             )
         )

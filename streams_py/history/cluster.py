@@ -12,6 +12,7 @@ from streams_py.adapters.confluent.bulk.bulk_settings import bulk_admin_settings
 from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
 from streams_py.adapters.security.settings import is_security_key
 from streams_py.clients.factory import KafkaClients
+from streams_py.config.client_keys import ClientRole
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import AdminErrorKind, OffsetAndMetadata, TopicSpec
@@ -31,10 +32,10 @@ def cluster_options(config: StreamsConfig, bootstrap: str) -> dict[str, str]:
     """
     security = {
         f"kafka.{key}": value
-        for key, value in config.client_settings("consumer.", "main.consumer.").items()
+        for key, value in config.settings_for(ClientRole.MAIN_CONSUMER).items()
         if is_security_key(key)
     }
-    size = config.client_settings("producer.").get("max.request.size")
+    size = config.setting_for(ClientRole.PRODUCER, "max.request.size")
     limit = {} if size is None else {"kafka.message.max.bytes": size}
     return {"kafka.bootstrap.servers": bootstrap, **security, **limit}
 
@@ -44,7 +45,7 @@ class HistoryCluster:
 
     def __init__(self, config: StreamsConfig) -> None:
         self._clients = KafkaClients(config)
-        settings = {"bootstrap.servers": self._clients.bootstrap, **config.client_settings("admin.")}
+        settings = {"bootstrap.servers": self._clients.bootstrap, **config.settings_for(ClientRole.ADMIN)}
         self._admin = LogAdmin(bulk_admin_settings(settings, client_id=f"{config.application_id}-history"))
         self._groups = self._clients.group_admin(timeout_ms=_TIMEOUT_MS)
 

@@ -11,6 +11,7 @@ from streams_protocol.types import ProcessId
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.java_order import HashSizing
 from streams_py.assignment.problem import RackOptimiserFactory
+from streams_py.config.client_keys import ClientRole
 
 if TYPE_CHECKING:
     from streams_py.config.streams_config import StreamsConfig
@@ -70,7 +71,9 @@ class LeaderSettings:
 
         ``future_process_id`` must be a new random UUID.
         """
-        max_poll_interval_ms = config.client_setting("max.poll.interval.ms", "consumer.", "main.consumer.")
+        max_poll_interval_ms = config.number_for(
+            ClientRole.MAIN_CONSUMER, "max.poll.interval.ms", _MAX_POLL_INTERVAL_MS
+        )
         return cls(
             process_id=process_id,
             future_process_id=ProcessId(future_process_id),
@@ -90,5 +93,5 @@ class LeaderSettings:
             replication_factor=config.replication_factor,
             retry_backoff_ms=config.retry_backoff_ms,
             missing_topics="fail" if config.recreated_internal_topics == "strict" else "report",
-            topic_setup_timeout_ms=int(max_poll_interval_ms or _MAX_POLL_INTERVAL_MS) // 2,
+            topic_setup_timeout_ms=max_poll_interval_ms // 2,
         )

@@ -7,6 +7,7 @@ source text here.
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -174,6 +175,30 @@ def test_file_of_more_than_500_lines_has_a_reason() -> None:
     modules = [path for folder in folders for path in (_ROOT / folder).rglob("*.py")]
     assert len(modules) > 1000
     assert {_name(path) for path in modules if path.read_text(encoding="utf-8").count("\n") > 500} == _LONG.keys()
+
+
+_PREFIX_TEXT = re.compile(r"(main|restore|global)\.consumer\.|assignment\.events\.producer\.")
+_PREFIX_ALONE = re.compile(r"(consumer|producer|admin)\.")
+
+
+def _client_prefixes(source: str) -> list[str]:
+    """Return the string constants that are prefixes of client settings, or contain a special one."""
+    texts = (
+        node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant) and type(node.value) is str
+    )
+    return [text for text in texts if _PREFIX_TEXT.search(text) or _PREFIX_ALONE.fullmatch(text)]
+
+
+def test_prefixes_of_client_settings_are_known_to_the_configuration_alone() -> None:
+    """Other modules name a ``ClientRole``. A worker of Connect has a configuration and prefixes of its own."""
+    found = {_name(path) for path in _modules(".") if _client_prefixes(path.read_text(encoding="utf-8"))}
+    found = {name for name in found if not name.startswith("streams_py/config/")}
+    assert found == {"streams_py/connect/settings.py", "streams_py/connect/worker/clients.py"}
+
+
+def test_check_of_prefixes_notices_them() -> None:
+    source = 'x = ("consumer.", "main.consumer.x", f"restore.consumer.{x}", "the producer.", "admin")'
+    assert _client_prefixes(source) == ["consumer.", "main.consumer.x", "restore.consumer."]
 
 
 _READ_HEADERS = {

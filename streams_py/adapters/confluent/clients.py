@@ -18,9 +18,6 @@ from streams_py.adapters.confluent.embedded.cluster import (
 from streams_py.adapters.confluent.event_producer import ConfluentEventProducer, event_producer_settings
 from streams_py.adapters.confluent.producer import ConfluentProducer, EpochRecordSender
 from streams_py.adapters.confluent.settings import (
-    CONSUMER_PREFIXES,
-    GLOBAL_CONSUMER_PREFIXES,
-    RESTORE_CONSUMER_PREFIXES,
     Settings,
     admin_settings,
     at_least_once_settings,
@@ -34,8 +31,8 @@ from streams_py.adapters.confluent.transaction_offsets import check_access
 from streams_py.adapters.confluent.transactional_producer import ConfluentTransactionalProducer
 from streams_py.adapters.security.settings import parse_security
 from streams_py.adapters.sorter_process import SorterProcess
+from streams_py.config.client_keys import ClientRole
 from streams_py.config.streams_config import StreamsConfig
-from streams_py.errors import ConfigError
 from streams_py.ports import Admin
 from streams_py.system.quiet_logs import quiet_logs
 
@@ -71,11 +68,11 @@ class ConfluentClients:
 
     def main_consumer(self, thread_name: str) -> ConfluentConsumer:
         """Reads the input of a stream thread's tasks."""
-        return self._consumer(f"{thread_name}-consumer", "main consumer", *CONSUMER_PREFIXES)
+        return self._consumer(f"{thread_name}-consumer", "main consumer", ClientRole.MAIN_CONSUMER)
 
     def restore_consumer(self, thread_name: str) -> ConfluentConsumer:
         """Reads changelogs for the state updater of a stream thread."""
-        return self._consumer(f"{thread_name}-restore-consumer", "restore consumer", *RESTORE_CONSUMER_PREFIXES)
+        return self._consumer(f"{thread_name}-restore-consumer", "restore consumer", ClientRole.RESTORE_CONSUMER)
 
     def changelog_sorter(self, thread_name: str) -> SorterProcess | None:
         """Reads changelogs beside :meth:`restore_consumer`; None when that is not wanted, or cannot be."""
@@ -84,13 +81,13 @@ class ConfluentClients:
         client_id = f"{thread_name}-restore-sorter"
         with quiet_logs("streams_py.adapters"):  # the restore consumer has said it
             read = consumer_settings(
-                self._config, *RESTORE_CONSUMER_PREFIXES, bootstrap=self.bootstrap, client_id=client_id
+                self._config, ClientRole.RESTORE_CONSUMER, bootstrap=self.bootstrap, client_id=client_id
             )
         return SorterProcess.start(read)
 
     def global_consumer(self, client_id: str) -> ConfluentConsumer:
         """Reads the topics of global stores."""
-        return self._consumer(f"{client_id}-global-consumer", "global consumer", *GLOBAL_CONSUMER_PREFIXES)
+        return self._consumer(f"{client_id}-global-consumer", "global consumer", ClientRole.GLOBAL_CONSUMER)
 
     def producer(self, thread_name: str) -> ConfluentProducer:
         """Writes for all tasks of a stream thread."""
@@ -122,7 +119,7 @@ class ConfluentClients:
         from streams_py.adapters.connection.librdkafka_gaps import kafka_python_connection
         from streams_py.adapters.transactional_records import TransactionalRecords
 
-        security = parse_security(self._config.client_settings("producer."))
+        security = parse_security(self._config.settings_for(ClientRole.PRODUCER))
         connection = kafka_python_connection(self.bootstrap, client_id, security, embedded=False)
         return TransactionalRecords(connection, transactional_id, timeout_ms=_TRANSACTIONAL_RECORD_MS)
 
@@ -135,8 +132,8 @@ class ConfluentClients:
         makes_expired_again: bool = False,
         sends_alone: bool = False,
     ) -> _P:
-        max_block_ms = self._number("max.block.ms", _MAX_BLOCK_MS, "producer.")
-        security = parse_security(self._config.client_settings("producer."))
+        max_block_ms = self._config.number_for(ClientRole.PRODUCER, "max.block.ms", _MAX_BLOCK_MS, least=0)
+        security = parse_security(self._config.settings_for(ClientRole.PRODUCER))
         embedded = self.embedded is not None
 
         def epoch_sender() -> EpochRecordSender:
@@ -174,10 +171,10 @@ class ConfluentClients:
         """Administrative requests of this instance."""
         client_id = f"{self._config.client_id or self._config.application_id}-admin"
         settings = self._quiet(admin_settings(self._config, bootstrap=self.bootstrap, client_id=client_id))
-        timeout_ms = self._number("default.api.timeout.ms", _API_TIMEOUT_MS, "admin.")
+        timeout_ms = self._config.number_for(ClientRole.ADMIN, "default.api.timeout.ms", _API_TIMEOUT_MS, least=0)
         if self.embedded is not None:
             return EmbeddedAdmin(settings, self.embedded, timeout_ms=timeout_ms)
-        security = parse_security(self._config.client_settings("admin."))
+        security = parse_security(self._config.settings_for(ClientRole.ADMIN))
 
         def remove_member(group: str, instance_id: str, member_id: str) -> None:
             from streams_py.adapters.connection.librdkafka_gaps import kafka_python_connection, remove_static_member
@@ -198,8 +195,8 @@ class ConfluentClients:
             return
         # Clients without an address connect to nobody. What is worth a warning is said when the real ones are made.
         with quiet_logs("streams_py.adapters"):
-            for prefixes in (CONSUMER_PREFIXES, RESTORE_CONSUMER_PREFIXES, GLOBAL_CONSUMER_PREFIXES):
-                read = consumer_settings(self._config, *prefixes, bootstrap="", client_id="check")
+            for role in (ClientRole.MAIN_CONSUMER, ClientRole.RESTORE_CONSUMER, ClientRole.GLOBAL_CONSUMER):
+                read = consumer_settings(self._config, role, bootstrap="", client_id="check")
                 ConfluentConsumer(self._quiet(read)).close()
             written = at_least_once_settings(self._config, bootstrap="", client_id="check")
             ConfluentProducer(self._quiet(written), epoch_sender=_never).close()
@@ -210,23 +207,13 @@ class ConfluentClients:
         if self.embedded is not None:
             self.embedded.close()
 
-    def _consumer(self, client_id: str, purpose: str, *prefixes: str) -> ConfluentConsumer:
-        settings = consumer_settings(self._config, *prefixes, bootstrap=self.bootstrap, client_id=client_id)
+    def _consumer(self, client_id: str, purpose: str, role: ClientRole) -> ConfluentConsumer:
+        settings = consumer_settings(self._config, role, bootstrap=self.bootstrap, client_id=client_id)
         return ConfluentConsumer(self._quiet(settings), purpose=purpose)
 
     def _quiet(self, settings: Settings) -> Settings:
         # The mock cluster would be asked for telemetry subscriptions it does not have.
         return {**settings, "enable.metrics.push": False} if self.embedded is not None else settings
-
-    def _number(self, key: str, default: int, *prefixes: str) -> int:
-        text = self._config.client_setting(key, *prefixes)
-        try:
-            number = default if text is None else int(text)
-        except ValueError:
-            number = -1
-        if number < 0:
-            raise ConfigError(f"{key} = {text!r} is not valid: expected a whole number of milliseconds", key=key)
-        return number
 
 
 def _never() -> EpochRecordSender:

@@ -14,20 +14,20 @@ from typing import Any, Final, Protocol
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streams_py.adapters.confluent.failures import error_of
-from streams_py.adapters.confluent.settings import Settings, producer_settings, rejected_setting
+from streams_py.adapters.confluent.settings import Settings, producer_settings_of, rejected_setting
+from streams_py.config.client_keys import ClientRole
 from streams_py.config.streams_config import StreamsConfig
 
 __all__ = ["ConfluentEventProducer", "event_producer_settings"]
 
-_PREFIX: Final = "assignment.events.producer."
 _CRITICAL: Final = 2  # librdkafka's log_level, as in syslog
 _OURS: Final[Mapping[str, str]] = {
-    "producer.acks": "1",
-    "producer.enable.idempotence": "false",
-    "producer.linger.ms": "100",
-    "producer.delivery.timeout.ms": "10000",
-    "producer.compression.type": "zstd",
-    "producer.buffer.memory": str(8 << 20),
+    "acks": "1",
+    "enable.idempotence": "false",
+    "linger.ms": "100",
+    "delivery.timeout.ms": "10000",
+    "compression.type": "zstd",
+    "buffer.memory": str(8 << 20),
 }
 
 
@@ -41,10 +41,13 @@ class _EventRecord(Protocol):
 
 
 def event_producer_settings(config: StreamsConfig, *, bootstrap: str, client_id: str) -> Settings:
-    """The application's producer settings (security, mostly), then ours, then ``assignment.events.producer.``'s."""
-    own = {f"producer.{key.removeprefix(_PREFIX)}": v for key, v in config.clients.items() if key.startswith(_PREFIX)}
-    shared = {key: value for key, value in config.original.items() if not key.startswith(_PREFIX)}
-    settings = producer_settings(StreamsConfig.of({**shared, **_OURS, **own}), bootstrap=bootstrap, client_id=client_id)
+    """Return the settings of the events producer.
+
+    They are the settings of the application's producer (mainly security), then those of this module, then those with
+    the prefix of the events producer.
+    """
+    given = config.settings_for(ClientRole.EVENT_PRODUCER, _OURS)
+    settings = producer_settings_of(config, given, bootstrap=bootstrap, client_id=client_id)
     settings.pop("transactional.id", None)
     settings.setdefault("log_level", _CRITICAL)
     return settings

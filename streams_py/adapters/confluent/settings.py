@@ -18,25 +18,24 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from streams_py.adapters.security.client_settings import librdkafka_settings
 from streams_py.adapters.security.settings import is_security_key, parse_security
-from streams_py.config.keys import CLIENT_PREFIXES, is_secret
+from streams_py.config.client_keys import ClientRole, without_prefix
+from streams_py.config.keys import is_secret
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ConfigError
 
 __all__ = [
-    "CONSUMER_PREFIXES",
-    "GLOBAL_CONSUMER_PREFIXES",
-    "RESTORE_CONSUMER_PREFIXES",
     "Settings",
     "admin_settings",
     "at_least_once_settings",
     "chooses_delivery_timeout",
     "consumer_settings",
     "producer_settings",
+    "producer_settings_of",
     "rejected_setting",
     "transactional_settings",
     "warn_overruled",
@@ -46,10 +45,6 @@ _log = logging.getLogger(__name__)
 
 Settings = dict[str, Any]
 """A configuration as confluent-kafka takes it."""
-
-CONSUMER_PREFIXES: Final = ("consumer.", "main.consumer.")
-RESTORE_CONSUMER_PREFIXES: Final = ("consumer.", "restore.consumer.")
-GLOBAL_CONSUMER_PREFIXES: Final = ("consumer.", "global.consumer.")
 
 # -- the table ---------------------------------------------------------------------------------------------------------
 
@@ -183,12 +178,12 @@ _QUEUE_MIN: Final = {"queue.buffering.max.messages": 100_000, "queue.buffering.m
 # -- the four kinds of clients -----------------------------------------------------------------------------------------
 
 
-def consumer_settings(config: StreamsConfig, *prefixes: str, bootstrap: str, client_id: str) -> Settings:
-    """Settings of a record consumer; ``prefixes`` as in :meth:`StreamsConfig.client_settings`, weakest first.
+def consumer_settings(config: StreamsConfig, role: ClientRole, *, bootstrap: str, client_id: str) -> Settings:
+    """Return the settings of a record consumer.
 
     Positions, the reset policy and ``max.poll.records`` belong to the runtime and are not among them.
     """
-    given = config.client_settings(*prefixes)
+    given = config.settings_for(role)
     translated = _translate(config, given, _COMMON | _CONSUMER, others=_PRODUCER)
     _warn_forced(given, _FORCED_CONSUMER)
     return {
@@ -197,7 +192,7 @@ def consumer_settings(config: StreamsConfig, *prefixes: str, bootstrap: str, cli
         **translated,
         **_FORCED_CONSUMER,
         # Kafka's default; librdkafka's own is read_committed.
-        "isolation.level": _isolation(config, prefixes),
+        "isolation.level": _isolation(config, role),
         # Never joined, nothing committed here: librdkafka wants a name, and the application may look up its own group.
         "group.id": config.application_id,
         **_identity(bootstrap, client_id),
@@ -212,23 +207,25 @@ def _room_for_fetches(translated: Settings) -> Settings:
     return {} if size is None else {"message.max.bytes": min(int(str(size)), _LIBRARY_MESSAGE_BYTES)}
 
 
-def _isolation(config: StreamsConfig, prefixes: Sequence[str]) -> str:
+def _isolation(config: StreamsConfig, role: ClientRole) -> str:
     """The isolation level. That of the restore consumer is always that of the main consumer.
 
     A table that reuses its source topic is restored from that topic: with another level it would get aborted records
     that were never processed, or miss records that were.
     """
-    source = CONSUMER_PREFIXES if tuple(prefixes) == RESTORE_CONSUMER_PREFIXES else prefixes
-    level = config.client_setting(_ISOLATION, *source) or "read_uncommitted"
+    source = ClientRole.MAIN_CONSUMER if role is ClientRole.RESTORE_CONSUMER else role
+    level = config.setting_for(source, _ISOLATION) or "read_uncommitted"
     if config.exactly_once:
-        if (given := config.client_setting(_ISOLATION, *prefixes)) not in (None, "read_committed"):
+        if (given := config.setting_for(role, _ISOLATION)) not in (None, "read_committed"):
             _log.warning("isolation.level = %s is ignored: exactly-once needs read_committed", given)
         return "read_committed"
-    own = config.clients.get(f"restore.consumer.{_ISOLATION}")
-    if source is not prefixes and own not in (None, level):
+    key = role.key(_ISOLATION)
+    own = config.clients.get(key)
+    if source is not role and own not in (None, level):
         _log.warning(
-            "restore.consumer.isolation.level = %s is ignored: tables must be restored from the records that the main "
+            "%s = %s is ignored: tables must be restored from the records that the main "
             "consumer reads, so its level is used: %s. Set consumer.isolation.level for both",
+            key,
             own,
             level,
         )
@@ -257,8 +254,15 @@ def transactional_settings(config: StreamsConfig, transactional_id: str, *, boot
 
 
 def producer_settings(config: StreamsConfig, *, bootstrap: str, client_id: str) -> Settings:
-    """Settings of a producer without transactions."""
-    given = config.client_settings("producer.")
+    """Return the settings of a producer without transactions."""
+    given = config.settings_for(ClientRole.PRODUCER)
+    return producer_settings_of(config, given, bootstrap=bootstrap, client_id=client_id)
+
+
+def producer_settings_of(
+    config: StreamsConfig, given: Mapping[str, str], *, bootstrap: str, client_id: str
+) -> Settings:
+    """Return the settings of a producer without transactions, from Kafka's keys without a prefix."""
     translated = _translate(config, given, _COMMON | _PRODUCER, others=_CONSUMER)
     return {
         **_DEFAULT_PRODUCER,
@@ -271,7 +275,7 @@ def producer_settings(config: StreamsConfig, *, bootstrap: str, client_id: str) 
 
 def chooses_delivery_timeout(config: StreamsConfig) -> bool:
     """Whether the time for which records may wait for their broker is left to us."""
-    return not {"delivery.timeout.ms", "message.timeout.ms"} & config.client_settings("producer.").keys()
+    return not {"delivery.timeout.ms", "message.timeout.ms"} & config.settings_for(ClientRole.PRODUCER).keys()
 
 
 def at_least_once_settings(config: StreamsConfig, *, bootstrap: str, client_id: str) -> Settings:
@@ -285,7 +289,7 @@ def at_least_once_settings(config: StreamsConfig, *, bootstrap: str, client_id: 
     if not chooses_delivery_timeout(config):
         return settings
     try:
-        session_ms = int(config.client_setting("session.timeout.ms", *CONSUMER_PREFIXES) or _SESSION_MS)
+        session_ms = config.number_for(ClientRole.MAIN_CONSUMER, "session.timeout.ms", _SESSION_MS, least=0)
         lingers_ms = float(str(settings.get("queue.buffering.max.ms", settings["linger.ms"])))
         sizes = {key: int(str(settings[key])) for key in _QUEUED_PER_MS}
     except ValueError:
@@ -301,7 +305,7 @@ def at_least_once_settings(config: StreamsConfig, *, bootstrap: str, client_id: 
             session_ms,
         )
     timeout_ms = min(timeout_ms, _DELIVERY_MS)
-    given = config.client_settings("producer.").keys()
+    given = config.settings_for(ClientRole.PRODUCER).keys()
     queue = {
         key: min(size, max(_QUEUE_MIN[key], timeout_ms * _QUEUED_PER_MS[key]))
         for key, size in sizes.items()
@@ -312,7 +316,7 @@ def at_least_once_settings(config: StreamsConfig, *, bootstrap: str, client_id: 
 
 def admin_settings(config: StreamsConfig, *, bootstrap: str, client_id: str) -> Settings:
     """Settings of the administrative client."""
-    given = config.client_settings("admin.")
+    given = config.settings_for(ClientRole.ADMIN)
     translated = _translate(config, given, _COMMON, others=_CONSUMER.keys() | _PRODUCER.keys())
     return {**translated, **_identity(bootstrap, client_id), **librdkafka_settings(parse_security(given))}
 
@@ -327,8 +331,8 @@ _OVERRULED: Final[Mapping[str, str]] = {
     "client.id": "clients are named after client.id without a prefix, or application.id, and their thread",
     "bootstrap.servers": "all clients use the cluster that bootstrap.servers without a prefix names",
     "transactional.id": "each stream thread has one of its own under exactly-once, and no transactions otherwise",
-    "restore.consumer.auto.offset.reset": "changelogs are read from where their stores are",
-    "global.consumer.auto.offset.reset": "topics of global stores are read from where their stores are",
+    ClientRole.RESTORE_CONSUMER.key("auto.offset.reset"): "changelogs are read from where their stores are",
+    ClientRole.GLOBAL_CONSUMER.key("auto.offset.reset"): "topics of global stores are read from where their stores are",
 }
 """Keys that a Streams application sets itself, and to what. Kafka Streams does the same, most of it in silence."""
 
@@ -336,8 +340,7 @@ _OVERRULED: Final[Mapping[str, str]] = {
 def warn_overruled(config: StreamsConfig) -> None:
     """Say once which of the clients' settings have no effect, because the application names its clients itself."""
     for key, value in config.clients.items():
-        prefix = next((prefix for prefix in CLIENT_PREFIXES if key.startswith(prefix)), "")
-        reason = _OVERRULED.get(key) or _OVERRULED.get(key.removeprefix(prefix))
+        reason = _OVERRULED.get(key) or _OVERRULED.get(without_prefix(key))
         if reason is not None:
             _log.warning("%s = %s is ignored: %s", key, value, reason)
 

@@ -123,6 +123,7 @@ def torture(
 def _security(bootstrap: str | None, config: Path | None) -> Mapping[str, str]:
     """The keys of a configuration file with which everybody gets in."""
     from streams_py.adapters.security.settings import is_security_key
+    from streams_py.config.client_keys import ClientRole
     from streams_py.config.streams_config import StreamsConfig
 
     known = StreamsConfig.of({**settings_of(bootstrap, config), "application.id": _NAME})
@@ -132,7 +133,7 @@ def _security(bootstrap: str | None, config: Path | None) -> Mapping[str, str]:
             "(--bootstrap host:port), or none for one of its own",
             key="bootstrap.servers",
         )
-    return {key: value for key, value in known.client_settings("admin.").items() if is_security_key(key)}
+    return {key: value for key, value in known.settings_for(ClientRole.ADMIN).items() if is_security_key(key)}
 
 
 def _run(

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from streams_py.config.client_keys import ClientRole
 from streams_py.config.streams_config import StreamsConfig
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ __all__ = ["PROCESS_VARIABLE", "ChildProcess", "this_process"]
 
 PROCESS_VARIABLE: Final = "STREAMS_PY_PROCESS"
 _INSTANCE_ID: Final = "group.instance.id"
-_CONSUMER: Final = ("consumer.", "main.consumer.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +84,9 @@ class ChildProcess:
     def config(self, config: StreamsConfig) -> StreamsConfig:
         """Return this process's configuration: names that must be unique per process end with its number."""
         own: dict[str, str] = {}
-        for prefix in ("", *_CONSUMER):
-            if (name := config.clients.get(f"{prefix}{_INSTANCE_ID}")) is not None:
-                own[f"{prefix}{_INSTANCE_ID}"] = f"{name}-{self.number}"
+        for key in ClientRole.MAIN_CONSUMER.keys(_INSTANCE_ID):
+            if (name := config.clients.get(key)) is not None:
+                own[key] = f"{name}-{self.number}"
         if config.client_id:
             own["client.id"] = f"{config.client_id}-{self.number}"
         return StreamsConfig.of(config, **own) if own else config

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
+from streams_py.config.client_keys import ClientRole
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ConfigError
 from streams_py.runtime.processes.child import ChildProcess
@@ -128,8 +129,7 @@ def _reporting(client: Client, child: ChildProcess) -> Iterator[None]:
 
 def _session_s(config: StreamsConfig) -> float:
     """Return the session timeout in seconds, after which a group removes a silent member."""
-    own = config.client_setting(_SESSION, "consumer.", "main.consumer.") or ""
-    return (int(own) if own.isdecimal() else _SESSION_MS) / 1_000  # joining the group reports an invalid value
+    return config.number_for(ClientRole.MAIN_CONSUMER, _SESSION, _SESSION_MS) / 1_000
 
 
 def _health_of(client: Client) -> Health:

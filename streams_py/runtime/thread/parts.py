@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Self
 
+from streams_py.config.client_keys import ClientRole
 from streams_py.config.streams_config import StreamsConfig
-from streams_py.errors import ConfigError
 from streams_py.events.observers import TaskObserver
 from streams_py.ports import Admin, Clock, Membership, RecordConsumer, RecordProducer, TransactionalProducer
 from streams_py.runtime.commit.known_commits import KnownCommits
@@ -23,7 +23,6 @@ from streams_py.state.caching.cache import RecordCache
 
 __all__ = ["LoopSettings", "ThreadParts"]
 
-_CONSUMER: Final = ("consumer.", "main.consumer.")
 _MAX_POLL_INTERVAL_MS: Final = 300_000
 _MAX_POLL_RECORDS: Final = 1_000
 _CALLS_LEAST_MS: Final = 1_000
@@ -55,11 +54,12 @@ class LoopSettings:
     @classmethod
     def from_config(cls, config: StreamsConfig) -> Self:
         """Return the settings of a configuration. ConfigError if a consumer setting is not a number."""
-        max_poll_interval_ms = _consumer_number(config, "max.poll.interval.ms", _MAX_POLL_INTERVAL_MS)
+        consumer = ClientRole.MAIN_CONSUMER
+        max_poll_interval_ms = config.number_for(consumer, "max.poll.interval.ms", _MAX_POLL_INTERVAL_MS)
         patience_ms = config.transaction_timeout_ms if config.exactly_once else max_poll_interval_ms
         return cls(
             poll_ms=config.poll_ms,
-            max_poll_records=_consumer_number(config, "max.poll.records", _MAX_POLL_RECORDS),
+            max_poll_records=config.number_for(consumer, "max.poll.records", _MAX_POLL_RECORDS),
             max_poll_interval_ms=max_poll_interval_ms,
             commit_interval_ms=config.commit_interval_ms,
             rebalance_commit_interval_ms=max(config.commit_interval_ms, config.transaction_timeout_ms // 10),
@@ -70,19 +70,6 @@ class LoopSettings:
             calls_max_ms=max(_CALLS_LEAST_MS, config.transaction_timeout_ms * 3 // 4 - config.commit_interval_ms),
             flush_max_ms=min(patience_ms, max_poll_interval_ms) // 4,
         )
-
-
-def _consumer_number(config: StreamsConfig, key: str, default: int) -> int:
-    text = config.client_setting(key, *_CONSUMER)
-    if text is None:
-        return default
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise ConfigError(f"{key} = {text!r} is not valid: expected a whole number, 1 or more", key=key)
-    return number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

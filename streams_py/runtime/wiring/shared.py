@@ -15,6 +15,7 @@ from functools import cached_property
 
 from streams_protocol.types import ProcessId
 from streams_py.assignment.assignors.registry import choose_assignor
+from streams_py.config.client_keys import ClientRole
 from streams_py.config.endpoint import parse_endpoint
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import IllegalStateError, MissingSourceTopicError, TaskAssignmentError
@@ -73,8 +74,6 @@ __all__ = ["ClientResources"]
 
 _log = logging.getLogger("streams_py")
 
-_CONSUMER = ("consumer.", "main.consumer.")
-
 
 class ClientResources:
     """Resources that the stream threads of one client share."""
@@ -101,7 +100,7 @@ class ClientResources:
             self._task_settings.persistent_stores,
         )
         self._loop_settings = LoopSettings.from_config(config)
-        self._default_policy = reset_policy(config.client_setting("auto.offset.reset", *_CONSUMER))
+        self._default_policy = reset_policy(config.setting_for(ClientRole.MAIN_CONSUMER, "auto.offset.reset"))
         self._choice = None if config.task_assignor_class is None else choose_assignor(config.task_assignor_class)
         persistent = any(is_persistent(store, self._defaults) for store in topology.stores.values())
         self._snapshot_storage = snapshot_storage(config, persistent=persistent)
@@ -109,7 +108,7 @@ class ClientResources:
             config.state_dir,
             config.application_id,
             persistent=persistent,
-            name=config.client_setting("group.instance.id", *_CONSUMER) or config.client_id or None,
+            name=config.setting_for(ClientRole.MAIN_CONSUMER, "group.instance.id") or config.client_id or None,
             cluster_id=self._cluster_id,
             warns_of_temporary=not config.embedded,  # the embedded cluster is temporary, too
         )
@@ -327,7 +326,7 @@ class ClientResources:
 
         A static member does not leave automatically: the group would keep its tasks until the session timeout.
         """
-        instance_id = self.config.client_setting("group.instance.id", *_CONSUMER)
+        instance_id = self.config.setting_for(ClientRole.MAIN_CONSUMER, "group.instance.id")
         if instance_id and self.admin is not None:
             self.admin.remove_member(self.config.application_id, f"{instance_id}-{index}", member_id)
 

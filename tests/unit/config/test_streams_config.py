@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from streams_py.config.keys import CLIENT_PREFIXES, is_secret, masked
+from streams_py.config.client_keys import CLIENT_PREFIXES, ClientRole, without_prefix
+from streams_py.config.keys import is_secret, masked
 from streams_py.config.streams_config import StreamsConfig, known_keys
 from streams_py.errors import ConfigError
 
@@ -318,7 +319,7 @@ def test_transaction_has_to_last_until_its_commit(interval_ms: int) -> None:
 
 
 def test_transaction_timeout_has_to_be_a_time() -> None:
-    with pytest.raises(ConfigError, match=r"transaction.timeout.ms = '0' is not valid: .*, 1 or more"):
+    with pytest.raises(ConfigError, match=r"transaction.timeout.ms = '0' is not valid: .*, 1 to 2147483647"):
         StreamsConfig.of({**BASE, "processing.guarantee": "exactly_once_v2", "producer.transaction.timeout.ms": 0})
     with pytest.raises(ConfigError, match=r"transaction.timeout.ms = 'soon' is not valid"):
         StreamsConfig.of({**BASE, "processing.guarantee": "exactly_once_v2", "producer.transaction.timeout.ms": "soon"})
@@ -383,15 +384,50 @@ def test_more_special_prefix_wins_for_a_client() -> None:
     config = of(
         fetch__min__bytes=1, consumer__fetch__min__bytes=2, main__consumer__fetch__min__bytes=3, producer__acks="all"
     )
-    assert config.client_settings("consumer.", "main.consumer.") == {"fetch.min.bytes": "3"}
-    assert config.client_settings("consumer.", "restore.consumer.") == {"fetch.min.bytes": "2"}
-    assert config.client_settings("producer.") == {"fetch.min.bytes": "1", "acks": "all"}
-    assert config.client_setting("fetch.min.bytes", "admin.") == "1"
-    assert config.client_setting("acks", "consumer.") is None
+    assert config.settings_for(ClientRole.MAIN_CONSUMER) == {"fetch.min.bytes": "3"}
+    assert config.settings_for(ClientRole.RESTORE_CONSUMER) == {"fetch.min.bytes": "2"}
+    assert config.settings_for(ClientRole.PRODUCER) == {"fetch.min.bytes": "1", "acks": "all"}
+    assert config.setting_for(ClientRole.ADMIN, "fetch.min.bytes") == "1"
+    assert config.setting_for(ClientRole.MAIN_CONSUMER, "acks") is None
+
+
+@pytest.mark.parametrize("role", ClientRole)
+def test_client_has_the_settings_of_its_prefixes_only(role: ClientRole) -> None:
+    clients = {f"{prefix}client.rack": f"of {prefix}" for prefix in CLIENT_PREFIXES}
+    config = StreamsConfig.of({**BASE, **clients, "client.rack": "of all"})
+    assert config.settings_for(role) == {"client.rack": f"of {role.value[-1]}"}
+    assert set(role.value) <= set(CLIENT_PREFIXES)
+    *before, last = role.keys("client.rack")
+    assert last == role.key("client.rack") == f"{role.value[-1]}client.rack"
+    expected = [clients[f"{prefix}client.rack"] for prefix in role.value[:-1]]
+    assert [config.original[key] for key in before] == ["of all", *expected]
+    assert {without_prefix(key) for key in role.keys("client.rack")} == {"client.rack"}
+
+
+def test_only_the_own_prefix_of_a_client_overrides_its_preset() -> None:
+    config = of(acks="all", producer__acks="0", linger__ms="5", assignment__events__producer__linger__ms="7")
+    assert config.settings_for(ClientRole.EVENT_PRODUCER, {"acks": "1", "linger.ms": "9"}) == {
+        "acks": "1",
+        "linger.ms": "7",
+    }
+
+
+def test_number_of_a_client_is_checked_and_the_error_names_its_key() -> None:
+    config = of(max__poll__records="many", main__consumer__max__poll__interval__ms=0, producer__max__block__ms=0)
+    assert config.number_for(ClientRole.MAIN_CONSUMER, "session.timeout.ms", 45) == 45
+    assert config.number_for(ClientRole.PRODUCER, "max.block.ms", 9, least=0) == 0
+    for name, least, most, expected in (
+        ("max.poll.records", 1, None, "'many' is not valid: expected a whole number, 1 or more"),
+        ("max.poll.interval.ms", 1, None, "'0' is not valid: expected a whole number of milliseconds, 1 or more"),
+        ("max.poll.interval.ms", 1, 9, "'0' is not valid: expected a whole number of milliseconds, 1 to 9"),
+    ):
+        with pytest.raises(ConfigError) as raised:
+            config.number_for(ClientRole.MAIN_CONSUMER, name, 5, least=least, most=most)
+        assert (str(raised.value), raised.value.key) == (f"{name} = {expected}", name)
 
 
 def test_prefixed_key_is_passed_on_unchecked() -> None:
-    assert of(producer__whatever__it__is=1).client_settings("producer.") == {"whatever.it.is": "1"}
+    assert of(producer__whatever__it__is=1).settings_for(ClientRole.PRODUCER) == {"whatever.it.is": "1"}
 
 
 def test_known_keys_are_dotted_and_complete() -> None:

@@ -33,6 +33,7 @@ from streams_py.adapters.confluent.embedded import server
 from streams_py.adapters.confluent.embedded.mock_library import TOPIC_ALREADY_EXISTS
 from streams_py.adapters.confluent.settings import Settings
 from streams_py.adapters.security.settings import is_security_key
+from streams_py.config.client_keys import without_prefix
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicCleanup, TopicSpec
@@ -78,7 +79,7 @@ def refuse_unsupported(config: StreamsConfig) -> None:
             key="processing.guarantee",
         )
     for key in config.clients:
-        name = next((key.removeprefix(p) for p in _PREFIXES if key.startswith(p)), key)
+        name = without_prefix(key)
         if name == "group.instance.id":
             raise ConfigError(
                 f"{key}: the embedded cluster has no static members, a restart would rebalance all the same: "
@@ -91,9 +92,6 @@ def refuse_unsupported(config: StreamsConfig) -> None:
                 f"remove {key}",
                 key=key,
             )
-
-
-_PREFIXES: Final = ("main.consumer.", "restore.consumer.", "global.consumer.", "consumer.", "producer.", "admin.")
 
 
 # -- the cluster as its users see it -----------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import pytest
 from streams_py.adapters.security.client_settings import kafka_python_settings, librdkafka_settings
 from streams_py.adapters.security.settings import Mechanism, SecurityProtocol, parse_security
 from streams_py.adapters.security.tls import tls_context
+from streams_py.config.client_keys import ClientRole
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ConfigError
 
@@ -147,7 +148,7 @@ def test_token_source_of_an_application_may_be_a_function(source: Callable[[], t
     settings = {"application.id": "a", "bootstrap.servers": "b:1", "security.protocol": "SASL_SSL"}
     settings |= {"sasl.mechanism": "OAUTHBEARER"}
     config = StreamsConfig.of(settings | {"sasl.oauthbearer.token.source": source})
-    found = parse_security(config.client_settings("consumer.")).token_source
+    found = parse_security(config.settings_for(ClientRole.MAIN_CONSUMER)).token_source
     assert found is not None
     assert found() == ("token", 5.0)
 

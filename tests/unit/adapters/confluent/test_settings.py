@@ -10,8 +10,6 @@ import pytest
 from streams_py.adapters.confluent import ConfluentClients
 from streams_py.adapters.confluent.bulk.bulk_settings import bulk_consumer_settings
 from streams_py.adapters.confluent.settings import (
-    CONSUMER_PREFIXES,
-    RESTORE_CONSUMER_PREFIXES,
     Settings,
     admin_settings,
     at_least_once_settings,
@@ -21,6 +19,7 @@ from streams_py.adapters.confluent.settings import (
     rejected_setting,
 )
 from streams_py.clients.factory import KafkaClients
+from streams_py.config.client_keys import ClientRole
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import ConfigError
 
@@ -29,8 +28,8 @@ def config(**keys: object) -> StreamsConfig:
     return StreamsConfig.of({"application.id": "app", "bootstrap.servers": "broker:9092"} | keys)
 
 
-def of_consumer(keys: dict[str, object], *prefixes: str) -> Settings:
-    return consumer_settings(config(**keys), *(prefixes or CONSUMER_PREFIXES), bootstrap="broker:9092", client_id="c")
+def of_consumer(keys: dict[str, object], role: ClientRole = ClientRole.MAIN_CONSUMER) -> Settings:
+    return consumer_settings(config(**keys), role, bootstrap="broker:9092", client_id="c")
 
 
 def of_producer(keys: dict[str, object]) -> Settings:
@@ -114,8 +113,8 @@ def test_restore_consumer_reads_the_records_that_the_main_consumer_reads(
     given: dict[str, object], level: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = StreamsConfig.of({"application.id": "app", "bootstrap.servers": "b:1", **given})
-    for prefixes in (CONSUMER_PREFIXES, RESTORE_CONSUMER_PREFIXES):
-        assert consumer_settings(config, *prefixes, bootstrap="b:1", client_id="c")["isolation.level"] == level
+    for role in (ClientRole.MAIN_CONSUMER, ClientRole.RESTORE_CONSUMER):
+        assert consumer_settings(config, role, bootstrap="b:1", client_id="c")["isolation.level"] == level
     ignored = [record for record in caplog.records if "restore.consumer.isolation.level" in record.getMessage()]
     assert bool(ignored) == ("restore.consumer.isolation.level" in given)
 
@@ -153,7 +152,7 @@ def test_setting_that_an_application_makes_itself_is_ignored_aloud_and_once(
     clients.close()
     (said,) = caplog.messages
     assert said.startswith(f"{key} = {value} is ignored: {why}")
-    assert value not in of_consumer({key: value}, *RESTORE_CONSUMER_PREFIXES).values()
+    assert value not in of_consumer({key: value}, ClientRole.RESTORE_CONSUMER).values()
 
 
 def test_setting_that_an_application_makes_itself_needs_no_warning_without_a_prefix_or_for_another_client(
@@ -171,7 +170,7 @@ def test_stronger_prefix_wins_when_a_key_is_given_twice() -> None:
         "restore.consumer.fetch.min.bytes": "3",
     }
     assert of_consumer(keys)["fetch.min.bytes"] == "2"
-    assert of_consumer(keys, *RESTORE_CONSUMER_PREFIXES)["fetch.min.bytes"] == "3"
+    assert of_consumer(keys, ClientRole.RESTORE_CONSUMER)["fetch.min.bytes"] == "3"
 
 
 def test_other_clients_keys_do_not_reach_a_client() -> None:

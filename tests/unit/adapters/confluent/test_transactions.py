@@ -12,9 +12,10 @@ from confluent_kafka import KafkaError, KafkaException
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent import transaction_offsets
 from streams_py.adapters.confluent.clients import ConfluentClients
-from streams_py.adapters.confluent.settings import CONSUMER_PREFIXES, consumer_settings, transactional_settings
+from streams_py.adapters.confluent.settings import consumer_settings, transactional_settings
 from streams_py.adapters.confluent.transaction_offsets import check_access
 from streams_py.adapters.confluent.transactional_producer import ConfluentTransactionalProducer
+from streams_py.config.client_keys import ClientRole
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError, TaskCorruptedError, TaskMigratedError
 from streams_py.ports import GroupMetadata, OffsetAndMetadata
@@ -274,7 +275,9 @@ def test_settings_of_exactly_once() -> None:
     assert settings["transactional.id"] == "id"
     assert settings["transaction.timeout.ms"] == settings["delivery.timeout.ms"] == 30_000
     given = {"consumer.isolation.level": "read_uncommitted"}
-    reading = consumer_settings(StreamsConfig.of({**BASE, **given}), *CONSUMER_PREFIXES, bootstrap="b:1", client_id="c")
+    reading = consumer_settings(
+        StreamsConfig.of({**BASE, **given}), ClientRole.MAIN_CONSUMER, bootstrap="b:1", client_id="c"
+    )
     assert reading["isolation.level"] == "read_committed"
     weak = StreamsConfig.of({**BASE, "producer.enable.idempotence": "false"})
     with pytest.raises(ConfigError, match=r"enable\.idempotence"):

@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from streams_py.config.client_keys import ClientRole
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.runtime.processes.child import PROCESS_VARIABLE, ChildProcess, this_process
 
@@ -16,8 +17,8 @@ def test_names_that_only_one_process_may_have_get_its_number() -> None:
         StreamsConfig.of(BASE, **{"client.id": "c", "group.instance.id": "g", "main.consumer.group.instance.id": "m"})
     )
     assert config.client_id == "c-2"
-    assert config.client_setting("group.instance.id") == "g-2"
-    assert config.client_setting("group.instance.id", "consumer.", "main.consumer.") == "m-2"
+    assert config.setting_for(ClientRole.PRODUCER, "group.instance.id") == "g-2"
+    assert config.setting_for(ClientRole.MAIN_CONSUMER, "group.instance.id") == "m-2"
 
 
 def test_a_configuration_without_such_names_stays_as_it_is() -> None:

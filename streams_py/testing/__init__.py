@@ -1,13 +1,13 @@
-"""The test kit: test your topologies without a broker, and your application on one.
+"""The test kit: test topologies without a broker, and applications on one.
 
-* :class:`TopologyTestDriver` - a whole topology in this process, with mock time;
-* :mod:`streams_py.testing.broker` - a broker for tests: embedded, Apache Kafka on the JVM, in Docker, or yours;
-* :mod:`streams_py.testing.pytest_plugin` - fixtures for it: ``kafka_broker``, ``kafka_cluster``;
-* :mod:`streams_py.testing.simulator` - whole groups of real leaders and members in virtual time, and
-  :mod:`streams_py.testing.checkers` - what must never happen to them, and what they must come to;
-* :mod:`streams_py.testing.fuzz` - damaged bytes for everything that reads bytes.
+* :class:`TopologyTestDriver`: runs a whole topology in this process, with mock time.
+* :mod:`streams_py.testing.broker`: brokers for tests. Embedded, Apache Kafka on the JVM or in Docker, or your own.
+* :mod:`streams_py.testing.pytest_plugin`: the fixtures ``kafka_broker`` and ``kafka_cluster`` for these brokers.
+* :mod:`streams_py.testing.simulator`: whole groups of real leaders and members, in virtual time.
+* :mod:`streams_py.testing.checkers`: the safety and liveness properties that the simulator checks.
+* :mod:`streams_py.testing.fuzz`: feeds damaged bytes to every decoder and parser.
 
-Loaded when first used, so that importing the kit costs nothing.
+The modules are loaded on first use, so importing the kit costs nothing.
 """
 
 from importlib import import_module as _import_module

@@ -6,9 +6,10 @@
         words.send("k", "hello world", timestamp_ms=5)
         assert counts.read_to_dict() == {"hello": 1, "world": 1}
 
-The tasks are those of the runtime, one for each sub-topology; only Kafka, threads and files are missing. Every record
-is processed, to the last output, when ``send`` returns, and committed, so record caches never hold anything back. Time
-stands still until a test moves it. Answers to Kafka Streams' class of the same name (KIP-247, KIP-470).
+The driver runs the tasks of the runtime, one for each sub-topology and partition number, without Kafka, threads and
+files. When ``send`` returns, the record has been processed down to the last output, and committed, so record caches
+never delay output. The clock moves only when a test advances it. Equivalent of Kafka Streams' class of the same name
+(KIP-247, KIP-470).
 """
 
 from __future__ import annotations
@@ -44,8 +45,10 @@ _DEFAULTS = {"application.id": "test", "bootstrap.servers": "embedded"}
 
 
 class InputTopic(Generic[K, V]):
-    """Writes records that the topology reads. Made by :meth:`TopologyTestDriver.input_topic`, where ``advance``, a
-    ``timedelta`` or milliseconds, is how much later than the one before each record is."""
+    """Writes records to a topic that the topology reads. Created by :meth:`TopologyTestDriver.input_topic`.
+
+    ``advance`` (a ``timedelta`` or milliseconds) is the difference between the timestamps of consecutive records.
+    """
 
     def __init__(
         self,
@@ -64,7 +67,7 @@ class InputTopic(Generic[K, V]):
         self._next_ms = driver.wall_clock_ms if start_ms is None and self._advance_ms else start_ms
 
     def advance_time(self, duration: Duration) -> None:
-        """The next record without a timestamp is so much later: a ``timedelta`` or milliseconds."""
+        """Advance the timestamp of the next record without a timestamp, by a ``timedelta`` or milliseconds."""
         now_ms = self._driver.wall_clock_ms if self._next_ms is None else self._next_ms
         self._next_ms = now_ms + duration_ms(duration, f"advance_time of the input topic {self.name}")
 
@@ -84,9 +87,13 @@ class InputTopic(Generic[K, V]):
         headers: Headers = (),
         partition: int | None = None,
     ) -> None:
-        """Process one record. Default timestamp: the driver's clock, or that of this topic if it has one
-        (``start_ms``, ``advance``, :meth:`advance_time`); default partition: by the key, as Kafka does (a null key goes
-        to partition 0). Errors that would stop a stream thread are raised here."""
+        """Process one record. Raises the errors that would stop a stream thread.
+
+        Args:
+            timestamp_ms: Default: the time of this topic, if it was set (``start_ms``, ``advance`` or
+                :meth:`advance_time`), otherwise the driver's clock.
+            partition: Default: chosen by the key, as Kafka does; partition 0 for a null key.
+        """
         self._driver.write(
             self.name,
             None if key is None else self._encode_key(key),
@@ -99,8 +106,11 @@ class InputTopic(Generic[K, V]):
     def send_all(
         self, records: Iterable[tuple[K | None, V | None]], *, timestamp_ms: int | None = None, advance: Duration = 0
     ) -> None:
-        """Process (key, value) pairs one after the other, all at ``timestamp_ms`` or each ``advance`` (a ``timedelta``
-        or milliseconds) after the one before."""
+        """Process (key, value) pairs in order.
+
+        All have the timestamp ``timestamp_ms``, or each is ``advance`` (a ``timedelta`` or milliseconds) after the
+        previous one.
+        """
         step_ms = duration_ms(advance, f"advance of records for {self.name}")
         if timestamp_ms is None and step_ms:
             timestamp_ms = self._driver.wall_clock_ms if self._next_ms is None else self._next_ms
@@ -110,17 +120,17 @@ class InputTopic(Generic[K, V]):
     def send_values(
         self, values: Iterable[V | None], *, timestamp_ms: int | None = None, advance: Duration = 0
     ) -> None:
-        """As :meth:`send_all`, for records without a key; ``advance`` is a ``timedelta`` or milliseconds."""
+        """Process records without a key, like :meth:`send_all`. ``advance`` is a ``timedelta`` or milliseconds."""
         self.send_all(((None, value) for value in values), timestamp_ms=timestamp_ms, advance=advance)
 
     def send_records(self, records: Iterable[Record[K | None, V | None]]) -> None:
-        """Process records with their timestamps and headers, such as those that an output topic has given."""
+        """Process records with their timestamps and headers, for example records read from an output topic."""
         for record in records:
             self.send(record.key, record.value, timestamp_ms=record.timestamp, headers=record.headers)
 
 
 class OutputTopic(Generic[K, V]):
-    """Reads what the topology wrote to a topic, from the first record on; each object reads for itself."""
+    """Reads the records that the topology wrote to a topic, from the first one. Each object has its own position."""
 
     def __init__(self, name: str, records: list[MemoryRecord], key: Serde[K], value: Serde[V]) -> None:
         self.name = name
@@ -130,11 +140,11 @@ class OutputTopic(Generic[K, V]):
         self._decode_value = value.deserializer(name, is_key=False)
 
     def __len__(self) -> int:
-        """Records not read yet."""
+        """Return the number of records that were not read yet."""
         return len(self._records) - self._next
 
     def read(self) -> Record[K | None, V | None]:
-        """The next record; LookupError when there is none."""
+        """Read the next record. Raises LookupError if there is none."""
         if not len(self):
             raise LookupError(f"no more records in {self.name}: {self._next} were written, and all are read")
         raw = self._records[self._next]
@@ -149,43 +159,48 @@ class OutputTopic(Generic[K, V]):
 
     @property
     def is_empty(self) -> bool:
-        """True when all records are read."""
+        """Whether all records were read."""
         return not len(self)
 
     def read_value(self) -> V | None:
-        """The value of the next record; LookupError when there is none."""
+        """Read the next record and return its value. Raises LookupError if there is none."""
         return self.read().value
 
     def read_pair(self) -> tuple[K | None, V | None]:
-        """(key, value) of the next record; LookupError when there is none."""
+        """Read the next record and return (key, value). Raises LookupError if there is none."""
         record = self.read()
         return record.key, record.value
 
     def read_all(self) -> list[Record[K | None, V | None]]:
-        """All further records."""
+        """Read all remaining records."""
         return [self.read() for _ in range(len(self))]
 
     def read_values(self) -> list[V | None]:
-        """The values of all further records."""
+        """Read all remaining records and return their values."""
         return [record.value for record in self.read_all()]
 
     def read_pairs(self) -> list[tuple[K | None, V | None]]:
-        """(key, value) of all further records."""
+        """Read all remaining records and return their (key, value) pairs."""
         return [(record.key, record.value) for record in self.read_all()]
 
     def read_to_dict(self) -> dict[K | None, V | None]:
-        """The last value of each key among all further records; a tombstone is a None."""
+        """Read all remaining records and return the last value of each key; None stands for a tombstone."""
         return dict(self.read_pairs())
 
 
 class TopologyTestDriver:
-    """A topology, ready to take records.
+    """Runs a topology in a test, without a broker.
 
-    ``config``: whatever StreamsConfig takes; ``application.id`` is "test" unless given, serdes and handlers are used as
-    configured. ``wall_clock_ms``: where the clock starts. ``partitions``: of every topic; there is one task for each
-    sub-topology and partition number. Pattern sources read the topics that are written to. ``in_place_checks``:
-    ChangedInPlaceError for a function that changes a value which other operators get too, or changes its aggregate and
-    returns None; that costs a copy of each such value.
+    Sources with a pattern read the matching topics that a test writes to.
+
+    Args:
+        topology: The topology to run.
+        config: Any configuration that StreamsConfig accepts. ``application.id`` defaults to "test". Configured serdes
+            and handlers are used.
+        wall_clock_ms: Start time of the clock.
+        partitions: Number of partitions of every topic. There is one task for each sub-topology and partition number.
+        in_place_checks: Raise ChangedInPlaceError if a function changes a value that other operators also receive, or
+            changes its aggregate and returns None. The check copies each such value.
     """
 
     def __init__(
@@ -205,7 +220,7 @@ class TopologyTestDriver:
         self._written: dict[str, list[MemoryRecord]] = {}
         self._tasks = InProcessTasks(
             topology.subtopologies(),
-            # Waiting for somebody (a schema registry) is an error: a test wants to know.
+            # With a task timeout of 0, an unavailable service (a schema registry) is an error immediately, not retried.
             replace(
                 settings, emit_interval_ms=0, task_timeout_ms=0, in_place_checks=topology if in_place_checks else None
             ),
@@ -224,33 +239,45 @@ class TopologyTestDriver:
     def input_topic(
         self, name: str, *, key: Serde[K], value: Serde[V], start_ms: int | None = None, advance: Duration = 0
     ) -> InputTopic[K, V]:
-        """Write to a topic that some source reads; TopologyError for any other. Records without a timestamp get
-        ``start_ms``, and each further one is ``advance`` (a ``timedelta`` or milliseconds) later; with neither, the
-        driver's clock."""
+        """Return a writer for a topic that a source reads.
+
+        Args:
+            name: Name of the topic.
+            key: Serde of the keys.
+            value: Serde of the values.
+            start_ms: Timestamp of the first record that is sent without one. Default: the driver's clock.
+            advance: A ``timedelta`` or milliseconds. Each further record without a timestamp is later by this time.
+
+        Raises:
+            TopologyError: No source reads the topic.
+        """
         if not self._tasks.readers_of(name):
             sources = ", ".join(self._tasks.source_names()) or "nothing"
             raise TopologyError(f"no source reads topic {name!r}; this topology reads {sources}")
         return InputTopic(self, name, key, value, start_ms, advance)
 
     def output_topic(self, name: str, *, key: Serde[K], value: Serde[V]) -> OutputTopic[K, V]:
-        """Read what was written to a topic; internal topics are named ``<application.id>-<name>``."""
+        """Return a reader of the records written to a topic. Internal topics are named ``<application.id>-<name>``."""
         return OutputTopic(name, self._topic(name), key, value)
 
     @property
     def produced_topics(self) -> frozenset[str]:
-        """Topics that have been written to, internal ones included."""
+        """Topics that records were written to, including internal topics."""
         return frozenset(name for name, records in self._written.items() if records)
 
     def store(self, name: str, *, partition: int = 0) -> Store:
-        """A state store of one task, as its processors see it. UnknownStateStoreError names those that exist."""
+        """Return a state store of one task, as its processors see it.
+
+        Raises UnknownStateStoreError, which lists the stores that exist, for an unknown name.
+        """
         return self._tasks.store(name, partition)
 
     def stores(self, *, partition: int = 0) -> dict[str, Store]:
-        """All state stores of one partition number by name, global ones included."""
+        """Return all state stores of one partition number by name, including global stores."""
         return {name: self._tasks.store(name, partition) for name in self._tasks.store_names()}
 
     def metrics(self) -> Metrics:
-        """Figures by group (with tags) and name, as of ``KafkaStreams.metrics``; the thread is the one of the test."""
+        """Return metrics by group (with tags) and name, like ``KafkaStreams.metrics``. The thread is the test's."""
         thread = threading.current_thread().name
         now_ms = self.wall_clock_ms
         seconds = max(1, now_ms - self._started_ms) / 1000
@@ -265,11 +292,11 @@ class TopologyTestDriver:
 
     @property
     def wall_clock_ms(self) -> int:
-        """What the tasks' clock shows."""
+        """Current time of the tasks' clock, in ms."""
         return self._tasks.clock.now_ms()
 
     def advance_wall_clock(self, duration: Duration) -> None:
-        """Move the clock by ms or a timedelta; wall-clock punctuators that become due are called once each."""
+        """Advance the clock by milliseconds or a timedelta. Each wall-clock punctuator that becomes due runs once."""
         self._check_open()
         self._tasks.advance(duration_ms(duration, "advance_wall_clock"))
         self._tasks.commit()
@@ -285,7 +312,7 @@ class TopologyTestDriver:
         headers: Headers = (),
         partition: int | None = None,
     ) -> None:
-        """Process one record of bytes; :meth:`InputTopic.send` for objects."""
+        """Process one record of bytes. Use :meth:`InputTopic.send` for objects."""
         self._check_open()
         count = self._tasks.partitions
         if partition is None:
@@ -297,14 +324,14 @@ class TopologyTestDriver:
         self._processed += self._tasks.drain(commit=True)
 
     def close(self) -> None:
-        """Close processors and stores; errors of a processor's ``close`` are raised."""
+        """Close processors and stores. Raises the error of a processor's ``close``."""
         if not self._closed:
             self._closed = True
             self._tasks.close()
 
     def _check_open(self) -> None:
         if self._closed:
-            raise IllegalStateError("this driver is closed; make a new one")
+            raise IllegalStateError("this driver is closed; create a new one")
 
     def __enter__(self) -> TopologyTestDriver:
         return self

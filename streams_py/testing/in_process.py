@@ -1,8 +1,8 @@
-"""Real tasks in one process: no broker, no threads, no files, and a clock that stands still.
+"""Real tasks in one process: no broker, no threads, no files, and a manual clock.
 
-What the test driver and the comparison with recorded runs share. Tasks are those of the runtime, their stores those of
-:mod:`streams_py.state` with memory below. Whatever a task writes to a topic that some task reads comes back to it, as
-it would through a broker.
+Used by the test driver and by the comparison with recorded runs. The tasks are the runtime's tasks, and their stores
+are those of :mod:`streams_py.state`, in memory. A record that a task writes to a topic which a task reads is delivered
+to that task, as a broker would do.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class WholeTopology:
 
     @classmethod
     def units_of(cls, topology: Topology) -> list[TaskNodes]:
-        """What has tasks as one unit, and the global stores."""
+        """Return all sub-topologies with tasks as one unit, followed by the global ones."""
         subs = topology.subtopologies()
         with_tasks = [sub for sub in subs if not sub.is_global]
         whole = cls(
@@ -54,10 +54,10 @@ class WholeTopology:
 
 
 class InProcessTasks:
-    """Tasks of ``units`` (sub-topologies), one for each of ``partitions`` partition numbers; every topic has so many.
+    """Tasks of ``units`` (sub-topologies), one for each partition number. Every topic has ``partitions`` partitions.
 
-    ``on_sent`` sees every record that a task writes, changelog records included. Topics that match a source's pattern
-    are read once somebody wrote to them.
+    ``on_sent`` is called for every record that a task writes, including changelog records. A topic that matches a
+    source's pattern is read from the first write to it.
     """
 
     def __init__(
@@ -76,7 +76,9 @@ class InProcessTasks:
         self._units = units
         self._on_sent = on_sent
         self.ties = 0
-        """How often two input queues of a task had equally old heads, so that either could be taken first."""
+        """Number of steps in which the oldest records of two input queues of a task had equal timestamps.
+
+        Either record could have been processed first."""
         self._looped: deque[MemoryRecord] = deque()
         self._readers: dict[str, tuple[int, ...]] = {}
         self.producer = MemoryProducer(_SameForAll(partitions), on_record=self._sent, clock=clock)
@@ -93,7 +95,7 @@ class InProcessTasks:
             settings=settings,
             producer=self.producer,
             clock=clock,
-            # Not persistent: no file is touched, and all stores are in memory.
+            # Not persistent: no file is read or written, and all stores are in memory.
             directory=StateDirectory("unused", settings.application_id, persistent=False),
             cache=RecordCache(cache_max_bytes, clock.monotonic_ms),
             background=self._background,
@@ -146,7 +148,7 @@ class InProcessTasks:
     # -- topics --------------------------------------------------------------------------------------------------------
 
     def readers_of(self, topic: str) -> tuple[int, ...]:
-        """Units that read a topic."""
+        """Return the numbers of the units that read a topic."""
         found = self._readers.get(topic)
         if found is None:
             found = self._readers[topic] = tuple(
@@ -168,7 +170,7 @@ class InProcessTasks:
         return True
 
     def source_names(self) -> list[str]:
-        """What the sources read: topic names and patterns."""
+        """Return topic names and patterns of all sources."""
         sources = [node for unit in self._units for node in unit.nodes if isinstance(node, SourceNode)]
         named = {topic for unit in self._units for topic in exact_topics(unit.nodes, self.settings.application_id)}
         return sorted(named | {source.pattern.pattern for source in sources if source.pattern is not None})
@@ -188,7 +190,7 @@ class InProcessTasks:
         headers: list[tuple[str, bytes | None]] | None,
         partition: int,
     ) -> None:
-        """Put an input record into the queues of those who read its topic."""
+        """Add an input record to the queues of the tasks that read its topic."""
         log = self.producer.records.setdefault(TopicPartition(topic, partition), [])
         record = MemoryRecord(topic, partition, len(log), key, value, timestamp_ms=timestamp_ms, headers=headers)
         log.append(record)
@@ -207,7 +209,7 @@ class InProcessTasks:
     # -- work -------------------------------------------------------------------------------------------------
 
     def drain(self, *, commit: bool) -> int:
-        """Process until nothing is left to process; how many records. ``commit``: after every one of them."""
+        """Process until no record is left; return the number of records. ``commit``: commit after each record."""
         total = 0
         while True:
             self._deliver_looped()
@@ -230,12 +232,12 @@ class InProcessTasks:
             self._deliver(self._looped.popleft())
 
     def commit(self) -> None:
-        """Commit all tasks; what that forwards waits for :meth:`drain`."""
+        """Commit all tasks. Records that this forwards are processed by the next :meth:`drain`."""
         for executor in self._executors.values():
             executor.commit()
 
     def advance(self, duration_ms: int) -> None:
-        """Move the clock and call the punctuators that are due by it."""
+        """Advance the clock and run the wall-clock punctuators that are due."""
         self.clock.advance(duration_ms)
         for executor in self._executors.values():
             task = executor.task
@@ -243,7 +245,7 @@ class InProcessTasks:
             task.await_answers()
 
     def store(self, name: str, partition: int) -> Store:
-        """A store of the task with that partition number."""
+        """Return a store of the task with that partition number. Raises UnknownStateStoreError."""
         everywhere = [((unit, partition), executor) for unit, executor in self._globals.items()]
         for (_, number), executor in (*self._executors.items(), *everywhere):
             if number == partition and any(builder.name == name for builder in executor.task.nodes.stores):
@@ -256,7 +258,7 @@ class InProcessTasks:
         return sorted({builder.name for unit in self._units for builder in unit.stores})
 
     def close(self) -> None:
-        """Suspend and close all tasks; the first error of a processor's ``close`` is raised at the end."""
+        """Suspend and close all tasks, then raise the first error of a processor's ``close``, if any."""
         failed = [executor.close() for executor in (*self._executors.values(), *self._globals.values())]
         self._background.loop.close()
         for error in failed:
@@ -265,7 +267,7 @@ class InProcessTasks:
 
 
 class _SameForAll(dict[str, int]):
-    """One number for every topic."""
+    """Returns the same partition count for every topic."""
 
     def __init__(self, number: int) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""Kafka without Kafka: records, a producer and a clock that live in memory.
+"""In-memory records, producer and clock for tests without Kafka.
 
-For tests of whatever works with the ports in :mod:`streams_py.ports`, and the ground :class:`TopologyTestDriver` stands
-on. Nothing here starts a thread or waits.
+For tests of code that uses the ports in :mod:`streams_py.ports`. :class:`TopologyTestDriver` is built on them. Nothing
+here starts a thread or waits.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ _CREATE_TIME = 1  # confluent-kafka's TIMESTAMP_CREATE_TIME
 
 
 class ManualClock:
-    """A clock that moves only when told to. Both of its times start at ``now_ms``."""
+    """A clock that moves only when a test advances it. Wall clock and monotonic time start at ``now_ms``."""
 
     def __init__(self, now_ms: int = 0) -> None:
         self.time_ms = now_ms
 
     def now_ms(self) -> int:
-        """Wall clock, ms."""
+        """Return the wall-clock time in ms."""
         return self.time_ms
 
     def monotonic_ms(self) -> int:
-        """The same time."""
+        """Return the monotonic time in ms; it equals the wall-clock time."""
         return self.time_ms
 
     def sleep_ms(self, duration_ms: int) -> None:
-        """Move the clock."""
+        """Advance the clock; returns immediately."""
         self.time_ms += duration_ms
 
     advance = sleep_ms
 
 
 class MemoryRecord:
-    """A raw record with the accessors of confluent-kafka's ``Message``. ``timestamp_ms`` -1: it has none.
+    """A raw record with the accessors of confluent-kafka's ``Message``. ``timestamp_ms`` -1: no timestamp.
 
-    ``producers_clock``: whoever sent it left the timestamp to the producer.
+    ``producers_clock``: the sender set no timestamp, so the producer's clock set it.
     """
 
     __slots__ = ("_headers", "_key", "_offset", "_partition", "_timestamp", "_topic", "_value", "producers_clock")
@@ -71,31 +71,31 @@ class MemoryRecord:
         self._headers: _Headers | None = list(headers) if headers else None
 
     def topic(self) -> str:
-        """Topic name."""
+        """Return the topic name."""
         return self._topic
 
     def partition(self) -> int:
-        """Partition number."""
+        """Return the partition number."""
         return self._partition
 
     def offset(self) -> int:
-        """Offset in the partition."""
+        """Return the offset in the partition."""
         return self._offset
 
     def key(self) -> bytes | None:
-        """Key bytes."""
+        """Return the key bytes."""
         return self._key
 
     def value(self) -> bytes | None:
-        """Value bytes."""
+        """Return the value bytes."""
         return self._value
 
     def timestamp(self) -> tuple[int, int]:
-        """(type, ms)."""
+        """Return (timestamp type, ms)."""
         return self._timestamp
 
     def headers(self) -> _Headers | None:
-        """A new list each time, None when there are no headers."""
+        """Return a new list of headers each time; None if there are no headers."""
         return None if self._headers is None else list(self._headers)
 
     def __repr__(self) -> str:
@@ -106,10 +106,13 @@ class MemoryRecord:
 
 
 class MemoryProducer:
-    """A producer whose broker is a list per partition, acknowledging at once.
+    """A producer that appends records to one list per partition and acknowledges them immediately.
 
-    ``partitions``: partition counts of topics (default 1 each). ``on_record`` sees every record as it arrives.
-    ``refuse``: asked for each record; an error it gives is raised later, as with a real broker.
+    Args:
+        partitions: Partition count by topic; default 1 each.
+        on_record: Called with every record that was written.
+        refuse: Called for each record. An error that it returns is raised by a later call, as with a real broker.
+        clock: Sets the timestamp of records that have none.
     """
 
     def __init__(
@@ -145,7 +148,7 @@ class MemoryProducer:
         timestamp_ms: int = -1,
         headers: _Headers | None = None,
     ) -> None:
-        """Append a record. Raises the error of an earlier one that was refused."""
+        """Append a record. Raises the error of an earlier record that was refused."""
         if self._halted is not None:
             raise TaskMigratedError(self._halted)
         if self._held is not None:
@@ -169,35 +172,35 @@ class MemoryProducer:
             self._on_record(record)
 
     def direct(self, topic: str, partition: int = -1) -> None:
-        """Every record goes through ``produce``."""
+        """Do nothing: every record goes through ``produce``."""
 
     def _any_partition(self, count: int) -> int:
         self._keyless += 1
         return self._keyless % count
 
     def poll(self, timeout_ms: int = 0) -> int:
-        """Nothing ever waits."""
+        """Return 0: no record ever waits for an acknowledgement."""
         return 0
 
     def flush(self, timeout_ms: int) -> int:
-        """Counts calls; nothing ever waits."""
+        """Count the call and return 0: no record ever waits for an acknowledgement."""
         self.flushes += 1
         return 0
 
     def overdue(self, timeout_ms: int) -> int:
-        """Everything is written at once."""
+        """Return 0: every record is written immediately."""
         return 0
 
     def check(self) -> None:
-        """Raise the error of the first refused record whose error was not raised before."""
+        """Raise the oldest error of a refused record that was not raised yet, if there is one."""
         if self._errors:
             raise self._errors.popleft()
 
     def leave_out(self, error: ProductionError, instead: Iterable[tuple[object, ...]]) -> None:
-        """There are no transactions here."""
+        """Do nothing: this producer has no transactions."""
 
     def acked_offsets(self) -> Mapping[TopicPartition, int]:
-        """Last offset of every tracked partition."""
+        """Return the last offset of every partition of the tracked topics."""
         return {
             partition: log[-1].offset()
             for partition, log in self.records.items()
@@ -205,24 +208,24 @@ class MemoryProducer:
         }
 
     def track(self, topics: Collection[str]) -> None:
-        """Topics for :meth:`acked_offsets`."""
+        """Add topics to those that :meth:`acked_offsets` reports."""
         self._tracked.update(topics)
 
     def partitions_for(self, topic: str) -> int:
-        """Partition count."""
+        """Return the partition count of a topic."""
         return self._partitions.get(topic, 1)
 
     def reset(self) -> None:
-        """Nothing waits to be sent."""
+        """Accept records again after :meth:`halt`. No record is queued, so none is dropped."""
         self._halted = None
 
     def halt(self, reason: str) -> None:
-        """Take no more records until :meth:`reset`."""
+        """Reject records with TaskMigratedError until :meth:`reset`."""
         self._halted = reason
 
     def hold(self, reason: str | None) -> None:
-        """Take no records while there is a reason."""
+        """Reject records with BrokerUnavailableError while ``reason`` is not None."""
         self._held = reason
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""

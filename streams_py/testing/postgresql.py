@@ -24,17 +24,20 @@ def _binaries() -> Path:
     places = [Path(found).parent] if found else [Path(at) for at in sorted(glob("/usr/lib/postgresql/*/bin"))]
     if not places:
         raise NoPostgresqlError(
-            "no PostgreSQL here: initdb is neither on PATH nor in /usr/lib/postgresql (apt install postgresql)"
+            "PostgreSQL not found: initdb is neither on PATH nor in /usr/lib/postgresql (apt install postgresql)"
         )
     return places[-1]
 
 
 @contextlib.contextmanager
 def postgresql_server(password: str) -> Iterator[str]:
-    """The URL, with password, of an empty server that keeps nothing after a crash. Raises NoPostgresqlError."""
+    """Run an empty server and yield its URL, including the password. It does not survive a crash (no fsync).
+
+    Raises NoPostgresqlError if PostgreSQL is not installed.
+    """
     binaries = _binaries()
-    user = "postgres" if os.geteuid() == 0 else None  # initdb refuses root
-    directory = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))  # a path short enough for a socket
+    user = "postgres" if os.geteuid() == 0 else None  # initdb refuses to run as root
+    directory = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))  # short, because a socket's path is limited
     try:
         if user:
             shutil.chown(directory, user)

@@ -1,12 +1,13 @@
-"""pytest plugin: real brokers as session fixtures, and an honest count of the tests that had one.
+"""pytest plugin: real brokers as session fixtures, and a count of the broker tests that ran.
 
-* ``kafka_broker``: one Apache Kafka node, started when the first test asks for it, shared by the session (of a
-  parallel run: by the worker);
-* ``kafka_cluster``: three nodes; a test that kills some must start them again;
-* ``secured_kafka_broker``: one node with TLS, logins and access control lists (``SecuredBroker``); on a JVM only;
-* tests that take one of them, or are marked ``broker``, are deselected where no broker can be had, and the last lines
-  of the run say so by number: ``0 of 12 broker tests ran: no Java and no Docker``. A test that did not run never
-  looks like one that passed.
+* ``kafka_broker``: one Apache Kafka node. It starts when the first test requests it, and is shared by the session (in
+  a parallel run: by the worker).
+* ``kafka_cluster``: three nodes. A test that stops nodes must start them again.
+* ``secured_kafka_broker``: one node with TLS, logins and access control lists (``SecuredBroker``). JVM only.
+
+Tests that use one of these fixtures, or are marked ``broker``, are deselected if no broker is available. The summary
+at the end of the run then reports it, for example ``0 of 12 broker tests ran: no Java and no Docker``, so a test that
+did not run never looks like a passed test.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _FIXTURES = frozenset(__all__)
 
 
 class _BrokerTests:
-    """What became of the tests marked ``broker`` in this run."""
+    """Counts the tests marked ``broker`` in this run."""
 
     def __init__(self) -> None:
         self.selected: set[str] = set()
@@ -34,7 +35,7 @@ class _BrokerTests:
         self.labels: set[str] = set()
 
     def to_controller(self) -> dict[str, Any]:
-        """Plain values: in a parallel run (pytest-xdist) the workers count, and the controller has the last word."""
+        """Return plain values that a pytest-xdist worker can send to the controller, which prints the summary."""
         return {
             "selected": sorted(self.selected),
             "ran": sorted(self.ran),
@@ -43,14 +44,14 @@ class _BrokerTests:
         }
 
     def add(self, other: dict[str, Any]) -> None:
-        """What a worker counted."""
+        """Add the counts of a worker."""
         self.selected |= set(other["selected"])
         self.ran |= set(other["ran"])
         self.labels |= set(other["labels"])
         self.why_none = self.why_none or other["why_none"]
 
     def summary(self) -> str | None:
-        """The line for the end of the run; None when no such test was selected."""
+        """Return the line for the end of the run; None if no broker test was selected."""
         if not self.selected:
             return None
         line = f"{len(self.ran)} of {len(self.selected)} broker tests ran"
@@ -69,12 +70,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Whoever takes a broker is a broker test, said or not."""
+    """Mark every test that uses a broker fixture as a broker test."""
     if _FIXTURES & set(getattr(item, "fixturenames", ())):
         item.add_marker(pytest.mark.broker)
 
 
-@pytest.hookimpl(trylast=True)  # after -m and -k: count only what was asked for
+@pytest.hookimpl(trylast=True)  # after -m and -k: count only selected tests
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     state = config.stash[_STATE]
     chosen = [item for item in items if item.get_closest_marker("broker") is not None]
@@ -124,19 +125,19 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    """Three real Kafka nodes for the whole session, everything replicated three times, one may be down."""
+    """Three real Kafka nodes for the whole session. Topics have three replicas; one node may be down."""
     yield from _running(request, nodes=3)
 
 
 @pytest.fixture(scope="session")
 def secured_kafka_broker(request: pytest.FixtureRequest) -> Iterator[SecuredBroker]:
-    """One real Kafka node for the whole session that asks for certificates, logins and rights."""
+    """One real Kafka node for the whole session, with TLS, logins and access control lists."""
     from streams_py.testing import broker
 
     try:
         running = broker.SecuredBroker(plain_users={"plain-user": "plain-marker-5ecret"})
     except broker.NoBrokerError as error:
-        pytest.skip(f"a secured broker runs on this machine's Java only: {str(error).splitlines()[0]}")
+        pytest.skip(f"a secured broker needs Java on this machine: {str(error).splitlines()[0]}")
     request.config.stash[_STATE].labels.add(running.capabilities.label)
     yield running
     running.close()
@@ -145,7 +146,7 @@ def secured_kafka_broker(request: pytest.FixtureRequest) -> Iterator[SecuredBrok
 def _running(request: pytest.FixtureRequest, *, nodes: int) -> Iterator[Broker]:
     from streams_py.testing import broker
 
-    running = broker.find_broker(nodes=nodes, on_jvm=lambda: broker.JvmBroker(nodes=nodes, for_minutes=True))
+    running = broker.find_broker(nodes=nodes, on_jvm=lambda: broker.JvmBroker(nodes=nodes, short_lived=True))
     request.config.stash[_STATE].labels.add(running.capabilities.label)
     try:
         yield running

@@ -1,11 +1,11 @@
-"""Tests that every store of your own has to pass; derive a test class from one of these and run it with pytest.
+"""Tests that every custom store must pass. Derive a test class from one of these and run it with pytest.
 
     class TestMyStore(KeyValueBytesStoreContract):
         def make_store(self) -> KeyValueBytesStore:
             return MyStore()
 
-What they find is what would go wrong in production: a range that sees later writes, a deletion that a restoration
-forgets, a committed position that the files do not keep.
+The tests find errors that would cause damage in production: a range scan that sees later writes, a deletion that is
+lost in a restore, a committed offset that the store's files do not contain.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ AnyStore = TypeVar("AnyStore", bound=CustomStore)
 class _Contract:
     @contextmanager
     def _open(self, store: AnyStore, directory: str | None = None) -> Iterator[tuple[AnyStore, list[ChangelogRecord]]]:
-        """The store as a task opens it, and what it logs."""
+        """Open the store as a task does; yield it with the list of changelog records that it logs."""
         logged: list[ChangelogRecord] = []
 
         def log(key: bytes, value: bytes | None, timestamp_ms: int, headers: Headers = ()) -> None:
@@ -50,11 +50,11 @@ class _Contract:
 
 
 class KeyValueBytesStoreContract(_Contract, ABC):
-    """For a :class:`~streams_py.KeyValueBytesStore`. It may drop entries only when there are more than ten."""
+    """Tests of a :class:`~streams_py.KeyValueBytesStore`, which may evict entries only if it has more than ten."""
 
     @abstractmethod
     def make_store(self) -> KeyValueBytesStore:
-        """A new store, as its supplier makes it."""
+        """Return a new store, as its supplier creates it."""
 
     @contextmanager
     def _store(self) -> Iterator[KeyValueBytesStore]:
@@ -137,19 +137,19 @@ class KeyValueBytesStoreContract(_Contract, ABC):
 
 
 class CustomStateStoreContract(_Contract, ABC):
-    """For a :class:`~streams_py.CustomStateStore`."""
+    """Tests of a :class:`~streams_py.CustomStateStore`."""
 
     @abstractmethod
     def make_store(self) -> CustomStateStore:
-        """A new store, as its supplier makes it."""
+        """Return a new store, as its supplier creates it."""
 
     @abstractmethod
     def change(self, store: Any, step: int) -> None:
-        """Change the store; ``step`` counts from 0. Some of twenty steps should undo or replace what others did."""
+        """Change the store. ``step`` counts from 0. Some of 20 steps should undo or replace earlier changes."""
 
     @abstractmethod
     def content(self, store: Any) -> object:
-        """Everything the store knows, in a form that can be compared."""
+        """Return the whole content of the store, as a value that supports ``==``."""
 
     def test_supplier_makes_a_new_store_each_time(self) -> None:
         assert self.make_store() is not self.make_store()

@@ -112,8 +112,8 @@ def _report(console: Console, campaign: Campaign) -> None:
         f"({rate:.1f} schedules/s)"
     )
     console.print(f"{campaign.repeated} schedules twice, under another hash seed")
-    if campaign.circles:
-        console.print(f"sticky assignors went round in circles in {campaign.circles} schedules, as Kafka Streams' may")
+    if campaign.oscillating:
+        console.print(f"sticky assignors oscillated in {campaign.oscillating} schedules, as in Kafka Streams")
     if not campaign.findings:
         console.print("[green]no violation[/green]")
         return

@@ -1,17 +1,18 @@
 """Brokers for tests: one interface, four back ends.
 
 ==================  ===========================================  ==========================================
-back end            what it is                                   needs
+back end            description                                  requires
 ==================  ===========================================  ==========================================
 `EmbeddedBroker`    librdkafka's mock cluster                    nothing
 `JvmBroker`         Apache Kafka's jars on this machine's JVM    Java 17, and Maven once
 `DockerBroker`      Apache Kafka in containers                   Docker, testcontainers
-`AddressBroker`     a cluster that somebody else runs            its address in ``STREAMS_PY_BOOTSTRAP``
+`AddressBroker`     an existing cluster                          its address in ``STREAMS_PY_BOOTSTRAP``
 ==================  ===========================================  ==========================================
 
-:class:`SecuredBroker` is a JVM's with TLS, logins and access control lists. :func:`find_broker` takes the best real one
-(everything but the embedded), :func:`why_no_broker` says in a sentence why there is none. With pytest use the fixtures
-of :mod:`streams_py.testing.pytest_plugin`; in a terminal ``python -m streams_py.testing.broker start``.
+:class:`SecuredBroker` runs on the JVM with TLS, logins and access control lists. :func:`find_broker` chooses the best
+real broker (any back end except the embedded one). :func:`why_no_broker` returns the reason if no real broker is
+available. With pytest use the fixtures of :mod:`streams_py.testing.pytest_plugin`; in a terminal use
+``python -m streams_py.testing.broker start``.
 """
 
 from streams_py.testing.broker.address import AddressBroker

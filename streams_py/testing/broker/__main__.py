@@ -19,7 +19,7 @@ examples:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; exit status 0, 1 (message on stderr) or 130 (Ctrl-C)."""
+    """Run one command. Return the exit status: 0, 1 (message on stderr) or 130 (Ctrl-C)."""
     options = _parser().parse_args(arguments)
     try:
         cluster = JvmCluster(options.dir, heap=getattr(options, "heap", "512m"))
@@ -52,11 +52,11 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name)
         command.add_argument("--dir", type=Path, required=True, help="folder for data, logs and process ids")
         if name == "start":
-            command.add_argument("--port", type=int, required=True, help="of the first broker; the others follow")
+            command.add_argument("--port", type=int, required=True, help="port of the first broker; the others follow")
             command.add_argument("--brokers", type=int, choices=(1, 3), default=1)
-            command.add_argument("--heap", default="512m", help="per broker (default %(default)s)")
+            command.add_argument("--heap", default="512m", help="heap size per broker (default %(default)s)")
         else:
-            command.add_argument("--node", type=int, help="only this one (1, 2 or 3)")
+            command.add_argument("--node", type=int, help="only this node (1, 2 or 3)")
         if name == "stop":
             command.add_argument("--delete", action="store_true", help="remove the data afterwards")
     return parser

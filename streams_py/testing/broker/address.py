@@ -1,4 +1,4 @@
-"""A broker that somebody else runs, named in ``STREAMS_PY_BOOTSTRAP``."""
+"""An existing cluster as a test broker; its address is in ``STREAMS_PY_BOOTSTRAP``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CONNECT_S = 10.0
 
 
 class AddressBroker:
-    """Any Kafka cluster by address. Its nodes cannot be stopped from here, and ``close`` leaves it alone."""
+    """Any Kafka cluster by address. The kit cannot stop its nodes, and ``close`` does not stop the cluster."""
 
     def __init__(self, bootstrap: str) -> None:
         try:
@@ -32,13 +32,13 @@ class AddressBroker:
         topics.create_topic(self.bootstrap, name, partitions, config)
 
     def stop_node(self, node: int) -> None:
-        raise NoBrokerError(f"{self.capabilities.label} is not ours: node {node} cannot be stopped")
+        raise NoBrokerError(f"cannot stop node {node}: {self.capabilities.label} was not started by this test kit")
 
     def kill_node(self, node: int) -> None:
-        raise NoBrokerError(f"{self.capabilities.label} is not ours: node {node} cannot be killed")
+        raise NoBrokerError(f"cannot kill node {node}: {self.capabilities.label} was not started by this test kit")
 
     def start_node(self, node: int) -> None:
-        raise NoBrokerError(f"{self.capabilities.label} is not ours: node {node} cannot be started")
+        raise NoBrokerError(f"cannot start node {node}: {self.capabilities.label} was not started by this test kit")
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Do nothing: the cluster keeps running."""

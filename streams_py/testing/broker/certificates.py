@@ -1,7 +1,7 @@
-"""Certificates for tests, made by ``openssl``: an authority that exists for one test run, and what it signs.
+"""TLS certificates for tests, created with ``openssl``: a temporary authority and the certificates that it signs.
 
-Keys are 2048 bits and RSA, because every TLS library takes those. Nothing here is for production: private keys lie
-unencrypted in the folder, readable by their owner only.
+Keys are RSA with 2048 bits, which every TLS library supports. Not for production: private keys are stored unencrypted
+in the folder, readable by their owner only.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _DAYS = 2
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A certificate and its private key, as PEM files."""
+    """Paths of a certificate and its private key, as PEM files."""
 
     certificate: Path
     key: Path
 
     def in_one_file(self, path: Path) -> Path:
-        """Key and certificate in one PEM file, as Kafka's ``ssl.keystore.type=PEM`` reads them."""
+        """Write key and certificate to one PEM file, the format of Kafka's ``ssl.keystore.type=PEM``."""
         path.touch(mode=0o600)
         path.write_text(self.key.read_text() + self.certificate.read_text())
         return path
 
 
 class Authority:
-    """A certificate authority with its files in ``folder``; NoBrokerError without ``openssl``."""
+    """A certificate authority with its files in ``folder``. Raises NoBrokerError without ``openssl``."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder
@@ -49,11 +49,11 @@ class Authority:
 
     @property
     def certificate(self) -> Path:
-        """What the other side trusts (``ssl.ca.location``)."""
+        """The authority's certificate, which the other side must trust (``ssl.ca.location``)."""
         return self._own.certificate
 
     def issue(self, name: str, *, hosts: Sequence[str] = (), expired: bool = False) -> Certificate:
-        """A certificate for ``CN=name``; ``hosts`` as ``IP:127.0.0.1`` or ``DNS:localhost``."""
+        """Issue a certificate for ``CN=name``. ``hosts`` are given as ``IP:127.0.0.1`` or ``DNS:localhost``."""
         made = Certificate(self._folder / f"{name}.pem", self._folder / f"{name}.key")
         request = self._folder / f"{name}.csr"
         extensions = self._folder / f"{name}.ext"
@@ -73,7 +73,7 @@ class Authority:
     def _openssl(self, *arguments: str) -> None:
         tool = shutil.which("openssl")
         if tool is None:
-            raise NoBrokerError("no openssl to make certificates with")
+            raise NoBrokerError("no openssl, which is needed to create certificates")
         done = subprocess.run([tool, *arguments], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise NoBrokerError(f"openssl {arguments[0]} failed: {done.stderr.strip()[-500:]}")

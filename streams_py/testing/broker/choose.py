@@ -1,8 +1,8 @@
-"""Which broker can the tests of this machine have?
+"""Choice of the broker for tests on this machine.
 
-The best real one: an address in ``STREAMS_PY_BOOTSTRAP``, else Kafka's jars on a JVM (quickest), else Docker.
-``STREAMS_PY_BROKER`` set to ``jvm``, ``docker`` or ``none`` allows only that kind; ``STREAMS_PY_KAFKA_VERSION`` names
-another release of Apache Kafka, ``STREAMS_PY_KAFKA_IMAGE`` an image for Docker.
+In this order: the address in ``STREAMS_PY_BOOTSTRAP``, Kafka's jars on a JVM (starts fastest), Docker. The environment
+variable ``STREAMS_PY_BROKER`` set to ``jvm``, ``docker`` or ``none`` allows only that kind.
+``STREAMS_PY_KAFKA_VERSION`` selects another release of Apache Kafka, ``STREAMS_PY_KAFKA_IMAGE`` another Docker image.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _KINDS = ("jvm", "docker", "none")
 
 
 def why_no_broker(*, nodes: int = 1) -> str | None:
-    """Why :func:`find_broker` has nothing to offer, e.g. ``no Java and no Docker``; None when it has.
+    """Return why :func:`find_broker` would fail, for example ``no Java and no Docker``; None if it would not.
 
-    Starts nothing, but the first call may take a while to fetch Kafka's jars, or to pull its image.
+    Does not start a broker. But the first call may take minutes to download Kafka's jars or its image.
     """
     try:
         _choose(nodes)
@@ -34,8 +34,15 @@ def why_no_broker(*, nodes: int = 1) -> str | None:
 
 
 def find_broker(*, nodes: int = 1, on_jvm: Callable[[], Broker] | None = None) -> Broker:
-    """Start (or connect to) the best real broker; NoBrokerError says why there is none. Close it when done.
-    ``on_jvm`` makes another one than JvmBroker where that would be taken."""
+    """Start, or connect to, the best real broker. The caller must close it.
+
+    Args:
+        nodes: Number of nodes, 1 or 3.
+        on_jvm: Creates the broker if the JVM is chosen. Default: JvmBroker.
+
+    Raises:
+        NoBrokerError: No real broker is available; the message gives the reason.
+    """
     return _choose(nodes, on_jvm)()
 
 
@@ -46,7 +53,7 @@ def _choose(nodes: int, on_jvm: Callable[[], Broker] | None = None) -> Callable[
     if only == "none":
         raise NoBrokerError("STREAMS_PY_BROKER=none")
     address = os.environ.get("STREAMS_PY_BOOTSTRAP")
-    # An address is taken for single-broker tests only: a test for three nodes wants to kill some of them.
+    # The address is used for single-node tests only: a test with three nodes needs to stop some of them.
     if address and nodes == 1 and not only:
         return lambda: AddressBroker(address)
     why_not = []

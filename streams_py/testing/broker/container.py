@@ -1,8 +1,12 @@
 """Apache Kafka in Docker containers, through testcontainers.
 
-Each node has three listeners: one for clients, published on a loopback port of this machine; one for the other nodes
-(and for the node itself: transaction markers travel over it), by its name in a private network; one for controllers.
-The published ports are fixed, so a node keeps its address when it is stopped and started again.
+Each node has three listeners:
+
+* for clients, published on a loopback port of this machine;
+* for the other nodes, and for its own transaction markers, under its name in a private network;
+* for controllers.
+
+The published ports are fixed, so a node keeps its address when it is restarted.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ _LOG_LINES = 100
 
 
 def why_no_docker() -> str | None:
-    """Why no container can be started here; None if it can. Pulls the image when it is not here yet."""
+    """Return why no container can be started here; None if one can. Pulls the image if it is missing."""
     if importlib.util.find_spec("testcontainers") is None:
         return "no testcontainers (pip install testcontainers)"
     from docker.errors import DockerException, ImageNotFound
@@ -64,14 +68,14 @@ def why_no_docker() -> str | None:
 
 
 def _docker_client() -> Any:
-    """Docker's client as testcontainers makes it, with its settings."""
+    """Return the Docker client of testcontainers, with its settings."""
     from testcontainers.core.docker_client import DockerClient
 
     return DockerClient(timeout=_ANSWER_S).client
 
 
 def remote_host(base_url: str) -> str | None:
-    """The machine that Docker runs on, if it is another one; ``base_url`` is that of Docker's client."""
+    """Return the host that Docker runs on, or None if it is this machine. ``base_url``: of Docker's client."""
     parts = urlsplit(base_url)
     if parts.scheme not in ("http", "https"):  # a socket file (http+docker), a named pipe
         return parts.hostname if parts.scheme == "ssh" else None
@@ -79,9 +83,9 @@ def remote_host(base_url: str) -> str | None:
 
 
 def version_of(image: str) -> str:
-    """What is behind the name of an image: its tag, or its digest; ``latest`` without one."""
+    """Return the tag of an image name, or its digest; ``latest`` if it has neither."""
     name, at, digest = image.partition("@")
-    tag = name.rpartition("/")[2].partition(":")[2]  # before the last "/" may be a registry with its port
+    tag = name.rpartition("/")[2].partition(":")[2]  # a ":" before the last "/" belongs to the registry's port
     return tag or (digest if at else "latest")
 
 
@@ -90,7 +94,7 @@ def _image() -> str:
 
 
 class DockerBroker:
-    """A cluster of 1 or 3 containers, gone at exit. ``STREAMS_PY_KAFKA_IMAGE`` replaces the image."""
+    """A cluster of 1 or 3 containers, removed at exit. ``STREAMS_PY_KAFKA_IMAGE`` selects another image."""
 
     def __init__(self, *, nodes: int = 1) -> None:
         from testcontainers.core.network import Network
@@ -129,7 +133,7 @@ class DockerBroker:
 
     def kill_node(self, node: int) -> None:
         with _docker_errors(f"cannot kill node {node}"):
-            if self._state(node) == "running":  # Docker refuses to kill what does not run; nothing is left to do
+            if self._state(node) == "running":  # Docker rejects killing a stopped container
                 self._docker(node).kill()
 
     def start_node(self, node: int) -> None:
@@ -141,7 +145,7 @@ class DockerBroker:
         )
 
     def close(self) -> None:
-        """Remove containers and network; what cannot be removed does not keep the rest."""
+        """Remove all containers and the network. Failures are printed and do not stop the cleanup."""
         atexit.unregister(self.close)
         ends: list[Callable[[], object]] = [container.stop for container in self._containers.values()]
         if self._network is not None:
@@ -159,7 +163,7 @@ class DockerBroker:
 
     def _docker(self, node: int) -> Any:
         if node not in self._containers:
-            raise NoBrokerError(f"this cluster has nodes 1 to {self._nodes}, no node {node}")
+            raise NoBrokerError(f"node {node} does not exist; this cluster has nodes 1 to {self._nodes}")
         return self._containers[node].get_wrapped_container()
 
     def _state(self, node: int) -> str:
@@ -168,17 +172,17 @@ class DockerBroker:
         return str(container.status)
 
     def _check_alive(self, *nodes: int) -> Callable[[], None]:
-        """Raises when one of them has ended: nobody needs to wait for it."""
+        """Return a function that raises NoBrokerError if the container of one of the nodes has stopped."""
 
         def check() -> None:
             for node in nodes:
-                with _docker_errors(f"cannot look at node {node}"):
+                with _docker_errors(f"cannot inspect node {node}"):
                     if self._state(node) not in ("exited", "dead"):
                         continue
                     status = self._docker(node).attrs["State"]["ExitCode"]
                     log = self._docker(node).logs(tail=_LOG_LINES).decode(errors="replace")
                 raise NoBrokerError(
-                    f"the container of node {node} ended with {status}; the end of its log:\n{_short(log)}"
+                    f"the container of node {node} stopped with status {status}; end of its log:\n{_short(log)}"
                 )
 
         return check
@@ -186,7 +190,7 @@ class DockerBroker:
 
 @contextlib.contextmanager
 def _docker_errors(what: str) -> Iterator[None]:
-    """Docker's and its transport's errors as one sentence."""
+    """Convert errors of Docker and of its transport to a NoBrokerError of one line."""
     from docker.errors import DockerException
     from requests.exceptions import RequestException
 
@@ -195,12 +199,12 @@ def _docker_errors(what: str) -> Iterator[None]:
     except (DockerException, RequestException) as error:
         hint = ""
         if "ryuk" in str(error):
-            hint = " (testcontainers' own helper image; TESTCONTAINERS_RYUK_DISABLED=true does without it)"
+            hint = " (a helper image of testcontainers; TESTCONTAINERS_RYUK_DISABLED=true disables it)"
         raise NoBrokerError(f"{what}: {_first_line(error)}{hint}") from error
 
 
 def _short(log: str) -> str:
-    """Without the calls of Java's stack traces."""
+    """Remove the call lines of Java stack traces; keep the last 3,000 characters."""
     return "\n".join(line for line in log.splitlines() if not line.startswith("\tat "))[-3000:]
 
 
@@ -210,11 +214,11 @@ def _first_line(error: Exception) -> str:
 
 
 def _container(image: str, node: int, nodes: int, port: int, network: Any, cluster_id: str) -> Any:
-    """One node, not started yet."""
+    """Create the container of one node without starting it."""
     from testcontainers.core.container import DockerContainer
 
     container: Any = DockerContainer(image).with_network(network).with_network_aliases(_name(node))
-    container.ports[f"{_CLIENT_PORT}/tcp"] = (HOST, port)  # loopback only; with_bind_ports would publish to everybody
+    container.ports[f"{_CLIENT_PORT}/tcp"] = (HOST, port)  # loopback only; with_bind_ports would use all interfaces
     container.with_env("CLUSTER_ID", cluster_id).with_env("KAFKA_HEAP_OPTS", "-Xmx512m")
     for key, value in container_settings(node, nodes, port).items():
         container.with_env("KAFKA_" + key.upper().replace(".", "_"), str(value))
@@ -222,7 +226,7 @@ def _container(image: str, node: int, nodes: int, port: int, network: Any, clust
 
 
 def container_settings(node: int, nodes: int, port: int) -> dict[str, object]:
-    """Settings of one node; the image reads them from variables ``KAFKA_...``."""
+    """Return the settings of one node. The image reads them from environment variables ``KAFKA_...``."""
     copies = min(3, nodes)
     return {
         "process.roles": "broker,controller",

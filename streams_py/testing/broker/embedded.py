@@ -1,7 +1,7 @@
-"""The embedded cluster as a test broker: no Java, no Docker, up in a second - and no witness for what it lacks.
+"""The embedded cluster as a test broker: needs neither Java nor Docker and starts within a second.
 
-It is librdkafka's mock: no transactions worth the name, no fencing, no static members, no compaction, no topic
-configuration. A "stopped" node refuses connections and keeps its data.
+It is librdkafka's mock cluster. It does not implement real transactions, fencing, static members, compaction and topic
+configuration, so it cannot test them. A stopped node refuses connections and keeps its data.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["EmbeddedBroker"]
 
 
 class EmbeddedBroker:
-    """A mock cluster of its own, in a small server process that ends with its last user.
+    """A separate mock cluster, in a small server process that stops when its last user closes it.
 
     ``url`` is the value of ``bootstrap.servers`` for applications (``embedded://...``), ``bootstrap`` the address for
     plain Kafka clients.
@@ -33,7 +33,7 @@ class EmbeddedBroker:
         )
 
     def create_topic(self, name: str, partitions: int, *, config: Mapping[str, str] | None = None) -> None:
-        """Create a topic; ``config`` has no effect here."""
+        """Create a topic. ``config`` has no effect."""
         self._cluster.create_topic(name, partitions, replicas=min(3, self._nodes))
 
     def stop_node(self, node: int) -> None:

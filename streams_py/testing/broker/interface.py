@@ -1,8 +1,8 @@
-"""The one interface of all test brokers, and what each kind can prove.
+"""The interface of all test brokers, and the capabilities of each kind.
 
-A test that needs a broker takes a :class:`Broker` and never asks which kind it got; it asks ``capabilities`` when it
-needs something that not every kind has. Only Apache Kafka itself is a witness for exactly-once, static members,
-fencing and compaction; the embedded mock is not.
+A test uses a :class:`Broker` and does not depend on its kind. It checks ``capabilities`` if it needs a feature that not
+every kind has. Only Apache Kafka itself can test exactly-once, static members, fencing and compaction; the embedded
+mock cannot.
 """
 
 from __future__ import annotations
@@ -16,32 +16,36 @@ from typing import Protocol
 __all__ = ["KAFKA_VERSION", "Broker", "BrokerCapabilities", "NoBrokerError", "kafka_version"]
 
 KAFKA_VERSION = "4.3.1"
-"""The Apache Kafka release that the JVM and Docker back ends run, unless ``STREAMS_PY_KAFKA_VERSION`` names another."""
+"""Apache Kafka release of the JVM and Docker back ends, unless ``STREAMS_PY_KAFKA_VERSION`` selects another."""
 
 
 class NoBrokerError(RuntimeError):
-    """A broker of the asked kind cannot be had here; the message says why and what to install."""
+    """A broker of the requested kind is not available here. The message says why, and what to install."""
 
 
 def kafka_version() -> str:
-    """The Apache Kafka release of the brokers that are started here. Java members of groups, and whatever else is
-    compared with Kafka Streams, stay at :data:`KAFKA_VERSION`.
+    """Return the Apache Kafka release of the brokers that are started here.
 
-    Raises NoBrokerError when ``STREAMS_PY_KAFKA_VERSION`` is no version.
+    Java group members, and everything else that is compared with Kafka Streams, always use :data:`KAFKA_VERSION`.
+    Raises NoBrokerError if ``STREAMS_PY_KAFKA_VERSION`` is not a valid version.
     """
     version = os.environ.get("STREAMS_PY_KAFKA_VERSION") or KAFKA_VERSION
     if not re.fullmatch(r"\d+\.\d+\.\d+(-\w+)?", version):
-        raise NoBrokerError(f"STREAMS_PY_KAFKA_VERSION={version} is no release of Apache Kafka such as {KAFKA_VERSION}")
+        raise NoBrokerError(
+            f"STREAMS_PY_KAFKA_VERSION={version} is not a valid release of Apache Kafka; expected e.g. {KAFKA_VERSION}"
+        )
     return version
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerCapabilities:
-    """What tests may expect of a broker.
+    """Features of a broker that tests may use.
 
-    ``label`` names it in reports, e.g. ``Apache Kafka 4.3.1 (jvm)``. ``apache_kafka`` is true for the real thing: with
-    it come transactions, fencing, static members and topic configuration. ``node_control`` is true where single nodes
-    can be stopped, killed and started again.
+    Attributes:
+        label: Name in reports, for example ``Apache Kafka 4.3.1 (jvm)``.
+        nodes: Number of nodes.
+        apache_kafka: Whether it is Apache Kafka, with transactions, fencing, static members and topic configuration.
+        node_control: Whether single nodes can be stopped, killed and started again.
     """
 
     label: str
@@ -59,7 +63,7 @@ class Broker(Protocol):
 
     @property
     def capabilities(self) -> BrokerCapabilities:
-        """What can be tested with it."""
+        """Features that can be tested with this broker."""
 
     def create_topic(self, name: str, partitions: int, *, config: Mapping[str, str] | None = None) -> None:
         """Create a topic with the cluster's default replication and wait until every partition has a leader."""
@@ -68,10 +72,10 @@ class Broker(Protocol):
         """Shut a node down cleanly; its data stays."""
 
     def kill_node(self, node: int) -> None:
-        """End a node without warning (SIGKILL); its data stays."""
+        """Kill a node with SIGKILL; its data stays."""
 
     def start_node(self, node: int) -> None:
-        """Bring a stopped or killed node back with its data, and wait until it serves."""
+        """Start a stopped or killed node with its data, and wait until it is ready."""
 
     def close(self) -> None:
-        """End everything and remove the data that this object created."""
+        """Stop all nodes and remove the data that this object created."""

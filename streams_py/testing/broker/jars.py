@@ -1,8 +1,8 @@
 """Java, and Apache Kafka's own jars from Maven Central.
 
-The jars (48 files, 115 MB) are fetched once into ``$STREAMS_PY_KAFKA_CACHE``, else ``~/.cache/streams-py``, folder
-``kafka-<version>``; a lock file lets several processes ask at the same time. A machine without internet may be given
-the folder by hand.
+The jars (48 files, 115 MB) are downloaded once into the folder ``kafka-<version>`` of ``$STREAMS_PY_KAFKA_CACHE``, by
+default ``~/.cache/streams-py``. A lock file makes concurrent downloads safe. On a machine without internet access, copy
+the folder there by hand.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _JAVA_MIN = 17
 
 
 def java_path() -> str:
-    """Path of a Java that can run Kafka 4; NoBrokerError if there is none."""
+    """Return the path of a Java that can run Kafka 4. Raises NoBrokerError if there is none."""
     path = shutil.which("java")
     if path is None:
         raise NoBrokerError("no Java")
@@ -32,12 +32,12 @@ def java_path() -> str:
     major = text.split('"')[1].split(".")[0] if text.count('"') >= 2 else ""
     if not major.isdigit() or int(major) < _JAVA_MIN:
         first_line = text.splitlines()[0] if text else "nothing"
-        raise NoBrokerError(f"no Java {_JAVA_MIN} or newer ({path} says: {first_line})")
+        raise NoBrokerError(f"no Java {_JAVA_MIN} or newer ({path} reports: {first_line})")
     return path
 
 
 def why_no_jvm() -> str | None:
-    """Why Kafka cannot run on a JVM here, in one line; None if it can. Fetches the jars when they are not here yet."""
+    """Return in one line why Kafka cannot run on a JVM here; None if it can. Downloads the jars if missing."""
     try:
         java_path()
         kafka_jars(kafka_version())
@@ -47,15 +47,17 @@ def why_no_jvm() -> str | None:
 
 
 def kafka_jars(version: str = KAFKA_VERSION) -> Path:
-    """The folder with the jars of a release, filled with Maven when it does not exist yet.
-    NoBrokerError if that fails."""
+    """Return the folder with the jars of a release, downloaded with Maven if it does not exist.
+
+    Raises NoBrokerError if the download fails.
+    """
     folder = _cache_folder(version)
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f".{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.is_dir():  # else somebody was faster
+        if not folder.is_dir():  # another process may have downloaded it meanwhile
             _fetch(folder, version)
     return folder
 
@@ -70,10 +72,10 @@ def _cache_folder(version: str) -> Path:
 def _fetch(folder: Path, version: str) -> None:
     maven = shutil.which("mvn")
     if maven is None:
-        raise NoBrokerError(f"no Maven to fetch Kafka's jars (or put them into {folder})")
-    print(f"fetching Apache Kafka {version} with Maven into {folder} (once) ...", file=sys.stderr)
-    only = [] if version == KAFKA_VERSION else ["-Dbroker.only"]  # members are of the usual release
-    part = Path(tempfile.mkdtemp(prefix=".part-", dir=folder.parent))  # renamed when complete: never half a folder
+        raise NoBrokerError(f"no Maven to download Kafka's jars (or copy them to {folder})")
+    print(f"downloading Apache Kafka {version} with Maven into {folder} (once) ...", file=sys.stderr)
+    only = [] if version == KAFKA_VERSION else ["-Dbroker.only"]  # Java members always use KAFKA_VERSION
+    part = Path(tempfile.mkdtemp(prefix=".part-", dir=folder.parent))  # renamed when complete
     try:
         with resources.as_file(resources.files(__package__) / "pom.xml") as pom:
             done = subprocess.run(
@@ -84,7 +86,7 @@ def _fetch(folder: Path, version: str) -> None:
         if done.returncode != 0 or not list(part.glob("kafka_2.13-*.jar")):
             said = (done.stdout + done.stderr).strip()
             why = next((line for line in said.splitlines() if "ERROR" in line), "no reason given")
-            raise NoBrokerError(f"Maven could not fetch Kafka's jars: {why.strip()}\n{said[-2000:]}")
+            raise NoBrokerError(f"Maven could not download Kafka's jars: {why.strip()}\n{said[-2000:]}")
         part.rename(folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)

@@ -1,7 +1,7 @@
 """Apache Kafka from its Maven jars on the JVM of this machine: no Docker, ready in seconds.
 
-:class:`JvmCluster` is a cluster in a folder, for the command line: it outlives the process that starts it.
-:class:`JvmBroker` is a cluster in a temporary folder on free ports, for tests: it ends with the process.
+:class:`JvmCluster` is a cluster in a folder, for the command line. It keeps running after the process that started it.
+:class:`JvmBroker` is a cluster in a temporary folder on free ports, for tests. It stops with the process.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ from streams_py.testing.broker.temporary_folder import TemporaryFolder
 __all__ = ["JvmBroker", "JvmCluster", "consecutive_ports", "free_ports"]
 
 _PORTS = (15_000, 32_000)
-"""Above the well-known ports, below those that Linux (32768) and macOS (49152) give to outgoing connections."""
+"""Range of ports: above the well-known ports, below the ephemeral ports of Linux (32768) and macOS (49152)."""
 
 
 _OWN_PORTS_S = 10.0
+"""Time to wait until a restarted node's ports are free, in s."""
 
 
 def free_ports(nodes: int) -> dict[int, Ports]:
-    """Ports that nobody listens on right now, for that many nodes.
+    """Return ports that are free now, for that many nodes.
 
-    Not the ones an operating system gives out by itself: while a node is down, a client that tries to reach it would
-    sooner or later be given the very port it tries, connect to itself, and keep the node from coming back.
+    The ports are outside the range of ephemeral ports. Otherwise a client that tries to reach a stopped node could get
+    that port for its own connection, connect to itself, and prevent the node from restarting.
     """
     numbers: list[int] = []
     while len(numbers) < 2 * nodes:
@@ -47,13 +48,20 @@ def free_ports(nodes: int) -> dict[int, Ports]:
 
 
 def consecutive_ports(nodes: int, first: int) -> dict[int, Ports]:
-    """Brokers on ``first``, ``first + 1``, ...; controllers on the ports after the last broker."""
+    """Return ports: brokers on ``first``, ``first + 1``, ...; controllers on the ports after the last broker."""
     return {i: Ports(first + i - 1, first + nodes + i - 1) for i in range(1, nodes + 1)}
 
 
 class JvmCluster:
-    """A cluster whose nodes keep everything in ``folder``; 1 or 3 nodes. ``settings`` are further ones of each node.
-    ``for_minutes``: for tests; it starts with less work, and does much work more slowly."""
+    """A cluster of 1 or 3 nodes, with all files in ``folder``.
+
+    Args:
+        folder: Folder of the settings, data, logs and process ids of all nodes.
+        heap: Heap size of each node.
+        ready_timeout_ms: Maximum time until started nodes are ready.
+        settings: Additional settings of each node.
+        short_lived: For tests of some minutes: the JVM starts faster, but is slower under high load.
+    """
 
     def __init__(
         self,
@@ -62,17 +70,17 @@ class JvmCluster:
         heap: str = "512m",
         ready_timeout_ms: int = 180_000,
         settings: Mapping[str, object] | None = None,
-        for_minutes: bool = False,
+        short_lived: bool = False,
     ) -> None:
         self.folder = folder.resolve()
-        self._for_minutes = for_minutes
+        self._short_lived = short_lived
         self._heap = heap
         self._settings = dict(settings or {})
         self._ready_timeout_ms = ready_timeout_ms
 
     @property
     def nodes(self) -> list[JvmNode]:
-        """Nodes that were started at least once, by number."""
+        """Nodes that were started at least once, ordered by number."""
         ids = sorted(int(path.stem.split("-")[1]) for path in self.folder.glob("node-*.properties"))
         return [JvmNode(self.folder, i) for i in ids]
 
@@ -81,11 +89,11 @@ class JvmCluster:
         return ",".join(node.address for node in self.nodes)
 
     def start(self, ports: Mapping[int, Ports]) -> None:
-        """Start every node that is down, with its data if it has some; wait until all serve."""
+        """Start every node that is down, with its existing data, and wait until all are ready."""
         known = self.nodes
         if known and len(known) != len(ports):
             raise NoBrokerError(
-                f"{self.folder} holds a cluster of {len(known)} node(s), not {len(ports)}; take another folder,"
+                f"{self.folder} holds a cluster of {len(known)} node(s), not {len(ports)}; use another folder,"
                 " or delete it with stop --delete"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -94,9 +102,9 @@ class JvmCluster:
             node = JvmNode(self.folder, i)
             if node.pid() is not None:
                 if node.ports != ports[i]:
-                    raise NoBrokerError(f"node {i} in {self.folder} already runs, on other ports; stop it first")
+                    raise NoBrokerError(f"node {i} in {self.folder} already runs on other ports; stop it first")
                 continue
-            # A node that was killed a moment ago may still hold its own ports.
+            # A node that was killed a moment ago may still hold its ports.
             patience_s = _OWN_PORTS_S if node.ports == ports[i] else 0.0
             _check_free((ports[i].broker, ports[i].controller), patience_s)
             node.write_settings(dict(ports), self._settings)
@@ -113,7 +121,10 @@ class JvmCluster:
         self._node(node_id).end(hard=hard)
 
     def end(self, *, hard: bool, delete: bool = False) -> None:
-        """End all nodes (at the same time: a clean stop needs its peers); optionally remove the data."""
+        """Stop all nodes, and optionally remove the data.
+
+        The nodes are stopped at the same time, because a clean shutdown needs the peers.
+        """
         for node in self.nodes:
             pid = node.pid()
             if pid is not None and not hard:
@@ -136,7 +147,7 @@ class JvmCluster:
     def _cluster_id(self) -> str:
         file = self.folder / "cluster.id"
         if not file.exists():
-            # Must not start with "-": StorageTool would take it for an option.
+            # Must not start with "-": StorageTool would parse it as an option.
             file.write_text("c" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22])
         return file.read_text()
 
@@ -150,12 +161,12 @@ class JvmCluster:
                 if process.poll() is not None:
                     end = node.log_file.read_text(errors="replace")[-2000:]
                     raise NoBrokerError(
-                        f"node {node.id} ended with {process.returncode}; end of {node.log_file}:\n{end}"
+                        f"node {node.id} stopped with status {process.returncode}; end of {node.log_file}:\n{end}"
                     )
 
         try:
             for node in nodes:
-                started[node] = node.launch(java, classpath, self._heap, for_minutes=self._for_minutes)
+                started[node] = node.launch(java, classpath, self._heap, short_lived=self._short_lived)
             wait_until_ready(
                 [node.address for node in nodes],
                 nodes=expected_nodes,
@@ -188,7 +199,7 @@ class JvmCluster:
 
 
 class NodesOnJvm:
-    """What a broker of the kit lets tests do, on the nodes of a :class:`JvmCluster`."""
+    """The methods of a test broker, for the nodes of a :class:`JvmCluster`."""
 
     bootstrap: str
     _cluster: JvmCluster
@@ -206,19 +217,21 @@ class NodesOnJvm:
         self._cluster.start_node(node)
 
     def copy_logs(self, folder: Path) -> None:
-        """What the nodes have logged, as ``node-1.log`` and so on."""
+        """Copy the nodes' log files to a folder, as ``node-1.log`` and so on."""
         for node in self._cluster.nodes:
             shutil.copy(node.log_file, folder)
 
 
 class JvmBroker(NodesOnJvm):
-    """A :class:`~streams_py.testing.broker.interface.Broker` for tests: temporary folder, free ports, gone at exit.
-    ``for_minutes`` as :class:`JvmCluster` has it."""
+    """A :class:`~streams_py.testing.broker.interface.Broker` in a temporary folder on free ports, removed at exit.
 
-    def __init__(self, *, nodes: int = 1, heap: str = "512m", for_minutes: bool = False) -> None:
+    ``heap`` and ``short_lived``: see :class:`JvmCluster`.
+    """
+
+    def __init__(self, *, nodes: int = 1, heap: str = "512m", short_lived: bool = False) -> None:
         self._folder = TemporaryFolder("streams-py-kafka-")
-        self._cluster = JvmCluster(self._folder.path, heap=heap, for_minutes=for_minutes)
-        self._folder.end = lambda: self._cluster.end(hard=True)  # the data goes anyway: no time for a clean stop
+        self._cluster = JvmCluster(self._folder.path, heap=heap, short_lived=short_lived)
+        self._folder.end = lambda: self._cluster.end(hard=True)  # the data is removed, so skip the clean shutdown
         try:
             self._cluster.start(free_ports(nodes))
         except BaseException:
@@ -238,7 +251,7 @@ def _check_free(ports: Iterable[int], patience_s: float = 0.0) -> None:
     for port in ports:
         while not _is_free(port):
             if time.monotonic() > limit:
-                raise NoBrokerError(f"port {port} is taken; choose another --port")
+                raise NoBrokerError(f"port {port} is in use; choose another --port")
             time.sleep(0.1)
 
 

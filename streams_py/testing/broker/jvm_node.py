@@ -1,7 +1,7 @@
 """One Kafka node on a JVM: its settings file, its data folder, its process.
 
-Everything about a node lives in the cluster's folder - ``node-1.properties``, ``node-1.pid``, ``node-1.log``,
-``data-1`` - so that another process (the command line) can stop, kill and restart it.
+All files of a node are in the cluster's folder (``node-1.properties``, ``node-1.pid``, ``node-1.log``, ``data-1``), so
+that another process (the command line) can stop, kill and restart it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOGS = tuple(
     f"-Dorg.slf4j.simpleLogger.{key}={value}"
     for key, value in {
         "defaultLogLevel": "warn",
-        "log.org.apache.kafka.coordinator": "info",  # what becomes of groups and transactions
+        "log.org.apache.kafka.coordinator": "info",  # logs changes of groups and transactions
         "showDateTime": "true",
         "dateTimeFormat": "yyyy-MM-dd HH:mm:ss.SSS",
     }.items()
@@ -68,7 +68,7 @@ class JvmNode:
 
     @property
     def ports(self) -> Ports | None:
-        """Ports from the settings file; None when the node was never started."""
+        """Ports from the settings file; None if the node was never started."""
         if not self.settings_file.exists():
             return None
         for line in self.settings_file.read_text().splitlines():
@@ -86,7 +86,10 @@ class JvmNode:
         return f"{HOST}:{ports.broker}"
 
     def pid(self) -> int | None:
-        """Process id if the node runs, and is ours: the command line must name our settings file."""
+        """Return the process id if the node runs, otherwise None.
+
+        The process must have the node's settings file in its command line, because process ids are reused.
+        """
         try:
             pid = int(self._pid_file.read_text())
         except (OSError, ValueError):
@@ -95,12 +98,12 @@ class JvmNode:
             ["ps", "-ww", "-p", str(pid), "-o", "stat=,command="], capture_output=True, text=True, check=False
         ).stdout
         state, _, command = listing.partition(" ")
-        if state.startswith("Z"):  # no command line any more; with "l" some threads, and the ports, are still there
+        if state.startswith("Z"):  # a zombie has no command line; with "l" some threads still run and hold the ports
             return pid if "l" in state else None
         return pid if str(self.settings_file) in command else None
 
     def write_settings(self, all_ports: dict[int, Ports], more: Mapping[str, object] | None = None) -> None:
-        """``more`` are further settings; those that list something (listeners) go on where the node's own end."""
+        """Write the settings file. ``more``: further settings; lists (of listeners) are appended to the node's own."""
         settings = _settings(self, all_ports)
         for key, value in (more or {}).items():
             settings[key] = f"{settings[key]},{value}" if key in _LISTS else value
@@ -108,7 +111,7 @@ class JvmNode:
         self.settings_file.write_text(text)
 
     def format_command(self, java: str, classpath: str, cluster_id: str) -> list[str]:
-        """Command that prepares the data folder (KRaft needs that once)."""
+        """Return the command that formats the data folder, which KRaft requires once."""
         return [
             java, "-Xmx128m", *_FIRST_COMPILER, "-XX:+UseSerialGC", *_LOGS, "-cp", classpath,
             "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self.settings_file),
@@ -118,10 +121,12 @@ class JvmNode:
     def is_formatted(self) -> bool:
         return (self.data_folder / "meta.properties").exists()
 
-    def launch(self, java: str, classpath: str, heap: str, *, for_minutes: bool = False) -> subprocess.Popen[bytes]:
-        """Start the process; it survives this one, unlike a Ctrl-C in this terminal would let it. ``for_minutes``: it
-        will not live long enough for what the JVM's second compiler gains to be worth its time."""
-        compilers = _FIRST_COMPILER if for_minutes else ()
+    def launch(self, java: str, classpath: str, heap: str, *, short_lived: bool = False) -> subprocess.Popen[bytes]:
+        """Start the process in its own session, so that it survives this process and a Ctrl-C in its terminal.
+
+        ``short_lived``: leave out the JVM's second compiler, which does not pay off in a process of some minutes.
+        """
+        compilers = _FIRST_COMPILER if short_lived else ()
         with self.log_file.open("ab") as log:
             process = subprocess.Popen(
                 [
@@ -134,7 +139,7 @@ class JvmNode:
         return process
 
     def end(self, *, hard: bool) -> None:
-        """Send SIGKILL (``hard``) or SIGTERM and wait until the process is gone. No error when it does not run."""
+        """Send SIGKILL (``hard``) or SIGTERM and wait until the process has stopped. No error if it does not run."""
         pid = self.pid()
         if pid is not None:
             _signal(pid, signal.SIGKILL if hard else signal.SIGTERM)
@@ -159,15 +164,15 @@ class JvmNode:
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):  # it may end in between
+    with contextlib.suppress(ProcessLookupError):  # it may have stopped meanwhile
         os.kill(pid, number)
 
 
 def _settings(node: JvmNode, all_ports: dict[int, Ports]) -> dict[str, object]:
-    """Loopback only, broker and controller in one JVM, quick rebalances, everything replicated as far as possible."""
+    """Loopback only, broker and controller in one JVM, fast rebalances, up to three replicas of everything."""
     mine, nodes = all_ports[node.id], len(all_ports)
     copies = min(3, nodes)
-    in_sync = max(1, copies - 1)  # three nodes: one may die
+    in_sync = max(1, copies - 1)  # with three nodes, one may be down
     return {
         "process.roles": "broker,controller",
         "node.id": node.id,
@@ -183,10 +188,10 @@ def _settings(node: JvmNode, all_ports: dict[int, Ports]) -> dict[str, object]:
 
 
 def shared_settings(copies: int, in_sync: int) -> dict[str, object]:
-    """Settings that do not depend on where the node runs; also used for containers."""
+    """Return the settings that do not depend on where the node runs; also used for containers."""
     return {
         "num.partitions": 4,
-        # Internal topics are the group leader's job: a broker that creates topics by itself would hide mistakes.
+        # The group leader creates internal topics: automatic creation by the broker would hide mistakes.
         "auto.create.topics.enable": "false",
         "default.replication.factor": copies,
         "min.insync.replicas": in_sync,
@@ -197,13 +202,13 @@ def shared_settings(copies: int, in_sync: int) -> dict[str, object]:
         "transaction.state.log.num.partitions": 5,
         "share.coordinator.state.topic.replication.factor": copies,
         "share.coordinator.state.topic.min.isr": in_sync,
-        # What a node that comes back has to read: only what a full segment has is compacted, and theirs have 100 MB.
+        # Small segments: only full ones are compacted (default 100 MB), and a restarted node reads the whole topics.
         "offsets.topic.segment.bytes": 1 << 20,
         "transaction.state.log.segment.bytes": 1 << 20,
         "group.initial.rebalance.delay.ms": 0,
         "group.min.session.timeout.ms": 500,
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
-        # A killed node is noticed, and may come back, after 4 s instead of 9.
+        # A killed node is detected, and may restart, after 4 s instead of 9 s.
         "broker.session.timeout.ms": 4000,
         "broker.heartbeat.interval.ms": 500,
     }

@@ -1,4 +1,4 @@
-"""A broker with two doors: one for whoever is on this machine, and one where a single user logs in, or is refused."""
+"""A broker with two listeners: one without a login, and one for a single user whose login can be removed."""
 
 from __future__ import annotations
 
@@ -21,18 +21,20 @@ _DOOR: Final = "LOGIN"
 
 
 class LoginBroker(NodesOnJvm):
-    """One node on this machine's JVM, in a temporary folder, gone at exit. ``bootstrap`` asks for no login. Raises
-    NoBrokerError without Java or Maven."""
+    """One node on this machine's JVM, in a temporary folder, removed at exit. ``bootstrap`` needs no login.
+
+    Raises NoBrokerError without Java or Maven.
+    """
 
     refusal: Final = "refused the login"
-    """What an application of ours says that ends because the user is not known."""
+    """Part of the error with which an application stops if the broker does not know its user."""
 
     def __init__(self) -> None:
         self._folder = TemporaryFolder("streams-py-kafka-login-")
         try:
             ports = free_ports(2)
             self.door = f"{HOST}:{ports[2].broker}"
-            """Where the user logs in."""
+            """Address of the listener that requires the login."""
             self._cluster = JvmCluster(self._folder.path, settings=_settings(self.door))
             self._folder.end = lambda: self._cluster.end(hard=True)
             self._cluster.start({1: ports[1]})
@@ -50,15 +52,15 @@ class LoginBroker(NodesOnJvm):
 
     @property
     def keys(self) -> Mapping[str, str]:
-        """Kafka's keys of the user."""
-        return scram.password_keys("SASL_PLAINTEXT", scram.MECHANISM, _USER, self._password)
+        """Client settings of the user."""
+        return scram.password_settings("SASL_PLAINTEXT", scram.MECHANISM, _USER, self._password)
 
     def lose(self) -> None:
-        """The user is not known any more; connections that are open stay so."""
+        """Remove the user. Open connections are not closed."""
         scram.forget_user(self._admin, _USER)
 
     def restore(self) -> None:
-        """The user may log in."""
+        """Add the user again."""
         scram.add_user(self._admin, _USER, self._password)
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
-"""Is a broker ready to be tested? Two tiny requests on a plain socket, no Kafka client.
+"""Checks whether a broker is ready for tests, with two small requests on a plain socket.
 
-A port that accepts connections says little: a broker is of use when it sees all its peers and when the coordinators
-of groups and of transactions answer (asking for them also creates their topics). A client library would hide these
-states behind its own retries.
+An open port is not enough. A broker is ready when it knows all its peers, and when the group coordinator and the
+transaction coordinator answer. Requests to these coordinators also create their internal topics. A Kafka client is not
+used because it would hide these states behind its retries.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CONNECT_S, _ANSWER_S, _RETRY_S = 2.0, 5.0, 0.1
 
 
 def is_ready(address: str, *, nodes: int) -> bool:
-    """True when the broker at ``host:port`` knows at least ``nodes`` brokers and its coordinators answer."""
+    """Whether the broker at ``host:port`` knows at least ``nodes`` brokers and its coordinators answer."""
     try:
         brokers = struct.unpack_from(">i", _ask(address, _METADATA, 1, struct.pack(">i", 0)))[0]
         if brokers < nodes:
@@ -39,8 +39,10 @@ def is_ready(address: str, *, nodes: int) -> bool:
 def wait_until_ready(
     addresses: Iterable[str], *, nodes: int, timeout_ms: int, check_alive: Callable[[], None] = lambda: None
 ) -> None:
-    """Block until all addresses are ready; NoBrokerError after ``timeout_ms``. ``check_alive`` may raise to end the
-    wait."""
+    """Block until all addresses are ready. Raises NoBrokerError after ``timeout_ms``.
+
+    ``check_alive`` is called in each round and may raise to stop waiting.
+    """
     waiting = list(addresses)
     limit = time.monotonic() + timeout_ms / 1000
     while waiting:
@@ -53,7 +55,7 @@ def wait_until_ready(
 
 
 def _ask(address: str, api_key: int, version: int, body: bytes) -> bytes:
-    """One request, one answer (without correlation id)."""
+    """Send one request and return the answer without its correlation id."""
     host, _, port = address.rpartition(":")
     with socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S) as connection:
         connection.settimeout(_ANSWER_S)

@@ -1,4 +1,4 @@
-"""Users of a broker who log in with a password (SCRAM-SHA-512)."""
+"""Management of a broker's SCRAM-SHA-512 users."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from typing import Any, Final
 
 import confluent_kafka.admin
 
-__all__ = ["MECHANISM", "add_user", "forget_user", "password_keys"]
+__all__ = ["MECHANISM", "add_user", "forget_user", "password_settings"]
 
 MECHANISM: Final = "SCRAM-SHA-512"
 
-_admin: Any = confluent_kafka.admin  # it exports more than its type information says
+_admin: Any = confluent_kafka.admin  # it exports more names than its type information lists
 _REQUEST_S: Final = 20.0
-_ROUNDS: Final = 4096  # the fewest that a broker accepts
+_ROUNDS: Final = 4096  # the minimum that a broker accepts
 
 
 def add_user(admin: Any, name: str, password: str) -> None:
-    """Let a user log in, from now on with this password."""
+    """Add a user, or change the password of an existing one."""
     credential = _admin.ScramCredentialInfo(_admin.ScramMechanism.SCRAM_SHA_512, _ROUNDS)
     _alter(admin, _admin.UserScramCredentialUpsertion(name, credential, password.encode()))
 
 
 def forget_user(admin: Any, name: str) -> None:
-    """Let a user log in no more. Who is logged in stays so until the connection ends."""
+    """Remove a user. Open connections of the user are not closed."""
     _alter(admin, _admin.UserScramCredentialDeletion(name, _admin.ScramMechanism.SCRAM_SHA_512))
 
 
-def password_keys(protocol: str, mechanism: str, name: str, password: str) -> Mapping[str, str]:
-    """Kafka's keys of a client that logs in."""
+def password_settings(protocol: str, mechanism: str, name: str, password: str) -> Mapping[str, str]:
+    """Return the client settings for a login with a password."""
     return {
         "security.protocol": protocol,
         "sasl.mechanism": mechanism,

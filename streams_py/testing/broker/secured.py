@@ -1,19 +1,19 @@
-"""A broker that asks who you are, and what you may: TLS, SASL and access control lists, on this machine's JVM.
+"""A broker with authentication and authorization: TLS, SASL and access control lists, on this machine's JVM.
 
-:class:`SecuredBroker` is one Apache Kafka node with several doors:
+:class:`SecuredBroker` is one Apache Kafka node with several listeners:
 
 ==============  ==========================================================================================
-door            what it asks
+listener        requires
 ==============  ==========================================================================================
 ``SASL_SSL``    TLS, and a password: SCRAM-SHA-512 (any user that was added) or PLAIN
-``SSL``         a certificate of this broker's authority (mutual TLS)
+``SSL``         a client certificate of this broker's authority (mutual TLS)
 ``EXPIRED``     as ``SSL``, but the broker's own certificate has expired
 ``FOREIGN``     as ``SSL``, but another authority has signed the broker's certificate
 ``WRONG_HOST``  as ``SSL``, but the broker's certificate is for another host
 ==============  ==========================================================================================
 
-Whoever has no right by a list has none (KRaft's ``StandardAuthorizer``). ``bootstrap`` is the one door for the test
-itself: loopback, no TLS, no login, every right.
+A user has only the permissions that access control lists grant (KRaft's ``StandardAuthorizer``). ``bootstrap`` is the
+listener for the test itself: loopback, no TLS, no login, all permissions.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from streams_py.testing.broker.jvm import JvmCluster, NodesOnJvm, free_ports
 from streams_py.testing.broker.jvm_node import HOST
 from streams_py.testing.broker.temporary_folder import TemporaryFolder
 
-kafka_admin: Any = confluent_kafka.admin  # it exports more than its type information says
+kafka_admin: Any = confluent_kafka.admin  # it exports more names than its type information lists
 
-__all__ = ["DOORS", "Right", "SecuredBroker"]
+__all__ = ["LISTENERS", "Right", "SecuredBroker"]
 
-DOORS: Final = ("SASL_SSL", "SSL", "EXPIRED", "FOREIGN", "WRONG_HOST")
+LISTENERS: Final = ("SASL_SSL", "SSL", "EXPIRED", "FOREIGN", "WRONG_HOST")
 _REQUEST_S: Final = 20.0
 _SEEN_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Right:
-    """One line of an access control list, in the words of ``kafka-acls``: ``Right("READ", "TOPIC", "lines")``.
+    """One permission of an access control list, in the terms of ``kafka-acls``: ``Right("READ", "TOPIC", "lines")``.
 
-    ``resource`` is ``TOPIC``, ``GROUP``, ``TRANSACTIONAL_ID`` or ``CLUSTER`` (whose name is always ``kafka-cluster``);
-    ``prefixed`` means every name that begins with ``name``.
+    ``resource`` is ``TOPIC``, ``GROUP``, ``TRANSACTIONAL_ID`` or ``CLUSTER`` (whose name is always ``kafka-cluster``).
+    ``prefixed``: the permission is for all names that start with ``name``.
     """
 
     operation: str
@@ -57,8 +57,11 @@ class Right:
 
 
 class SecuredBroker(NodesOnJvm):
-    """One node with the doors above, in a temporary folder; gone at exit. ``plain_users`` may log in by PLAIN: they are
-    part of the broker's own settings. Raises NoBrokerError without Java, Maven or ``openssl``."""
+    """One node with these listeners, in a temporary folder, removed at exit.
+
+    ``plain_users`` (passwords by name) may log in with PLAIN; they are part of the broker's settings. Raises
+    NoBrokerError without Java, Maven or ``openssl``.
+    """
 
     def __init__(self, *, plain_users: Mapping[str, str] | None = None) -> None:
         self._folder = TemporaryFolder("streams-py-kafka-secured-")
@@ -68,23 +71,23 @@ class SecuredBroker(NodesOnJvm):
             self._authority = Authority(folder / "tls", "streams-py tests")
             self.foreign_authority = Authority(folder / "foreign", "somebody else")
             """Signs certificates that the broker does not trust."""
-            ports = free_ports(1 + len(DOORS))
-            doors = {door: ports[2 + number].broker for number, door in enumerate(DOORS)}
-            self._cluster = JvmCluster(folder, settings=self._settings(doors), for_minutes=True)
+            ports = free_ports(1 + len(LISTENERS))
+            listeners = {listener: ports[2 + number].broker for number, listener in enumerate(LISTENERS)}
+            self._cluster = JvmCluster(folder, settings=self._settings(listeners), short_lived=True)
             self._folder.end = lambda: self._cluster.end(hard=True)
             self._cluster.start({1: ports[1]})
         except BaseException:
             self.close()
             raise
-        self.doors: Mapping[str, str] = {door: f"{HOST}:{port}" for door, port in doors.items()}
-        """Address of each door."""
+        self.listeners: Mapping[str, str] = {listener: f"{HOST}:{port}" for listener, port in listeners.items()}
+        """Address of each listener."""
         self.bootstrap = self._cluster.bootstrap
         self.capabilities = BrokerCapabilities(
             label=f"Apache Kafka {kafka_version()} (jvm, secured)", nodes=1, apache_kafka=True, node_control=True
         )
         self._admin = kafka_admin.AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
-    # -- who ----------------------------------------
+    # -- authentication ----------------------------------------
 
     @property
     def ca_file(self) -> Path:
@@ -92,41 +95,41 @@ class SecuredBroker(NodesOnJvm):
         return self._authority.certificate
 
     def add_user(self, name: str, password: str) -> dict[str, str]:
-        """Let a user log in by SCRAM-SHA-512; the client's keys for that."""
+        """Add a user that logs in with SCRAM-SHA-512; return the client settings for it."""
         scram.add_user(self._admin, name, password)
-        return self.password_keys(scram.MECHANISM, name, password)
+        return self.password_settings(scram.MECHANISM, name, password)
 
-    def password_keys(self, mechanism: str, name: str, password: str) -> dict[str, str]:
-        """Kafka's keys for the door ``SASL_SSL``."""
+    def password_settings(self, mechanism: str, name: str, password: str) -> dict[str, str]:
+        """Return the client settings for the listener ``SASL_SSL``."""
         return {
-            "bootstrap.servers": self.doors["SASL_SSL"],
+            "bootstrap.servers": self.listeners["SASL_SSL"],
             "ssl.ca.location": str(self.ca_file),
-            **scram.password_keys("SASL_SSL", mechanism, name, password),
+            **scram.password_settings("SASL_SSL", mechanism, name, password),
         }
 
-    def certificate_keys(self, name: str, *, expired: bool = False, foreign: bool = False) -> dict[str, str]:
-        """Kafka's keys for the door ``SSL``, with a certificate for ``CN=name``."""
+    def certificate_settings(self, name: str, *, expired: bool = False, foreign: bool = False) -> dict[str, str]:
+        """Return the client settings for the listener ``SSL``, with a new certificate for ``CN=name``."""
         authority = self.foreign_authority if foreign else self._authority
         made = authority.issue(name, expired=expired)
         return {
-            "bootstrap.servers": self.doors["SSL"],
+            "bootstrap.servers": self.listeners["SSL"],
             "security.protocol": "SSL",
             "ssl.ca.location": str(self.ca_file),
             "ssl.certificate.location": str(made.certificate),
             "ssl.key.location": str(made.key),
         }
 
-    # -- what ----------------------------------------
+    # -- authorization ----------------------------------------
 
     def allow(self, user: str, rights: Collection[Right]) -> None:
-        """Give a user rights; returns when the broker acts on them. A certificate's user is ``CN=name``."""
+        """Grant permissions to a user; return when the broker applies them. A certificate's user is ``CN=name``."""
         wanted = [_binding(user, right) for right in rights]
         for future in self._admin.create_acls(wanted, request_timeout=_REQUEST_S).values():
             future.result()
         self._until_seen(user, set(rights), there=True)
 
     def withdraw(self, user: str, rights: Collection[Right]) -> None:
-        """Take rights away; returns when the broker acts on it."""
+        """Revoke permissions of a user; return when the broker applies the change."""
         unwanted = [_binding(user, right, kafka_admin.AclBindingFilter) for right in rights]
         for future in self._admin.delete_acls(unwanted, request_timeout=_REQUEST_S).values():
             future.result()
@@ -136,7 +139,7 @@ class SecuredBroker(NodesOnJvm):
         limit = time.monotonic() + _SEEN_S
         while (rights <= self._rights(user)) if not there else not rights <= self._rights(user):
             if time.monotonic() > limit:
-                raise NoBrokerError(f"the broker does not know the rights of {user} after {_SEEN_S:.0f} s")
+                raise NoBrokerError(f"the broker did not apply the permissions of {user} within {_SEEN_S:.0f} s")
             time.sleep(0.05)
 
     def _rights(self, user: str) -> set[Right]:
@@ -169,19 +172,19 @@ class SecuredBroker(NodesOnJvm):
             "FOREIGN": self.foreign_authority.issue("broker-foreign", hosts=here),
             "WRONG_HOST": self._authority.issue("broker-elsewhere", hosts=["DNS:kafka.example.org"]),
         }
-        listeners = ",".join(f"{door}://{HOST}:{port}" for door, port in ports.items())
+        listeners = ",".join(f"{listener}://{HOST}:{port}" for listener, port in ports.items())
         settings: dict[str, object] = {
             "listeners": listeners,
             "advertised.listeners": listeners,
             "listener.security.protocol.map": ",".join(
-                f"{door}:{'SASL_SSL' if door == 'SASL_SSL' else 'SSL'}" for door in ports
+                f"{listener}:{'SASL_SSL' if listener == 'SASL_SSL' else 'SSL'}" for listener in ports
             ),
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": "User:ANONYMOUS",  # who comes without a login: the node itself, and the test
+            "super.users": "User:ANONYMOUS",  # clients without a login: the node itself, and the test
             "sasl.enabled.mechanisms": "SCRAM-SHA-512,PLAIN",
         }
-        for door, identity in identities.items():
-            settings |= self._door(door, identity)
+        for listener, identity in identities.items():
+            settings |= self._listener(listener, identity)
         users = " ".join(f'user_{name}="{password}"' for name, password in self._plain_users.items())
         for mechanism, module in (
             ("scram-sha-512", "scram.ScramLoginModule required;"),
@@ -191,15 +194,15 @@ class SecuredBroker(NodesOnJvm):
             settings[key] = f"org.apache.kafka.common.security.{module}"
         return settings
 
-    def _door(self, door: str, identity: Certificate) -> dict[str, Any]:
-        store = identity.in_one_file(self._folder.path / "tls" / f"{door}.pem")
-        prefix = f"listener.name.{door.lower()}.ssl"
+    def _listener(self, listener: str, identity: Certificate) -> dict[str, Any]:
+        store = identity.in_one_file(self._folder.path / "tls" / f"{listener}.pem")
+        prefix = f"listener.name.{listener.lower()}.ssl"
         return {
             f"{prefix}.keystore.type": "PEM",
             f"{prefix}.keystore.location": store,
             f"{prefix}.truststore.type": "PEM",
             f"{prefix}.truststore.location": self._authority.certificate,
-            f"{prefix}.client.auth": "none" if door == "SASL_SSL" else "required",
+            f"{prefix}.client.auth": "none" if listener == "SASL_SSL" else "required",
         }
 
 

@@ -1,8 +1,8 @@
-"""A folder for nodes that end with this process, however it ends.
+"""A temporary folder for nodes that must stop with this process, however it terminates.
 
-``atexit`` is enough for a process that ends by itself. One that gets SIGTERM or SIGKILL runs nothing any more, and a
-node it has started would stay, with its memory and its ports. So a shell waits for the end of a pipe that only this
-process holds open: the operating system closes it.
+``atexit`` covers a normal exit only. After SIGTERM or SIGKILL it does not run, and the nodes would keep their memory
+and ports. So a shell process waits for the end of a pipe that only this process holds open. The operating system
+closes the pipe when the process terminates, and the shell then kills the nodes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ rm -rf "$1" 2>/dev/null || { sleep 1; rm -rf "$1"; }
 
 
 class TemporaryFolder:
-    """``end`` stops what runs in it; it is called by :meth:`close`, and at exit unless that came first."""
+    """A temporary folder, and the function ``end`` that stops its nodes. :meth:`close` runs at exit at the latest."""
 
     def __init__(self, prefix: str) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=prefix)).resolve()
@@ -39,7 +39,7 @@ class TemporaryFolder:
         atexit.register(self.close)
 
     def close(self) -> None:
-        """End what runs, remove the folder."""
+        """Stop the nodes and remove the folder."""
         atexit.unregister(self.close)
         self.end()
         shutil.rmtree(self.path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Creating topics on a broker that speaks the admin protocol."""
+"""Creation of topics on a real broker."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _LIMIT_S = 40.0
 def create_topic(bootstrap: str, name: str, partitions: int, config: Mapping[str, str] | None) -> None:
     """Create the topic with the broker's default replication factor; wait until all partitions have a leader.
 
-    Works shortly after a node was killed too: until the cluster has noticed, any broker may name the dead one as the
-    controller, and librdkafka waits for that one; a new client asks again.
+    Also works shortly after a node was killed. Until the cluster detects that, a broker may report the dead node as the
+    controller, and librdkafka keeps waiting for that node. So each attempt uses a new client.
     """
     limit = time.monotonic() + _LIMIT_S
     tried_before = False
     while (error := _try_create(bootstrap, name, partitions, dict(config or {}))) is not None:
         if tried_before and error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-            break  # the first request was heard after all
+            break  # an earlier request did succeed
         if not error.retriable() and error.code() != KafkaError._TIMED_OUT:
             raise NoBrokerError(f"cannot create topic {name}: {error}")
         tried_before = True
@@ -37,7 +37,7 @@ def create_topic(bootstrap: str, name: str, partitions: int, config: Mapping[str
 
 
 def _try_create(bootstrap: str, name: str, partitions: int, config: dict[str, str]) -> KafkaError | None:
-    admin = _admin(bootstrap)  # a variable: the request dies with its client
+    admin = _admin(bootstrap)  # keep a reference: the request is cancelled when its client is deleted
     topic = NewTopic(name, num_partitions=partitions, config=config)
     try:
         admin.create_topics([topic], operation_timeout=_REQUEST_S, request_timeout=_REQUEST_S)[name].result()

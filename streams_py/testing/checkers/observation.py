@@ -1,8 +1,8 @@
-"""What the simulator shows to the checkers, and what a checker is.
+"""The events that the simulator passes to checkers, and the base class of checkers.
 
-Checkers see facts, never the simulator's insides: an assignment that was published, a partition that became usable, a
-commit that was accepted, how a run ended. Each promise has a checker in a file of its own; a checker that finds
-nothing says nothing.
+Checkers see facts, never the internals of the simulator: a published assignment, a partition that became usable, an
+accepted commit, the outcome of a run. Each promise has its checker, in a separate file. A checker reports nothing if
+it finds nothing.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ __all__ = ["Checker", "Committed", "Gained", "Outcome", "Placed", "Published", "
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A promise that was broken. ``liveness`` tells "not in time" from "never allowed"."""
+    """A promise that was broken. ``liveness``: it was kept too late or never; otherwise safety was violated."""
 
     promise: str
     at_ms: int
     text: str
     liveness: bool = False
     traceback: str = ""
-    """Of the user's own code, where that is what failed."""
+    """Traceback of the user's code, if that failed; otherwise empty."""
 
     def __str__(self) -> str:
         return f"{self.promise} ({'liveness' if self.liveness else 'safety'}): {self.text}"
 
 
-@dataclass(frozen=True)  # no slots: it caches what several checkers ask
+@dataclass(frozen=True)  # no slots: `hosts` is cached, because several checkers use it
 class Published:
-    """One assign step that ended, seen from outside.
+    """A finished assign step, seen from outside.
 
-    ``members`` are the subscriptions as the coordinator had them, ``subscriptions`` what is in them (None where the
-    user data cannot be read or is a future member's). ``infos`` is what each member was sent (None: unreadable).
-    ``tasks`` maps every task to its input partitions, by an account that is not the leader's. ``failure`` is set
-    instead of assignments when nothing was published; ``disturbed`` when a request to the brokers was made to fail
-    meanwhile; ``assignor_error`` when the application's assignor failed.
+    ``members`` are the subscriptions as the coordinator had them, ``subscriptions`` their decoded user data (None if it
+    is unreadable or of a future version). ``infos`` is the decoded assignment of each member (None if unreadable).
+    ``tasks`` maps every task to its input partitions, computed independently of the leader. ``failure`` is set instead
+    of assignments if the leader published nothing. ``disturbed`` is True if the simulator made a broker request fail
+    during the step. ``assignor_error`` is set if the application's assignor failed.
     """
 
     at_ms: int
@@ -56,7 +56,7 @@ class Published:
     subscriptions: Mapping[str, SubscriptionInfo | None]
     hostile: frozenset[str]
     clients: Mapping[str, object]
-    """Who is behind each member: equal values are one process, as far as the leader can know."""
+    """Identity behind each member: equal values are the same process, as far as the leader can tell."""
     assignments: Mapping[str, MemberAssignment]
     infos: Mapping[str, AssignmentInfo | None]
     tasks: Mapping[TaskId, tuple[TopicPartition, ...]]
@@ -67,27 +67,27 @@ class Published:
     disturbed: bool = False
     assignor_error: Exception | None = None
     assignor_spoiled: bool = False
-    """Whether the simulator has made the assignor fail."""
+    """Whether the simulator made the assignor fail."""
     callback_error: Exception | None = None
-    """What ``on_assignment_computed`` raised."""
+    """Error that ``on_assignment_computed`` raised."""
     source_missing: bool = False
     error_code: int = 0
-    """The code that *everybody* was to be sent; 0 when the group was assigned."""
+    """Error code sent to *all* members; 0 if the group was assigned."""
     versions: Mapping[str, int] = field(default_factory=dict)
-    """Version in which each readable or future member spoke."""
+    """Version of each subscription that is readable or of a future version."""
     written: Mapping[str, int] = field(default_factory=dict)
-    """Version in which each member was answered, as its bytes say."""
+    """Version of each encoded assignment."""
     again: Callable[[random.Random], Mapping[str, MemberAssignment] | None] | None = None
-    """Runs the same step once more, with members and topics in another order; None when it cannot be repeated."""
+    """Repeats the step with members and topics in another order; None if it cannot be repeated."""
 
     @property
     def normal(self) -> bool:
-        """True for an assignment of tasks, with a working assignor."""
+        """Whether tasks were assigned by a working assignor."""
         return self.failure is None and self.error_code == 0 and self.assignor_error is None
 
     @cached_property
     def hosts(self) -> Mapping[HostInfo, ProcessId]:
-        """End points of the processes; empty when two of them share one, or one has two."""
+        """Process id by end point; empty if two processes share an end point, or one has two."""
         found: dict[HostInfo, ProcessId] = {}
         for info in self.subscriptions.values():
             if info is not None and info.endpoint:
@@ -100,7 +100,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Gained:
-    """A member's consumer may use a partition from now on; ``others`` are members of this generation that also may."""
+    """A consumer gained a partition. ``others`` are members of the same generation that may also use it."""
 
     at_ms: int
     partition: TopicPartition
@@ -111,7 +111,8 @@ class Gained:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The coordinator accepted a commit. ``grant`` numbers the moment at which the member got the partition."""
+    """The coordinator accepted a commit. ``grant`` is the number of the grant with which the member got the
+    partition."""
 
     at_ms: int
     partition: TopicPartition
@@ -122,7 +123,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """An active task is seen to be restored; ``lacking`` records of its changelogs are not in its store."""
+    """An active task was found to be restored. ``lacking`` records of its changelogs are not in its store."""
 
     at_ms: int
     task: TaskId
@@ -131,7 +132,7 @@ class Restored:
 
 
 class Placed(NamedTuple):
-    """A process, by number, and one of its threads."""
+    """The number of a process and the name of one of its threads."""
 
     process: int
     thread: str
@@ -139,78 +140,79 @@ class Placed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended: what was true after the faults had stopped and everything had come to rest, or had not.
+    """The outcome of a run: the state after the faults stopped and the group stopped rebalancing, or reached a limit.
 
-    Times are in ms after the end of the faults, counts are of rebalances since then; None means never.
+    Times are in ms after the end of the faults. Counts are rebalances since then. None means never.
     """
 
     at_ms: int
     assignor: str
     configs: AssignmentConfigs
     stateful: int
-    """How many tasks have state."""
+    """Number of stateful tasks."""
     tasks: int
     quiet: bool
-    """Nobody wants another rebalance."""
+    """Whether no member wants another rebalance."""
     rebalances: int
     running_after_ms: int | None
-    """First moment at which every task was active on a healthy member."""
+    """First time at which every task was active on a healthy member."""
     last_move_after: int
     """Rebalances until the placement of active tasks changed for the last time."""
     catch_up_rounds: int
-    """Probing intervals that a warm-up needs at most to catch up."""
+    """Probing intervals that a warm-up task needs at most to catch up."""
     membership_changes: int
-    """How often members came or went after the last fault, because sessions ended then or threads were replaced."""
+    """Number of membership changes after the last fault, because sessions expired or threads were replaced."""
     final_version: int | None
-    """Version of the last assignment; None when there was none."""
+    """Version of the last assignment; None if there was no assignment."""
     highest_common_version: int
     version_after: int
-    """Rebalances, since members changed for the last time, until the group spoke its final version for good."""
-    idle: tuple[TaskId, ...] = ()
-    """Tasks that nobody healthy has at the end."""
+    """Rebalances, since the last membership change, until the group used its final version."""
+    unassigned: tuple[TaskId, ...] = ()
+    """Tasks that are not active on a healthy member at the end."""
     before: Mapping[TaskId, Placed] = field(default_factory=dict)
-    """Where the active tasks were when the group had come to rest; empty when that was not tried out."""
+    """Placement of the active tasks when the group had stopped rebalancing; empty if no further rebalance was run."""
     after: Mapping[TaskId, Placed] = field(default_factory=dict)
-    """Where they were after one more rebalance with nothing new."""
+    """Placement of the active tasks after one more rebalance without any change."""
     failures: tuple[str, ...] = ()
     """Threads that failed although the faults had stopped."""
     hostile: bool = False
-    """A poisonous member stayed until the end."""
+    """Whether a hostile member stayed until the end."""
     retry_pending: bool = False
-    """The application's assignor failed in the last rebalance, and nobody could be told when to try again: assignments
-    say that from version 7 on. Only groups on their way from releases before 2.6 are in that position."""
-    own_assignor: bool = False
-    """The assignor is the user's own: simulated to be judged, not as one of ours that may fail."""
-    circles: bool = False
-    """The group does not come to rest because its assignor goes round in circles, and this one is known to do so."""
+    """Whether the application's assignor failed in the last rebalance and the group has no time for a retry.
+
+    Assignments carry that time from version 7 on, so this occurs only in upgrades from releases before 2.6."""
+    user_assignor: bool = False
+    """Whether the assignor under test is the user's, and not the simulator's own that may be made to fail."""
+    oscillates: bool = False
+    """Whether the group keeps rebalancing because its assignor repeats the same placements, as sticky ones may."""
 
 
 class Checker:
-    """Watches for one promise. Subclasses override what they need and call :meth:`report`."""
+    """Checks one promise. Subclasses override the methods that they need, and call :meth:`report`."""
 
     promise: str = ""
 
     def __init__(self) -> None:
         self.violations: list[Violation] = []
-        self.looked = 0
-        """How often something was checked."""
+        self.checks = 0
+        """Number of checks made."""
 
     def report(self, at_ms: int, text: str, *, liveness: bool = False, error: BaseException | None = None) -> None:
-        """Note a violation; with the traceback of ``error``, when user code has failed."""
+        """Record a violation. ``error``: the error of user code that failed, for its traceback."""
         trace = "".join(traceback.format_exception(error)) if error is not None else ""
         self.violations.append(Violation(self.promise, at_ms, text, liveness, trace))
 
     def published(self, seen: Published) -> None:
-        """A leader finished an assign step."""
+        """Called when a leader has finished an assign step."""
 
     def gained(self, seen: Gained) -> None:
-        """A partition became usable on a member."""
+        """Called when a member gains a partition."""
 
     def committed(self, seen: Committed) -> None:
-        """A commit was accepted."""
+        """Called when the coordinator accepts a commit."""
 
     def restored(self, seen: Restored) -> None:
-        """An active task has its stores, and runs."""
+        """Called when an active task has restored its stores and runs."""
 
     def ended(self, seen: Outcome) -> None:
-        """The run is over."""
+        """Called once, at the end of the run."""

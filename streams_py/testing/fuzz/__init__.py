@@ -1,11 +1,11 @@
-"""Damaged bytes for everything that reads bytes of others, and what must not come of it.
+"""Fuzz tests of every decoder and parser of untrusted bytes.
 
-The invariant, in one sentence: whatever the bytes, a reader returns a value or raises one of its documented errors,
-soon, and without holding much more memory than the bytes themselves; and a value that was read can be written and
-reads as itself.
+For any input, a reader must return a value or raise one of its documented errors, in bounded time and memory. If a
+value was read, writing it and reading it again must give an equal value.
 
-:data:`TARGETS` names the readers, :func:`fuzz_target` feeds one of them. Inputs start from good ones: recorded vectors
-where a checkout has them, otherwise values made up here. The same seed gives the same inputs, in any process.
+:data:`TARGETS` contains the readers, and :func:`fuzz_target` runs one of them. Inputs are derived from valid ones:
+recorded vectors if the checkout contains them, and values created here. The same seed gives the same inputs in any
+process.
 """
 
 from __future__ import annotations

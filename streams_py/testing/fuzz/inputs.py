@@ -1,7 +1,7 @@
-"""Good bytes, and what becomes of them.
+"""Generation of fuzz inputs from valid bytes.
 
-An input is a good one left whole, cut, mutated, spliced with another, blown up, or replaced by noise; lengths in it are
-overwritten with the numbers that hurt.
+An input is a valid one that is unchanged, truncated, mutated, spliced with another one, enlarged, or replaced by random
+bytes, or in which four bytes are overwritten with an extreme number, as a wrong length.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 __all__ = ["find_vectors", "inputs_for", "recorded"]
 
 _GROWN_ONE_IN: Final = 400
-"""One input in so many is blown up (it is slow)."""
+"""One in this number of inputs is enlarged; such inputs are slow."""
 
 _HURTFUL: Final = (
     b"\x7f\xff\xff\xff",
@@ -35,7 +35,10 @@ _NESTING: Final = (b"[", b'{"a":', b"((", b"<a>")
 def inputs_for(
     corpus: Sequence[bytes], rng: random.Random, *, bytes_max: int = 1 << 20
 ) -> Iterator[tuple[bytes, bool]]:
-    """(bytes, whether their size or a length in them was made to hurt), without end, of ``bytes_max`` bytes at most."""
+    """Yield (input, whether it was enlarged or contains an extreme number), indefinitely.
+
+    ``bytes_max`` limits enlarged inputs.
+    """
     while True:
         base = rng.choice(corpus)
         if rng.randrange(_GROWN_ONE_IN) == 0:
@@ -78,7 +81,7 @@ def _mutated(base: bytes, rng: random.Random) -> bytes:
 
 
 def _grown(base: bytes, rng: random.Random, bytes_max: int) -> bytes:
-    """A piece of it, over and over again."""
+    """Enlarge the input by repeating a piece of it, or an opening bracket."""
     start = rng.randrange(len(base) + 1)
     piece = rng.choice((base[start : start + rng.choice((1, 4, 40, 400))], rng.choice(_NESTING)))
     size = min(bytes_max, rng.choice((10_000, 100_000, bytes_max)))
@@ -87,7 +90,7 @@ def _grown(base: bytes, rng: random.Random, bytes_max: int) -> bytes:
 
 
 def find_vectors() -> Path | None:
-    """The folder of recorded vectors in the checkout that this package is run from; None without one."""
+    """Return the folder of recorded vectors in the checkout of this package; None outside a checkout."""
     for parent in Path(__file__).resolve().parents:
         folder = parent / "protocol" / "vectors"
         if folder.is_dir():
@@ -96,7 +99,10 @@ def find_vectors() -> Path | None:
 
 
 def recorded(folder: Path | None, wanted: tuple[str, str] | None) -> list[bytes]:
-    """Bytes of the cases of a kind (empty: all) in a file of recorded vectors; none without a folder."""
+    """Return the bytes of recorded vectors.
+
+    ``wanted`` is (prefix of the file name, kind of case; empty for all). Without a folder the result is empty.
+    """
     if folder is None or wanted is None:
         return []
     name, kind = wanted

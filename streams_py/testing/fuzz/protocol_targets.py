@@ -1,4 +1,4 @@
-"""What members of a group send each other: Kafka Streams' user data, the consumer protocol, Connect's protocol."""
+"""Fuzz targets for messages between group members: Streams user data, consumer protocol, Connect protocol."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from streams_py.testing.fuzz.target import Target, from_bytes
 __all__ = ["PROTOCOL_TARGETS"]
 
 _PARTITION_FACTOR: Final = 32
-"""Four bytes of a partition's number become an object of more than a hundred."""
+"""Allowed memory as a multiple of the input: a partition number of 4 bytes becomes an object of over 100 bytes."""
 _PARTITIONS: Final = tuple(TopicPartition(topic, p) for topic in ("orders", "app-counts-changelog") for p in range(3))
 
 
@@ -114,7 +114,7 @@ def _sorted_assignment(value: object) -> object:
 
 
 def _sorted_jobs(value: object) -> object:
-    """A Connect assignment without the order of its jobs, and without the version it was read in."""
+    """Return a Connect assignment with sorted jobs and without its version, for comparisons."""
     assert isinstance(value, connect.Assignment)
     jobs = (value.connectors, value.tasks, value.revoked_connectors, value.revoked_tasks)
     return (
@@ -187,4 +187,4 @@ PROTOCOL_TARGETS: Final[Mapping[str, Target]] = {
         lambda a, b: _sorted_jobs(a) == _sorted_jobs(b),
     ),
 }
-"""Everything in binary that comes from another member, or from another worker of Connect."""
+"""All decoders of binary messages from other members and other Connect workers."""

@@ -1,4 +1,4 @@
-"""Records: serdes, what Kafka Streams adds to values and to committed offsets, assignment events."""
+"""Fuzz targets for records: serdes, change values, metadata of committed offsets, assignment events."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ __all__ = ["RECORD_TARGETS"]
 
 _TOPIC: Final = "fuzz"
 _REFUSALS: Final = (ValueError, struct.error, RecursionError, SerializationError)
-"""What our serdes raise for bytes that do not fit; the runtime wraps it, with topic and offset."""
+"""Errors that serdes raise for invalid bytes. The runtime wraps them in an error with topic and offset."""
 _WIDE_BYTES: Final = 64 << 20
-"""A text with one rare character takes four bytes for each, and a value of JSON takes many times its text."""
+"""Allowed memory: one rare character makes a text use four bytes per character; JSON values need even more."""
 _MANY_TASKS_BYTES: Final = 64 << 20
-"""A few characters may name a hundred thousand tasks, which is the limit for one record."""
+"""Allowed memory: a few characters may name 100,000 tasks, the limit for one record."""
 
 
 def _serde(serde: Serde[Any], *values: object, memory_bytes_max: int = 0) -> Target:
@@ -50,7 +50,7 @@ def _serde(serde: Serde[Any], *values: object, memory_bytes_max: int = 0) -> Tar
 
 
 def _alike(a: object, b: object) -> bool:
-    return a == b or str(a) == str(b)  # not a number is not equal to itself
+    return a == b or str(a) == str(b)  # NaN is not equal to itself
 
 
 def _text(value: object) -> bytes | None:
@@ -59,7 +59,7 @@ def _text(value: object) -> bytes | None:
 
 
 def _event_bytes(value: object) -> bytes | None:
-    return encode_value(value) if isinstance(value, Event) else None  # other versions are put aside as they came
+    return encode_value(value) if isinstance(value, Event) else None  # events of other versions are not decoded
 
 
 def _events() -> list[bytes]:
@@ -104,4 +104,4 @@ RECORD_TARGETS: Final[Mapping[str, Target]] = {
         memory_bytes_max=_MANY_TASKS_BYTES,
     ),
 }
-"""Everything that stands in records, and beside committed offsets."""
+"""All decoders of records and of the metadata of committed offsets."""

@@ -1,4 +1,4 @@
-"""Feeding one target, within bounds of time and memory."""
+"""Runs a fuzz target and checks its results, time and memory."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from streams_py.testing.fuzz.text_targets import TEXT_TARGETS
 __all__ = ["TARGETS", "feed", "fuzz_target"]
 
 TARGETS: Final[Mapping[str, Target]] = {**PROTOCOL_TARGETS, **TEXT_TARGETS, **RECORD_TARGETS}
-"""Everything that is fed, by name."""
+"""All fuzz targets by name."""
 
 SECONDS_MAX: Final = 0.05
-"""Processor time for one input of up to a megabyte."""
+"""Maximum processor time for one input of up to a megabyte, in s."""
 MEMORY_SLACK_BYTES: Final = 1 << 20
-"""A reader may hold this much besides what its input allows for."""
+"""Memory that a reader may use in addition to its multiple of the input size."""
 _MEASURE_ONE_IN: Final = 40
-"""Memory is measured for one input in so many (it is slow), and for every one that promises great lengths."""
+"""Memory is measured for one in this number of inputs, because it is slow, and for all with extreme sizes."""
 _FINDINGS_MAX: Final = 10
 _WARM_UP: Final = 40
 
@@ -38,7 +38,7 @@ _WARM_UP: Final = 40
 def fuzz_target(
     name: str, inputs: int, *, seed: int = 1, vectors: Path | None = None, seconds_max: float = SECONDS_MAX
 ) -> FuzzResult:
-    """Feed one target. KeyError for a name that is not in :data:`TARGETS`."""
+    """Run one target with this number of inputs. Raises KeyError for a name that is not in :data:`TARGETS`."""
     return feed(TARGETS[name], name, inputs, seed=seed, vectors=vectors, seconds_max=seconds_max)
 
 
@@ -51,13 +51,13 @@ def feed(
     vectors: Path | None = None,
     seconds_max: float = SECONDS_MAX,
 ) -> FuzzResult:
-    """Feed any target; an input may take ``seconds_max`` seconds of processor time."""
+    """Run any target. Each input may take ``seconds_max`` seconds of processor time."""
     rng = random.Random(f"fuzz {name} {seed}")
     result = FuzzResult(name)
     with tempfile.TemporaryDirectory(prefix="streams-py-fuzz-") as path, quiet_logs():
         folder = Path(path)
         corpus = [*recorded(vectors, target.vectors), *target.samples(folder)]
-        for sample in corpus[:_WARM_UP]:  # what is imported or cached at first use is not what an input costs
+        for sample in corpus[:_WARM_UP]:  # imports and caches on first use must not count for an input
             with suppress(Exception):
                 target.read(sample, folder)
         drawn = inputs_for(corpus, rng, bytes_max=target.input_bytes_max)
@@ -80,7 +80,7 @@ def _feed(target: Target, data: bytes, folder: Path, result: FuzzResult, seconds
         value = target.read(data, folder)
     except KeyboardInterrupt:
         raise
-    except BaseException as raised:  # SystemExit, MemoryError and RecursionError are findings, too
+    except BaseException as raised:  # SystemExit, MemoryError and RecursionError are also findings
         error = raised
     seconds = time.thread_time() - started
     if measure:
@@ -91,7 +91,7 @@ def _feed(target: Target, data: bytes, folder: Path, result: FuzzResult, seconds
             _find(result, f"held {held:,} bytes for an input of {len(data):,}", data)
     if not measure or seconds > seconds_max:
         result.seconds += seconds
-        if seconds > seconds_max:  # measuring memory makes it slow, and so may whatever else happened just then
+        if seconds > seconds_max:  # measuring memory, or other work of the machine, may have made it slow
             seconds = _fastest(target, data, folder)
         result.slowest = max(result.slowest, seconds)
         if seconds > seconds_max:
@@ -106,7 +106,7 @@ def _feed(target: Target, data: bytes, folder: Path, result: FuzzResult, seconds
 
 
 def _fastest(target: Target, data: bytes, folder: Path) -> float:
-    """Processor time that the input takes by itself, without what else may have happened just then."""
+    """Return the shortest processor time of three runs, in s."""
     taken = []
     for _ in range(3):
         started = time.thread_time()
@@ -122,9 +122,9 @@ def _check_way_back(target: Target, value: object, data: bytes, folder: Path, re
     try:
         written = target.write(value)
     except EncodeError:
-        return  # what was read cannot always be written: a future version, a value that only a reader tolerates
+        return  # some values cannot be written: those of a future version, or those that only a reader tolerates
     except DecodeError:
-        return  # client tags that occur twice are refused when they are looked at
+        return  # duplicate client tags are rejected on first access
     except Exception as error:
         _find(result, f"cannot be written again: {type(error).__name__}: {error}", data)
         return
@@ -133,7 +133,7 @@ def _check_way_back(target: Target, value: object, data: bytes, folder: Path, re
     try:
         again = target.read(written, folder)
     except Exception as error:
-        _find(result, f"what was written cannot be read: {type(error).__name__}: {error}", data)
+        _find(result, f"the written value cannot be read: {type(error).__name__}: {error}", data)
         return
     if not target.same(value, again):
         _find(result, "reads differently after it was written", data)

@@ -1,4 +1,4 @@
-"""What is fed, and what became of it."""
+"""Fuzz targets and their results."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["Finding", "FuzzResult", "Read", "Target", "from_bytes", "from_text"]
 T = TypeVar("T")
 
 Read: TypeAlias = Callable[[bytes, Path], object]
-"""Reads bytes; the folder is there for readers of files."""
+"""Function that reads bytes. The folder is for readers of files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An input that did what none may do."""
+    """An input that violated the rules for readers."""
 
     target: str
     what: str
@@ -27,29 +27,33 @@ class Finding:
 
 @dataclass(slots=True)
 class FuzzResult:
-    """What became of one target's inputs. Times in seconds of processor time, memory in bytes."""
+    """The results of one target. Times are processor time in seconds, memory is in bytes."""
 
     target: str
     inputs: int = 0
     input_bytes: int = 0
     values: int = 0
-    """Inputs that were read as a value."""
+    """Number of inputs that were read as a value."""
     refused: Counter[str] = field(default_factory=Counter)
-    """Inputs that were refused, by the name of the error."""
+    """Number of rejected inputs by the name of the error."""
     seconds: float = 0.0
     slowest: float = 0.0
     most_memory: int = 0
-    """Most that was held beyond the input, of those that were measured."""
+    """Peak memory of a measured input."""
     findings: list[Finding] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A reader of other people's bytes.
+    """A reader of untrusted bytes.
 
-    ``read`` returns a value or raises one of ``allowed``. ``samples`` makes good inputs, in an empty folder of its own
-    if it needs one; ``vectors`` names a file of recorded ones and the kind of case in it (empty: all). With ``write``,
-    what was read is written and must read as the ``same``; None from it says that there is no way back.
+    Attributes:
+        read: Returns a value or raises one of ``allowed``.
+        allowed: Errors that ``read`` may raise.
+        samples: Returns valid inputs; gets a temporary folder.
+        vectors: File of recorded inputs and the kind of case in it (empty: all).
+        write: Writes a value back. The result must read as the ``same`` value. None: this value cannot be written.
+        same: Whether two values are equal.
     """
 
     read: Read
@@ -59,19 +63,20 @@ class Target:
     write: Callable[[object], bytes | None] | None = None
     same: Callable[[object, object], bool] = lambda a, b: a == b
     memory_factor: int = 4
-    """What the reader may hold, in times its input; there is a megabyte on top."""
+    """Memory that the reader may use, as a multiple of its input, plus one megabyte."""
     memory_bytes_max: int = 0
-    """What the reader may hold whatever the size of the input, where few bytes name many things, or only the user
-    himself writes them."""
+    """Memory that the reader may use for an input of any size.
+
+    For formats in which few bytes stand for many objects, or which only the user writes."""
     input_bytes_max: int = 1 << 20
-    """Inputs are not larger than this."""
+    """Maximum size of an enlarged input, in bytes."""
 
 
 def from_bytes(decode: Callable[[bytes], object]) -> Read:
-    """A reader that needs no folder."""
+    """Return a reader that needs no folder."""
     return lambda data, folder: decode(data)
 
 
 def from_text(parse: Callable[[str], object]) -> Read:
-    """A reader of text; bytes that are none are a UnicodeDecodeError, which is a ValueError."""
+    """Return a reader of text. Invalid UTF-8 raises UnicodeDecodeError, which is a ValueError."""
     return lambda data, folder: parse(data.decode())

@@ -1,4 +1,4 @@
-"""Text: files of the state directory and of the user, settings that travel as text, recorded vectors."""
+"""Fuzz targets for text: files of the state directory, configuration files, and settings sent as text."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def _checkpoints(folder: Path) -> list[bytes]:
 
 _PROCESS_FILE: Final = "kafka-streams-process-metadata"
 _LINES_FACTOR: Final = 48
-"""Files are held whole, line by line, and a line of one character is an object, too."""
+"""Allowed memory as a multiple of the input: files are read as a list of lines, and each line is an object."""
 _CONFIG_BYTES_MAX: Final = 100_000
 
 
 def _read_process_id(data: bytes, folder: Path) -> object:
-    """A damaged file means another process id, and never that the instance does not start."""
+    """Read a process id file. A damaged file must give a new process id, never prevent the start."""
     home = folder / "state" / "app"
     home.mkdir(parents=True, exist_ok=True)
     (home / _PROCESS_FILE).write_bytes(data)
@@ -99,4 +99,4 @@ TEXT_TARGETS: Final[Mapping[str, Target]] = {
     "config_properties": _config("app.properties", _properties_files),
     "config_toml": _config("app.toml", _toml_files),
 }
-"""Everything that is text."""
+"""All parsers of text."""

@@ -1,16 +1,17 @@
-"""Whole groups of real leaders and members, in virtual time, from one seed.
+"""A simulator of whole groups, with real leaders and members, in virtual time, deterministic for each seed.
 
     result = run_schedule(draw_schedule(seed))
     assert not result.violations
 
-:func:`draw_schedule` draws one life of a group from a seed, :func:`run_schedule` runs it, :func:`shrink` finds the
-shortest history that still goes wrong, :func:`run_campaign` runs many on several processes. :data:`KNOWN_BUGS` has the
-known bugs of Kafka Streams as schedules, :data:`MUTANTS` planted ones that must be found.
+:func:`draw_schedule` draws a schedule (a group and its faults) from a seed, and :func:`run_schedule` runs it.
+:func:`shrink` finds the shortest schedule that still fails. :func:`run_campaign` runs many schedules in several
+processes. :data:`KNOWN_BUGS` contains schedules that reproduce known bugs of Kafka Streams. :data:`MUTANTS` contains
+planted bugs that the checkers must find.
 
-Real are leader, member, assignors, every byte that they exchange, and the error handling around them. Models are the
-group coordinator, the consumer's protocol steps, topics and offsets, local state with its checkpoints, and restoring,
-whose questions about end offsets may go unanswered or be answered with nonsense. Promises are watched by
-:mod:`streams_py.testing.checkers`; a checker of your own goes into ``run_schedule(schedule, checkers=[...])``.
+Leader, member, assignors, their messages and the error handling around them are the real code. The group coordinator,
+the consumer's side of the protocol, topics and offsets, local state with its checkpoints, and restores are models. In a
+restore, requests for end offsets may fail or return wrong values. The checkers in :mod:`streams_py.testing.checkers`
+check the promises. Pass your own checkers as ``run_schedule(schedule, checkers=[...])``.
 """
 
 from __future__ import annotations

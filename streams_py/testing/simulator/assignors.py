@@ -1,4 +1,4 @@
-"""A task assignor of the application, the user's own or one of ours: well-behaved until a fault says otherwise."""
+"""A custom task assignor, the user's or the simulator's own, that a fault can make misbehave."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from streams_py.assignment.assignors.registry import choose_assignor, new_task_a
 from streams_py.assignment.assignors.sticky import StickyTaskAssignor
 from streams_py.errors import TaskAssignmentError
 
-__all__ = ["ASSIGNOR_CLASS", "ASSIGNOR_MOOD", "MOODS", "SimulatedAssignor"]
+__all__ = ["ASSIGNOR_BEHAVIOUR", "ASSIGNOR_CLASS", "BEHAVIOURS", "SimulatedAssignor"]
 
-ASSIGNOR_MOOD: Final = "simulated.assignor.mood"
+ASSIGNOR_BEHAVIOUR: Final = "simulated.assignor.behaviour"
 ASSIGNOR_CLASS: Final = "simulated.assignor.class"
-"""``package.module:Class`` of the user's own assignor; empty: the public sticky one."""
+"""Key of the user's assignor as ``package.module:Class``; empty: the public sticky assignor."""
 
-MOODS: Final = (
+BEHAVIOURS: Final = (
     "good",
     "raises",
     "refuses",
@@ -42,47 +42,47 @@ MOODS: Final = (
     "standby without state",
     "naive deadline",
 )
-"""What the assignor can be made to do."""
+"""Behaviours of the simulated assignor."""
 
 
 class SimulatedAssignor(TaskAssignor):
-    """Lets another assignor place the tasks, then spoils its answer according to its mood."""
+    """Lets another assignor place the tasks, then changes the answer according to the configured behaviour."""
 
     def __init__(self) -> None:
-        self._mood = "good"
+        self._behaviour = "good"
         self._inner: TaskAssignor = StickyTaskAssignor()
 
     def configure(self, configs: Mapping[str, object]) -> None:
-        """Mood and class are configuration of the application."""
-        self._mood = str(configs.get(ASSIGNOR_MOOD, "good"))
+        """Read behaviour and class of the other assignor from the application's configuration."""
+        self._behaviour = str(configs.get(ASSIGNOR_BEHAVIOUR, "good"))
         chosen = choose_assignor(configs.get(ASSIGNOR_CLASS) or StickyTaskAssignor).task_assignor
-        assert chosen is not None, "built-in assignors have names of their own in the simulator"
+        assert chosen is not None, "the simulator has separate names for the built-in assignors"
         self._inner = new_task_assignor(chosen, configs)
 
     def assign(self, application_state: ApplicationState) -> TaskAssignment:
-        """A placement of all tasks, or whatever the mood makes of it."""
-        if self._mood == "raises":
+        """Place all tasks, or misbehave as configured."""
+        if self._behaviour == "raises":
             raise RuntimeError("simulated bug of an assignor")
-        if self._mood == "refuses":
+        if self._behaviour == "refuses":
             raise TaskAssignmentError("simulated refusal of an assignor")
-        if self._mood == "returns nothing":
+        if self._behaviour == "returns nothing":
             return cast("TaskAssignment", None)
-        if self._mood == "returns text":
-            return TaskAssignment("nonsense")  # type: ignore[arg-type]  # that is the point
+        if self._behaviour == "returns text":
+            return TaskAssignment("nonsense")  # type: ignore[arg-type]  # wrong on purpose
         answer = self._inner.assign(application_state)
-        if self._mood == "good":
+        if self._behaviour == "good":
             return answer
         return TaskAssignment(self._spoiled(list(answer.assignment), application_state))
 
     def on_assignment_computed(
         self, assignment: GroupAssignment, subscription: GroupSubscription, error: AssignmentError
     ) -> None:
-        """The other one hears of it."""
+        """Pass the call on to the other assignor."""
         self._inner.on_assignment_computed(assignment, subscription, error)
 
     def _spoiled(self, entries: list[KafkaStreamsAssignment], state: ApplicationState) -> list[KafkaStreamsAssignment]:
         tasks = [task for entry in entries for task in entry.tasks.values()]
-        match self._mood:
+        match self._behaviour:
             case "task twice":
                 actives = [task.id for task in tasks if task.type is TaskType.ACTIVE]
                 for entry in entries[:2]:
@@ -104,7 +104,7 @@ class SimulatedAssignor(TaskAssignor):
                         if id not in {task.id for task in entry.tasks.values()}:
                             entry.assign_task(AssignedTask(id, TaskType.STANDBY))
             case "naive deadline":
-                entries[0] = entries[0].with_followup_rebalance(datetime(2030, 1, 1))  # the point
+                entries[0] = entries[0].with_followup_rebalance(datetime(2030, 1, 1))  # without a time zone
             case _:
                 pass
         return entries

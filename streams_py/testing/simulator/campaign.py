@@ -1,7 +1,7 @@
-"""Many schedules, on several processes, added up.
+"""Runs many schedules in several processes and adds up the results.
 
-Each worker process has its own hash seed, and a schedule's fingerprint must not depend on it: a few schedules are run
-twice, in different workers, and compared (A6).
+Each worker process has its own hash seed, and the fingerprint of a schedule must not depend on it (A6). So some
+schedules run twice, in different workers, and their fingerprints are compared.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from streams_py.testing.simulator.schedule import Schedule, draw_schedule
 __all__ = ["Campaign", "Finding", "run_campaign", "schedule_of"]
 
 _PIECE = 4
-"""Schedules that a worker takes at a time."""
+"""Number of schedules that a worker runs per job."""
 _TWICE_ONE_IN = 50
-"""One schedule in so many is run again by another worker."""
+"""One in this number of schedules is run a second time, in a separate job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,13 @@ class Finding:
 
     @property
     def safe(self) -> bool:
-        """Only liveness was missed."""
+        """Whether only liveness was violated."""
         return all(violation.liveness for violation in self.violations)
 
 
 @dataclass(slots=True)
 class Campaign:
-    """The sum of many runs. Times in seconds of wall clock."""
+    """The sum of many runs. ``seconds`` is wall-clock time."""
 
     schedules: int = 0
     rebalances: int = 0
@@ -57,28 +57,28 @@ class Campaign:
     faults: Counter[Fault] = field(default_factory=Counter)
     checked: Counter[str] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
-    circles: int = 0
-    """Schedules in which a sticky assignor went round in circles."""
+    oscillating: int = 0
+    """Number of schedules in which a sticky assignor oscillated."""
     hung: bool = False
-    """The user's assignor did not return; nothing was run after that."""
+    """Whether the user's assignor did not return. No schedule was run after that."""
     repeated: int = 0
-    """Schedules that were run twice, with other hash seeds."""
+    """Number of schedules that were run twice, with different hash seeds."""
 
     def add(self, part: Campaign) -> None:
-        """Add another one's schedules; times and repetitions are not added."""
+        """Add the counts of another campaign, except ``seconds`` and ``repeated``."""
         self.schedules += part.schedules
         self.rebalances += part.rebalances
         self.events += part.events
         self.virtual_ms += part.virtual_ms
         self.faults += part.faults
         self.checked += part.checked
-        self.circles += part.circles
+        self.oscillating += part.oscillating
         self.findings += part.findings
         self.hung = self.hung or part.hung
 
     @property
     def exit_code(self) -> int:
-        """0: nothing found; 1: something happened that is never allowed; 4: only too late or never."""
+        """0: no violation; 1: a violation of safety; 4: violations of liveness only."""
         if not self.findings:
             return 0
         return 4 if all(finding.safe for finding in self.findings) else 1
@@ -87,7 +87,7 @@ class Campaign:
 def schedule_of(
     seed: int, *, assignor: str | None = None, mutant: str | None = None, settings: Mapping[str, object] | None = None
 ) -> Schedule:
-    """The schedule of a seed, with a planted bug if asked for, and ``settings`` of the application for its assignor."""
+    """Draw the schedule of a seed. ``mutant``: a planted bug. ``settings``: configuration of the assignor."""
     schedule = draw_schedule(seed, assignor="custom" if mutant == "half an assignment" else assignor)
     if settings:
         schedule = replace(schedule, shape=replace(schedule.shape, settings=dict(settings)))
@@ -95,7 +95,7 @@ def schedule_of(
 
 
 _Draw: TypeAlias = Callable[[int], Schedule]
-"""The schedule of a seed; can be sent to another process."""
+"""Function that returns the schedule of a seed; can be pickled for another process."""
 
 
 @dataclass(slots=True)
@@ -103,12 +103,12 @@ class _Piece:
     campaign: Campaign
     fingerprints: dict[int, str]
     again: bool
-    """Its schedules are run for the second time."""
+    """Whether its schedules run for the second time."""
 
 
 @contextmanager
 def _garbage_later() -> Iterator[None]:
-    """A world is one large cycle of objects; looking for garbage inside of it again and again costs a tenth."""
+    """Disable garbage collection inside the block: it costs 10 %, because a world is one large reference cycle."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -133,7 +133,7 @@ def _run_piece(seeds: tuple[int, ...], draw: _Draw, again: bool = False) -> _Pie
                 result.virtual_ms,
                 faults=result.faults,
                 checked=result.checked,
-                circles=int(result.circles),
+                oscillating=int(result.oscillates),
             )
         )
         piece.fingerprints[seed] = result.fingerprint
@@ -166,7 +166,10 @@ def run_campaign(
     progress: Callable[[Campaign], None] = lambda so_far: None,
     findings_max: int = 20,
 ) -> Campaign:
-    """Run the schedules of these seeds; ``progress`` is called after each piece. Stops early at ``findings_max``."""
+    """Run the schedules of these seeds, and stop early at ``findings_max`` findings.
+
+    ``progress`` is called with the total after each job.
+    """
     started = time.perf_counter()
     total = Campaign()
     fingerprints: dict[int, str] = {}
@@ -178,7 +181,7 @@ def run_campaign(
         for seed in sorted(piece.fingerprints.keys() & fingerprints.keys()):
             total.repeated += 1
             if fingerprints[seed] != piece.fingerprints[seed]:
-                violation = Violation("A6", 0, "another process with another hash seed sends other bytes")
+                violation = Violation("A6", 0, "another process with another hash seed sends different bytes")
                 total.findings.append(Finding(seed, (violation,)))
         fingerprints.update(piece.fingerprints)
         if not piece.again:
@@ -209,7 +212,7 @@ def _run_parallel(
     add: Callable[[_Piece], None],
     enough: Callable[[], bool],
 ) -> None:
-    context = multiprocessing.get_context("spawn")  # a fork would copy the hash seed, and threads in mid-flight
+    context = multiprocessing.get_context("spawn")  # a fork would copy the hash seed and the state of running threads
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_prepare_worker)
     try:
         running: set[Future[_Piece]] = set()
@@ -229,6 +232,6 @@ def _run_parallel(
 
 
 def _prepare_worker() -> None:
-    """Ctrl-C is for the parent to handle; what is loaded by now is no garbage."""
+    """Leave Ctrl-C to the parent process, and exclude the objects loaded so far from garbage collection."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.freeze()

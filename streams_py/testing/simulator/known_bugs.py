@@ -1,7 +1,7 @@
-"""The known bugs: schedules that broke Kafka Streams, or its neighbours, once.
+"""Schedules that reproduce known bugs of Kafka Streams and related projects.
 
-Each one is named by its ticket and plays the situation of the report; what went wrong then is in its text. They are
-run with every checker, so they say more than the original tests did.
+Each bug is named by its ticket, with a text that describes what went wrong. The schedules run with every checker, so
+they check more than the original tests did.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from streams_py.testing.simulator.faults.faults import Fault
 from streams_py.testing.simulator.schedule import Action, Schedule
 from streams_py.testing.simulator.shape import GroupShape, ProcessShape
 
-__all__ = ["ELSEWHERE", "KNOWN_BUGS", "KnownBug"]
+__all__ = ["KNOWN_BUGS", "NOT_REPRODUCED", "KnownBug"]
 
 
 @dataclass(frozen=True, slots=True)
 class KnownBug:
-    """A known bug: what happened then, and the schedules that repeat it."""
+    """A known bug: its ticket, a description, and the schedules that reproduce its situation."""
 
     ticket: str
     what: str
@@ -68,7 +68,7 @@ def _oldest_releases() -> tuple[GroupShape, tuple[Action, ...]]:
 
 
 def _restart_before_follow_up() -> tuple[GroupShape, tuple[Action, ...]]:
-    """A task is withheld, its future owner is told to come back, and restarts instead."""
+    """A task is withheld, and its future owner restarts before the follow-up rebalance that it was told to start."""
     shape = GroupShape(partitions={"in": 6}, processes=_processes(11, 11), restore_records_per_s=200)
     return shape, (
         Action(20_000, Fault.JOIN, amount=1),
@@ -79,14 +79,14 @@ def _restart_before_follow_up() -> tuple[GroupShape, tuple[Action, ...]]:
 
 
 def _static_member_misses_probing() -> tuple[GroupShape, tuple[Action, ...]]:
-    """A static member restarts without a rebalance; the instant of the follow-up is in its old assignment only."""
+    """A static member restarts without a rebalance; only its old assignment has the time of the follow-up rebalance."""
     shape, actions = _restart_before_follow_up()
     later = tuple(Action(90_000 + 7_000 * n, Fault.RESTART, n, 3_000) for n in range(5))
     return _with(shape, static_members=True), (*actions, *later)
 
 
 def _stale_claims() -> tuple[GroupShape, tuple[Action, ...]]:
-    """A member that was thrown out comes back and claims what others have by now."""
+    """A member that the coordinator removed returns, and claims partitions that other members now own."""
     shape = GroupShape(partitions={"in": 6}, processes=_processes(11, 11, 11))
     zombies = tuple(Action(20_000 + 20_000 * n, Fault.FREEZE, n, lasts_ms=14_000) for n in range(4))
     return shape, (*zombies, Action(50_000, Fault.LYING_MEMBER, lasts_ms=30_000))
@@ -99,7 +99,7 @@ def _generation_lost() -> tuple[GroupShape, tuple[Action, ...]]:
 
 
 def _transferring_partition() -> tuple[GroupShape, tuple[Action, ...]]:
-    """Members come while partitions are on their way, with racks in play."""
+    """Members join while partitions are being handed over, in a group with racks."""
     racks = ("r0", "r1", "r2", "r0", "r1", "r2", "r0", "r1")
     shape = GroupShape(
         topology="count",
@@ -114,7 +114,7 @@ def _transferring_partition() -> tuple[GroupShape, tuple[Action, ...]]:
 
 
 def _too_many_rebalances() -> tuple[GroupShape, tuple[Action, ...]]:
-    """Many members, fewer tasks than threads, one leaves: two hundred rebalances in ten minutes were seen."""
+    """One of many members leaves a group with fewer tasks than threads; it caused 200 rebalances in 10 minutes."""
     shape = GroupShape(
         topology="many",
         partitions={"in": 3, "other": 2, "table": 3, "third": 1},
@@ -124,7 +124,7 @@ def _too_many_rebalances() -> tuple[GroupShape, tuple[Action, ...]]:
     return shape, (Action(20_000, Fault.KILL, 1), Action(50_000, Fault.JOIN, amount=1), Action(70_000, Fault.LEAVE, 0))
 
 
-def _same_tnever_stabley_thread() -> tuple[GroupShape, tuple[Action, ...]]:
+def _same_tasks_on_every_thread() -> tuple[GroupShape, tuple[Action, ...]]:
     shape = GroupShape(partitions={"in": 6}, processes=_processes(9, threads=3), upgrades=((11, None),))
     return shape, (Action(20_000, Fault.UPGRADE), Action(50_000, Fault.ADD_THREAD), Action(80_000, Fault.KILL_THREAD))
 
@@ -135,7 +135,7 @@ def _source_topic_missing() -> tuple[GroupShape, tuple[Action, ...]]:
 
 
 def _returning_with_an_old_assignment() -> tuple[GroupShape, tuple[Action, ...]]:
-    """A member comes back after its session has ended, its tasks run elsewhere, and it still believes in them."""
+    """A member returns after its session has expired. Its tasks run on other members, but it still claims them."""
     shape = GroupShape(partitions={"in": 4}, processes=_processes(11, 11))
     return shape, tuple(
         Action(20_000 + 30_000 * n, fault, n, lasts_ms=lasts_ms)
@@ -146,7 +146,7 @@ def _returning_with_an_old_assignment() -> tuple[GroupShape, tuple[Action, ...]]
 
 
 def _offsets_not_known() -> tuple[GroupShape, tuple[Action, ...]]:
-    """Brokers do not answer for end offsets just when a member joins: everything must stay where it is."""
+    """Brokers do not answer requests for end offsets while a member joins: no task may move."""
     shape = GroupShape(partitions={"in": 6}, processes=_processes(11, 11), configs=_configs(num_standby_replicas=1))
     return shape, (
         Action(20_000, Fault.OFFSETS_FAIL, amount=2, lasts_ms=60_000),
@@ -156,7 +156,7 @@ def _offsets_not_known() -> tuple[GroupShape, tuple[Action, ...]]:
 
 
 def _zombies_commit() -> tuple[GroupShape, tuple[Action, ...]]:
-    """Threads hang past their sessions while others come, and commit what they had when they wake up."""
+    """Threads hang until their sessions expire while others join, and commit their old positions when they resume."""
     shape = GroupShape(topology="two stores", partitions={"in": 6}, processes=_processes(11, 11, threads=2))
     hangs = tuple(Action(15_000 + 25_000 * n, Fault.FREEZE, n, lasts_ms=16_000 + 3_000 * n) for n in range(4))
     slow = tuple(Action(130_000 + 30_000 * n, Fault.SLOW, 16 * n, lasts_ms=24_000) for n in range(3))
@@ -164,7 +164,7 @@ def _zombies_commit() -> tuple[GroupShape, tuple[Action, ...]]:
 
 
 def _offset_fetch_fails() -> tuple[GroupShape, tuple[Action, ...]]:
-    """Committed offsets cannot be fetched during a rebalance; afterwards everybody must work, not merely be there."""
+    """Committed offsets cannot be fetched during a rebalance. Afterwards every member must process records."""
     shape = GroupShape(topology="table", partitions={"table": 4, "in": 2}, processes=_processes(11, 11))
     return shape, (
         Action(10_000, Fault.COMMITTED_FAIL, amount=1, lasts_ms=45_000),
@@ -184,7 +184,7 @@ def _leave_is_lost() -> tuple[GroupShape, tuple[Action, ...]]:
 
 
 def _thread_restores_while_records_arrive() -> tuple[GroupShape, tuple[Action, ...]]:
-    """Two threads over one disk, both behind, records arriving: a task must not change threads for ever."""
+    """Two threads of a process are both behind while records arrive. A task must not move between them forever."""
     shape = GroupShape(
         topology="join",
         partitions={"in": 6, "other": 6},
@@ -202,24 +202,27 @@ def _with(shape: GroupShape, **changes: object) -> GroupShape:
 
 _STORIES: Final[Mapping[str, tuple[str, _Make]]] = {
     "KAFKA-8649": ("an upgraded leader told old members to upgrade, which they did blindly", _leader_is_upgraded_first),
-    "KAFKA-8649 (threads)": ("every thread of an instance was given the same tasks", _same_tnever_stabley_thread),
+    "KAFKA-8649 (threads)": ("every thread of an instance was given the same tasks", _same_tasks_on_every_thread),
     "KAFKA-14646": ("upgrading in two bounces was broken", _two_bounces),
-    "KIP-268 (too early)": ("the group must not step up while one old member remains", _too_early),
+    "KIP-268 (too early)": ("the group must not upgrade its version while an old member remains", _too_early),
     "KIP-268 (old leader)": ("probing works although the leader itself is old", _leader_is_old),
-    "KIP-268 (oldest)": ("releases before version probing are left in two bounces", _oldest_releases),
+    "KIP-268 (oldest)": ("releases before version probing are upgraded in two bounces", _oldest_releases),
     "KAFKA-9821": ("a member that restarts before the follow-up forgets it", _restart_before_follow_up),
     "KIP-441 (static)": ("a static member must find the follow-up in its assignment", _static_member_misses_probing),
     "KAFKA-12984": ("stale claims of owned partitions were believed", _stale_claims),
     "KAFKA-13419": ("a lost generation left old claims behind", _generation_lost),
-    "KAFKA-15170": ("the rack-aware sticky assignor forgot a partition on its way", _transferring_partition),
+    "KAFKA-15170": (
+        "the rack-aware sticky assignor lost a partition that was being handed over",
+        _transferring_partition,
+    ),
     "KAFKA-15106": ("a wrong test of balance led to 200 rebalances in 10 minutes", _too_many_rebalances),
     "KAFKA-5037": ("unknown source topics made the group spin", _source_topic_missing),
     "KAFKA-9841": ("a returning member with an old assignment duplicated work", _returning_with_an_old_assignment),
     "KIP-429 (zombies)": ("a thread that has lost its tasks commits for them", _zombies_commit),
     "franz-go (offset fetch)": ("a failed fetch of offsets left members healthy and idle", _offset_fetch_fails),
     "KIP-441 (offsets)": ("unknown end offsets must move nothing", _offsets_not_known),
-    "KIP-429 (lost leave)": ("a LeaveGroup that never arrives", _leave_is_lost),
-    "KIP-441 (threads)": ("a restoring task changed threads for ever", _thread_restores_while_records_arrive),
+    "KIP-429 (lost leave)": ("a LeaveGroup request never arrives", _leave_is_lost),
+    "KIP-441 (threads)": ("a restoring task kept moving between threads", _thread_restores_while_records_arrive),
 }
 
 
@@ -232,14 +235,16 @@ def _known_bugs() -> dict[str, KnownBug]:
 
 
 KNOWN_BUGS: Final[Mapping[str, KnownBug]] = _known_bugs()
-"""KnownBugs by ticket, or by the KIP whose rule they test."""
+"""Known bugs by ticket, or by the KIP whose rule they test."""
 
-ELSEWHERE: Final[Mapping[str, str]] = {
+NOT_REPRODUCED: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("KAFKA-8755", "KAFKA-9169", "KAFKA-10010", "KAFKA-14299"),
-        "restoring and standby tasks: there is no store in the simulator",
+        "restore and standby tasks: the simulator has no state stores",
     ),
-    **dict.fromkeys(("KAFKA-9727", "KAFKA-9734", "KAFKA-9891"), "dirty state under exactly-once, which is not offered"),
-    "KAFKA-15059": "Connect's way of fencing out tasks before it restarts them",
+    **dict.fromkeys(
+        ("KAFKA-9727", "KAFKA-9734", "KAFKA-9891"), "dirty state under exactly-once, which is not simulated"
+    ),
+    "KAFKA-15059": "fencing of tasks before a restart in Kafka Connect",
 }
-"""Known bugs that this collection cannot show, and why."""
+"""Known bugs that the simulator cannot reproduce, with the reason."""

@@ -1,7 +1,7 @@
-"""The leader's assign step in virtual time: the real leader, every effect carried out later, and some of them failing.
+"""The leader's assign step in virtual time: the real leader, with delayed effects of which some fail.
 
-Between any two effects anything may happen to the thread that leads. What finally goes out is shown to the checkers,
-together with a way to run the same step again.
+Between any two effects the leading thread may be killed or frozen, or lose its membership. The published assignments
+are passed to the checkers, with a function that repeats the step.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from streams_py.leader.effects import (
 from streams_py.leader.events import AssignRequested, Event
 from streams_py.leader.executor import Executor
 from streams_py.ports import MemberAssignment, MemberSubscription
-from streams_py.testing.simulator.assignors import ASSIGNOR_CLASS, ASSIGNOR_MOOD
+from streams_py.testing.simulator.assignors import ASSIGNOR_BEHAVIOUR, ASSIGNOR_CLASS
 from streams_py.testing.simulator.mutants import CRASH_ON_GARBAGE, GIVE_UP_FOR_NOTHING
 from streams_py.testing.simulator.releases import ReleaseLeader
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SimulatedLeaderExecutor", "Step"]
 
-_HANG_MS = 30_000  # how long the runtime lets an assignor run
+_HANG_MS = 30_000  # time limit of the runtime for an assignor
 
 Done: TypeAlias = Callable[[Mapping[str, bytes]], None]
 Failed: TypeAlias = Callable[[Exception], None]
@@ -51,27 +51,29 @@ Failed: TypeAlias = Callable[[Exception], None]
 
 @dataclass(slots=True)
 class Step:
-    """One assign step as it went: enough to run it again."""
+    """The inputs and answers of one assign step, enough to repeat it."""
 
     request: AssignRequested
     members: Mapping[str, MemberSubscription]
-    """As the coordinator had them; ``request`` has what the leader's release was shown."""
+    """Subscriptions as the coordinator had them; ``request`` has them as converted for the leader's release."""
     generation: int
     settings: LeaderSettings
     release: ReleaseLeader
-    struck_before: int = 0
+    occurred_before: int = 0
     answers: list[Event] = field(default_factory=list)
     assignor_error: Exception | None = None
     spoiled: bool = False
-    """Whether the assignor was made to fail."""
+    """Whether the simulator made the assignor fail."""
     callback_error: Exception | None = None
     source_missing: bool = False
     error_code: int = 0
-    """What everybody is sent instead of tasks; 0 when there are tasks."""
+    """Error code sent to all members instead of tasks; 0 if tasks were assigned."""
 
     def again(self, rng: random.Random) -> Mapping[str, MemberAssignment] | None:
-        """The assignments that a fresh leader sends, shown everything in another order, but given the same answers;
-        None when it cannot be asked again."""
+        """Repeat the step with a new leader, the same answers, and members and topics in another order.
+
+        Returns its assignments, or None if it published none.
+        """
         members, topics = list(self.request.members.items()), list(self.request.topics.items())
         rng.shuffle(members)
         rng.shuffle(topics)
@@ -89,7 +91,7 @@ class Step:
 
 
 class SimulatedLeaderExecutor:
-    """Leads for one thread; a new request abandons an unfinished one."""
+    """Runs the assign steps of one thread. A new request abandons an unfinished one."""
 
     def __init__(self, thread: SimulatedThread) -> None:
         self._thread = thread
@@ -103,14 +105,14 @@ class SimulatedLeaderExecutor:
         self._failed: Failed = lambda error: None
 
     def start(self, raw: Mapping[str, bytes], done: Done, failed: Failed) -> None:
-        """Begin; one of the two is called in the end, unless something else begins before."""
+        """Start an assign step. Calls ``done`` or ``failed`` at its end, unless another step starts before."""
         self._number += 1
         self._done, self._failed = done, failed
         world, process = self._world, self._thread.process
         members = readable_members(raw.items())
         release = ReleaseLeader(process.newest)
         topics = world.shape.metadata.source_topics | {t for sent in members.values() for t in sent.topics}
-        struck_before = world.cluster.struck
+        occurred_before = world.cluster.occurred
         known = world.cluster.metadata(topics)
         settings = LeaderSettings(
             process_id=process.process_id,
@@ -120,7 +122,7 @@ class SimulatedLeaderExecutor:
             task_assignor=world.task_assignor_of(process.newest),
             original_configs={
                 **world.shape.settings,
-                ASSIGNOR_MOOD: world.assignor_mood,
+                ASSIGNOR_BEHAVIOUR: world.assignor_behaviour,
                 ASSIGNOR_CLASS: world.shape.assignor_class,
                 STATIC_TASKS_SPILL: True,
             },
@@ -128,7 +130,7 @@ class SimulatedLeaderExecutor:
             reference_behaviour=world.mutant == CRASH_ON_GARBAGE,
         )
         request = AssignRequested(process.clock_ms, release.incoming(members), known, world.shape.metadata)
-        self._step = Step(request, members, self._thread.consumer.generation, settings, release, struck_before)
+        self._step = Step(request, members, self._thread.consumer.generation, settings, release, occurred_before)
         self._step.source_missing = bool(world.shape.partitions.keys() - known.keys())
         self._leader = GroupLeader(settings)
         self._raw = raw
@@ -142,7 +144,7 @@ class SimulatedLeaderExecutor:
         self._next()
 
     def _next(self) -> None:
-        """Carry out what needs no answer, then plan the answer of the next effect."""
+        """Execute effects up to the first one that needs an answer, and schedule that answer."""
         assert self._step is not None
         while self._effects:
             effect = self._effects.popleft()
@@ -166,7 +168,7 @@ class SimulatedLeaderExecutor:
     def _delay_ms(self, effect: Question) -> int:
         if isinstance(effect, Wait):
             return effect.duration_ms
-        if isinstance(effect, RunAssignor) and self._world.assignor_mood == "hangs":
+        if isinstance(effect, RunAssignor) and self._world.assignor_behaviour == "hangs":
             return _HANG_MS
         return self._world.latency_ms()
 
@@ -188,24 +190,24 @@ class SimulatedLeaderExecutor:
     # -- the clock and the assignor of the executor ---------------------------------------------------------------
 
     def now_ms(self) -> int:
-        """The process's clock."""
+        """Return the time of the process's wall clock."""
         return self._thread.process.clock_ms
 
     def sleep_ms(self, duration_ms: int) -> None:
-        """That time has passed already when the answer is due."""
+        """Do nothing: the delay has already elapsed when the answer is due."""
 
     def ask(self, chosen: object, configs: Mapping[str, object], state: ApplicationState) -> TaskAssignment:
-        """As the runtime does it; only that a simulated assignor hangs in virtual time."""
-        mood = str(configs.get(ASSIGNOR_MOOD))
-        self._world.strike_assignor(mood)
+        """Run the assignor as the runtime does, except that a simulated assignor hangs in virtual time."""
+        behaviour = str(configs.get(ASSIGNOR_BEHAVIOUR))
+        self._world.count_assignor_fault(behaviour)
         assert self._step is not None
-        self._step.spoiled = mood != "good"
-        if mood == "hangs":
+        self._step.spoiled = behaviour != "good"
+        if behaviour == "hangs":
             raise AssignorError(f"task assignor {assignor_name(chosen)} did not return in time (simulated)")
         return self._world.runner.ask(chosen, configs, state)
 
     def notify(self, notice: NotifyAssignor) -> None:
-        """The callback of the same instance."""
+        """Call the callback of the same assignor instance."""
         assert self._step is not None
         try:
             self._world.runner.notify(notice)
@@ -213,15 +215,15 @@ class SimulatedLeaderExecutor:
             self._step.callback_error = error
 
     def note_error(self, error: StreamsError) -> None:
-        """The assignor has failed, and nobody else with it."""
+        """Record an error of the assignor."""
         assert self._step is not None
         self._step.assignor_error = error
 
     def _publish(self, effect: PublishAssignments) -> None:
         assert self._step is not None
         step, world = self._step, self._world
-        if world.mutant == GIVE_UP_FOR_NOTHING and not world.spells.ended and step.generation % 5 == 0:
-            error = BrokerUnavailableError("nothing has happened (a planted bug)")
+        if world.mutant == GIVE_UP_FOR_NOTHING and not world.ongoing_faults.ended and step.generation % 5 == 0:
+            error = BrokerUnavailableError("failure without a reason (a planted bug)")
             world.published(self._thread, step, {}, failure=error)
             self._failed(error)
             return

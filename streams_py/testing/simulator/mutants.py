@@ -1,9 +1,9 @@
-"""Planted bugs: runs that must fail, to show that the checkers look.
+"""Planted bugs (mutants): runs with them must fail, which shows that the checkers work.
 
-Each mutant spoils what a correct leader sends (a few: what the coordinator accepts, or when a consumer comes back) in a
-way that breaks one promise, and where that can be done, no other: then the checker of that promise is all that stands
-between the bug and a release. Some are planted only while faults go on, because afterwards other checkers would see
-their consequences too.
+Most mutants change the assignments of a correct leader. Others change, for example, which commits the coordinator
+accepts, or when a consumer rejoins. Each breaks one promise and, where possible, no other, so that only the checker of
+that promise can find it. Some are active only while faults are injected, because afterwards other checkers would also
+report their consequences.
 """
 
 from __future__ import annotations
@@ -34,65 +34,65 @@ __all__ = [
 
 
 class When(Enum):
-    """At what time a bug shows."""
+    """The time at which a planted bug is active."""
 
     ALWAYS = "always"
-    CHAOS = "while faults go on"
-    ASSIGNOR_FAILED = "while faults go on, when the application's assignor has failed"
-    NOTHING_NEW = "in the rebalance for which nothing is new"
+    CHAOS = "while faults are injected"
+    ASSIGNOR_FAILED = "while faults are injected, when the application's assignor has failed"
+    NOTHING_NEW = "in the rebalance without any change"
 
 
 @dataclass(slots=True)
 class _Sending:
-    """What a correct leader is about to send, and what it knows of the members."""
+    """Assignments that a correct leader is about to send, and the subscriptions that it received."""
 
     assignments: dict[str, MemberAssignment]
     infos: dict[str, AssignmentInfo]
-    """What is in them; only of members that are sent tasks."""
+    """Decoded assignments, only of members that receive tasks and no error code."""
     members: Mapping[str, MemberSubscription]
     rng: random.Random
 
     def claimed(self, name: str) -> frozenset[TopicPartition]:
-        """What the member says it owns."""
+        """Return the partitions that the member claims to own."""
         return frozenset(self.members[name].owned)
 
     def process(self, name: str) -> object:
-        """Whose thread the member is."""
+        """Return the identity of the member's process."""
         info = understood(self.members[name].user_data, LATEST_SUPPORTED_VERSION)
         return name if info is None else info.process_id
 
     def pairs(self, name: str) -> list[tuple[TopicPartition, TaskId]]:
-        """The member's partitions, each with its task."""
+        """Return the member's partitions, each with its task."""
         return list(pair(self.assignments[name].partitions, self.infos[name].active_tasks))
 
     def write(self, name: str, info: AssignmentInfo) -> None:
-        """Send other user data."""
+        """Replace the member's user data."""
         self.infos[name] = info
         self.assignments[name] = self.assignments[name]._replace(user_data=encode_assignment_info(info))
 
     def write_pairs(self, name: str, pairs: list[tuple[TopicPartition, TaskId]]) -> None:
-        """Send other active tasks."""
+        """Replace the member's active tasks."""
         self.assignments[name] = MemberAssignment(tuple(tp for tp, _ in pairs), b"")
         self.write(name, replace(self.infos[name], active_tasks=tuple(task for _, task in pairs)))
 
     def take(self, name: str, task: TaskId) -> list[tuple[TopicPartition, TaskId]]:
-        """Take an active task from the member; returns its partitions."""
+        """Remove an active task from the member; return its partitions."""
         pairs = self.pairs(name)
         self.write_pairs(name, [each for each in pairs if each[1] != task])
         return [each for each in pairs if each[1] == task]
 
     def move(self, task: TaskId, donor: str, other: str) -> None:
-        """Take an active task from one member and give it to another."""
+        """Move an active task from one member to another."""
         self.write_pairs(other, sorted(self.pairs(other) + self.take(donor, task)))
 
     def active(self) -> Iterator[tuple[str, TaskId]]:
-        """All active tasks, those of the busiest member first."""
+        """Yield all active tasks, starting with the member that has the most."""
         for name in sorted(self.infos, key=lambda name: (-len(self.infos[name].active_tasks), name)):
             for task in self.infos[name].active_tasks:
                 yield name, task
 
     def others(self, name: str) -> list[str]:
-        """The other members that are sent tasks."""
+        """Return the other members that receive tasks."""
         return sorted(self.infos.keys() - {name})
 
 
@@ -101,7 +101,7 @@ _Spoil = Callable[[_Sending], None]
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A planted bug: the promise that it breaks, and how it spoils what a leader sends (None: it is elsewhere)."""
+    """A planted bug: the promise that it breaks, and its change of the assignments (None: the bug is elsewhere)."""
 
     promise: str
     spoil: _Spoil | None = None
@@ -114,7 +114,7 @@ def plant(
     members: Mapping[str, MemberSubscription],
     rng: random.Random,
 ) -> Mapping[str, MemberAssignment]:
-    """The assignments as a leader with that bug would send them."""
+    """Return the assignments that a leader with that bug would send."""
     spoil = MUTANTS[mutant].spoil if mutant is not None else None
     if spoil is None:
         return assignments
@@ -133,7 +133,7 @@ def plant(
 
 
 def _lose_a_task(sending: _Sending) -> None:
-    """A task is forgotten, for members that did not have it before."""
+    """Omit a task from the assignment of a member that did not own it before."""
     for name in sorted(sending.infos):
         claimed = sending.claimed(name)
         for tp, task in sending.pairs(name):
@@ -162,7 +162,7 @@ def _standby_beside_active(sending: _Sending) -> None:
 
 
 def _standby_forgotten(sending: _Sending) -> None:
-    """One standby is placed on nobody, in the host maps too."""
+    """Remove one standby from all assignments and host maps."""
     for name in sorted(sending.infos):
         for task, inputs in sorted(sending.infos[name].standby_tasks.items()):
             for each, info in list(sending.infos.items()):
@@ -176,7 +176,7 @@ def _standby_forgotten(sending: _Sending) -> None:
 
 
 def _hand_over_at_once(sending: _Sending) -> None:
-    """A task without standbys goes to another member in the generation that takes it away."""
+    """Assign a task without standbys to another member in the same generation in which its owner loses it."""
     standbys = {task for info in sending.infos.values() for task in info.standby_tasks}
     for donor, task in sending.active():
         idle = [name for name in sending.others(donor) if not sending.infos[name].active_tasks]
@@ -195,7 +195,7 @@ def _never_at_rest(sending: _Sending) -> None:
 
 
 def _chance_decides(sending: _Sending) -> None:
-    """A task that nobody has goes to one thread of its client or another, as it happens."""
+    """Move a task without an owner to another thread of the same client, at random."""
     for name in sorted(sending.infos):
         siblings = [other for other in sending.others(name) if sending.process(other) == sending.process(name)]
         for tp, task in sending.pairs(name):
@@ -205,7 +205,7 @@ def _chance_decides(sending: _Sending) -> None:
 
 
 def _take_for_nothing(sending: _Sending) -> None:
-    """Now and then a member has to give up a task for one generation."""
+    """Make one member that keeps all its partitions give up a task for one generation."""
     for name in sorted(sending.infos):
         tasks = sending.infos[name].active_tasks
         if tasks and frozenset(sending.assignments[name].partitions) == sending.claimed(name):
@@ -214,7 +214,7 @@ def _take_for_nothing(sending: _Sending) -> None:
 
 
 def _move_for_nothing(sending: _Sending) -> None:
-    """When all is at rest somebody has to give up a task; what nobody has goes to another member than it should."""
+    """In a stable group one member gives up a task, which the next assignment gives to the wrong member."""
     claims = {name: sending.claimed(name) for name in sending.infos}
     if all(frozenset(sending.assignments[name].partitions) == claims[name] for name in claims):
         _take_for_nothing(sending)
@@ -246,7 +246,7 @@ _SOME_ERROR: Final = 2
 
 
 def _punish_the_neighbour(sending: _Sending) -> None:
-    """Somebody cannot be read, and another one, who keeps what it has, is sent an error as well."""
+    """If a member is unreadable, also send an error to another member, one that keeps its tasks."""
     if sending.infos.keys() == sending.assignments.keys():
         return
     for name, info in sorted(sending.infos.items()):
@@ -282,4 +282,4 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
     CHECKPOINT_FIRST: Mutant("S1"),
     GIVE_UP_FOR_NOTHING: Mutant("I1"),
 }
-"""Planted bugs by name."""
+"""All planted bugs by name."""

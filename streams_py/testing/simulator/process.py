@@ -1,4 +1,4 @@
-"""One application instance: threads over one state directory, on one release."""
+"""One application instance: threads that share one state directory and run one release."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = ["SimulatedProcess"]
 
-_REPLACE_MS = (1_000, 8_000)  # until a failed thread, or a process that stopped, is replaced
+_REPLACE_MS = (1_000, 8_000)  # delay until a failed thread is replaced
 
 
 class SimulatedProcess:
-    """Process number ``number``; killing and restarting it keeps the object, and its disk."""
+    """Process number ``number``. The object, and its disk, survive a kill and a restart."""
 
     def __init__(self, world: World, number: int, *, threads: int, newest: int, upgrade_from: str | None) -> None:
         self.world = world
@@ -31,13 +31,13 @@ class SimulatedProcess:
         self.newest = newest
         self.upgrade_from = upgrade_from
         self.bounces = 0
-        """How many releases of the upgrade path it has made."""
+        """Number of completed steps of the upgrade path."""
         self.thread_count = threads
         self.threads: list[SimulatedThread] = []
         self.skew_ms = 0
         self.alive = False
         self.coming_back = False
-        """Down, but a start is planned."""
+        """Whether it is down with a planned start."""
         self.process_id = self._random_id()
         self.future_process_id = self._random_id()
         rng = random.Random(f"restore {world.schedule.seed} {number}")
@@ -45,7 +45,7 @@ class SimulatedProcess:
             world.timeline,
             world.cluster,
             world.shape.restore_records_per_s,
-            SimulatedRestore(world.cluster, world.spells, rng, world.mutant),
+            SimulatedRestore(world.cluster, world.ongoing_faults, rng, world.mutant),
             world.restored,
         )
         self._born = 0
@@ -55,7 +55,7 @@ class SimulatedProcess:
 
     @property
     def clock_ms(self) -> int:
-        """Its wall clock."""
+        """Time of its wall clock, in ms."""
         return self.world.timeline.now_ms + self.skew_ms
 
     @property
@@ -71,7 +71,7 @@ class SimulatedProcess:
 
     @property
     def tags(self) -> Mapping[str, str]:
-        """Client tags."""
+        """Its client tags."""
         shape = self.world.shape
         tags = {"zone": shape.zones[self.number % len(shape.zones)]} if shape.zones else {}
         if shape.assignor == "static" and self.number % 3 < 2:
@@ -81,11 +81,11 @@ class SimulatedProcess:
 
     @property
     def healthy_threads(self) -> list[SimulatedThread]:
-        """Threads that work."""
+        """Threads that run, neither frozen nor slow."""
         return [thread for thread in self.threads if thread.healthy]
 
     def start(self) -> None:
-        """Start with as many threads as configured."""
+        """Start the configured number of threads."""
         self.alive = True
         self.coming_back = False
         self.future_process_id = self._random_id()
@@ -93,12 +93,12 @@ class SimulatedProcess:
             self._start_thread(index)
 
     def start_after(self, delay_ms: int) -> None:
-        """Start later."""
+        """Start after a delay."""
         self.coming_back = True
         self.world.timeline.after(delay_ms, self.start)
 
     def add_thread(self) -> None:
-        """One thread more."""
+        """Start an additional thread."""
         self.thread_count += 1
         self._start_thread(self.thread_count - 1)
 
@@ -109,45 +109,45 @@ class SimulatedProcess:
         thread.consumer.start()
 
     def end(self, *, clean: bool, leave: bool = False, torn: bool = False) -> None:
-        """Every thread ends; ``torn``: killed while checkpoints are written."""
+        """Stop every thread. ``torn``: the process is killed while it writes checkpoints."""
         self.alive = False
         for thread in self.threads:
             thread.end(clean=clean, leave=leave, torn=torn)
         self.threads.clear()
 
     def wipe(self) -> None:
-        """The disk is gone, and with it the process id."""
+        """Lose the disk, and with it the process id."""
         self.state.wipe()
         self.process_id = self._random_id()
 
     def stop(self) -> None:
-        """A member asked the whole application to stop."""
+        """Stop the process because a member requested a shutdown of the application."""
         self.world.note("application stops on {}", self.name)
         self.end(clean=True)
 
     def replace_thread(self, thread: SimulatedThread) -> None:
-        """A thread has failed: close it, start another in its place after a while."""
+        """Close a failed thread and start a replacement after a delay."""
         if thread in self.threads:
             self.threads.remove(thread)
         thread.end(clean=True)
         delay_ms = self.world.rng.randrange(*_REPLACE_MS)
-        if self.world.shape.static_members:  # sooner, it would be handed the very assignment that it failed of
+        if self.world.shape.static_members:  # earlier, it would receive the assignment that made it fail
             delay_ms += self.world.shape.session_timeout_ms
         self.world.timeline.after(delay_ms, self._start_replacement, thread.index)
 
     def _start_replacement(self, index: int) -> None:
-        if any(thread.frozen for thread in self.threads):  # the whole process is; it may thaw, or may not
+        if any(thread.frozen for thread in self.threads):  # then the whole process is frozen; retry if it may resume
             if not any(thread.doomed for thread in self.threads):
                 self.world.timeline.after(_REPLACE_MS[1], self._start_replacement, index)
         elif self.alive and index not in {thread.index for thread in self.threads}:
             self._start_thread(index)
 
     def freeze(self) -> None:
-        """SIGSTOP."""
+        """Freeze all threads, as SIGSTOP does."""
         for thread in self.threads:
             thread.freeze()
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Resume all threads, as SIGCONT does."""
         for thread in self.threads:
             thread.resume()

@@ -1,15 +1,16 @@
-"""Older and newer releases, played by the code of this one.
+"""Simulation of older and newer releases with the code of this one.
 
-A release is known by the newest protocol version it speaks. Its members announce that version; its leader understands
-subscriptions up to it, takes members above it for "future" ones, and answers in the version the others speak (KIP-268).
-All of that happens in the first eight bytes, so an older or newer release is today's code with other numbers there:
+A release is identified by the newest protocol version that it supports. Its members announce that version. Its leader
+reads subscriptions up to that version, treats members with a higher version as "future" members, and answers in the
+version that the others use (KIP-268). All of that is in the first eight bytes, so an older or newer release is the
+current code with other numbers there:
 
-* an *older member* starts at its own version and announces it as its newest;
-* an *older leader* is shown version 12 wherever a member speaks a version that it would not know, and what it sends is
-  written again in the version it would have used;
-* a *newer release* (12) writes today's layout under the number 12.
+* An *older member* starts with its own version and announces it as its newest.
+* An *older leader* sees version 12 in place of any version that it would not know. Its assignments are encoded again in
+  the version that it would have used.
+* A *newer release* (12) writes the current layout with the version number 12.
 
-Releases up to version 4 know only the eager protocol, and their leaders know no owned partitions.
+Releases up to version 4 support only the eager protocol, and their leaders do not know owned partitions.
 """
 
 from __future__ import annotations
@@ -47,15 +48,15 @@ __all__ = [
 ]
 
 _REMEMBERED = 1_024
-"""Decoded and rewritten messages: a group at rest says the same again and again."""
+"""Size of the caches of decoded and rewritten messages; a stable group repeats the same messages."""
 
 FUTURE_VERSION: Final = 12
 EAGER_ONLY_UP_TO: Final = 4
-"""Newest version of the releases before 2.4, which know only the eager protocol."""
+"""Newest version of the releases before 2.4, which support only the eager protocol."""
 
 
 def header(data: bytes | None) -> tuple[int, int] | None:
-    """(version, latest supported) at the start of user data; None when there are no such bytes."""
+    """Return (version, latest supported) from the start of user data; None if it is too short."""
     if data is None or len(data) < 4:
         return None
     version = int.from_bytes(data[:4], "big", signed=True)
@@ -69,7 +70,7 @@ def _with_header(data: bytes, version: int, latest: int) -> bytes:
 
 
 def _shown(data: bytes | None, newest: int) -> bytes | None:
-    """A subscription as today's leader must see it to take it as a leader of that release would."""
+    """Convert a subscription so that the current leader handles it as a leader of that release would."""
     found = header(data)
     if data is None or found is None:
         return data
@@ -83,7 +84,7 @@ def _shown(data: bytes | None, newest: int) -> bytes | None:
 
 @lru_cache(_REMEMBERED)
 def understood(data: bytes | None, newest: int) -> SubscriptionInfo | None:
-    """What a leader of that release reads in user data; None when it is garbage to it."""
+    """Decode user data as a leader of that release does; None if it cannot read the data."""
     try:
         return decode_subscription_info(_shown(data, newest))
     except DecodeError:
@@ -92,7 +93,7 @@ def understood(data: bytes | None, newest: int) -> SubscriptionInfo | None:
 
 @lru_cache(_REMEMBERED)
 def sent_assignment(data: bytes) -> AssignmentInfo | None:
-    """An assignment of any release; None when nobody can read it."""
+    """Decode an assignment of any release; None if it is unreadable."""
     found = header(data)
     if found is not None and found[0] == FUTURE_VERSION:
         data = _with_header(data, LATEST_SUPPORTED_VERSION, min(found[1], LATEST_SUPPORTED_VERSION))
@@ -103,12 +104,12 @@ def sent_assignment(data: bytes) -> AssignmentInfo | None:
 
 
 def spoken(data: bytes | None, newest: int) -> tuple[int, int] | None:
-    """(version, latest supported) of a subscription that a leader of that release understands; None for garbage."""
+    """Return (version, latest supported) of a subscription; None if a leader of that release cannot read it."""
     return None if understood(data, newest) is None else header(data)
 
 
 class _OlderMember(Member):
-    """A member that starts at an old version."""
+    """A member that starts with an old version."""
 
     def __init__(self, settings: MemberSettings, version: int) -> None:
         super().__init__(settings)
@@ -116,7 +117,7 @@ class _OlderMember(Member):
 
 
 class ReleaseMember:
-    """The member of one thread, and the bytes it sends and receives in its release."""
+    """The member of one thread, and the conversion of its messages for its release."""
 
     def __init__(self, settings: MemberSettings, newest: int) -> None:
         self.newest = newest
@@ -130,11 +131,11 @@ class ReleaseMember:
 
     @property
     def cooperative(self) -> bool:
-        """Whether it changes hands of partitions the cooperative way."""
+        """Whether it uses the cooperative protocol."""
         return self.newest > EAGER_ONLY_UP_TO and RebalanceProtocol.COOPERATIVE in self.member.protocols
 
     def outgoing(self, data: bytes) -> bytes:
-        """A subscription of today's code as this release writes it."""
+        """Convert a subscription of the current code to the encoding of this release."""
         if self.newest == LATEST_SUPPORTED_VERSION:
             return data
         used = self.used_version
@@ -143,27 +144,30 @@ class ReleaseMember:
         return _with_header(data, used, self.newest)
 
     def incoming(self, data: bytes) -> tuple[bytes, bool]:
-        """(an assignment for this release as today's code reads it, whether a newer release rejoins at once)."""
+        """Convert an assignment for this release to the current encoding.
+
+        Returns (the assignment, whether a member of a newer release rejoins immediately).
+        """
         found = header(data)
         if self.newest <= LATEST_SUPPORTED_VERSION or found is None or found[0] < EARLIEST_PROBEABLE_VERSION:
             return data, False
         version, common = found
         clipped = _with_header(data, min(version, LATEST_SUPPORTED_VERSION), min(common, LATEST_SUPPORTED_VERSION))
         changed = False
-        info = sent_assignment(clipped)  # with an error code in it, or unreadable, its versions are not looked at
+        info = sent_assignment(clipped)  # if it is unreadable or has an error code, its versions are ignored
         if info is not None and not info.error_code:
             self._used, changed = next_used_version(self._used, version, common)
         return clipped, changed
 
 
 class ReleaseLeader:
-    """What a leader of one release reads and writes, around today's leader."""
+    """Converts the messages of a leader of one release from and to those of the current leader."""
 
     def __init__(self, newest: int) -> None:
         self._newest = newest
 
     def incoming(self, members: Mapping[str, MemberSubscription]) -> dict[str, MemberSubscription]:
-        """Subscriptions as today's leader must be shown them to see what this release would."""
+        """Convert subscriptions so that the current leader sees what this release would see."""
         if self._newest == LATEST_SUPPORTED_VERSION:
             return dict(members)
         return {name: sent._replace(user_data=_shown(sent.user_data, self._newest)) for name, sent in members.items()}
@@ -171,7 +175,7 @@ class ReleaseLeader:
     def outgoing(
         self, assignments: Mapping[str, MemberAssignment], members: Mapping[str, MemberSubscription]
     ) -> dict[str, MemberAssignment]:
-        """Today's assignments as this release would have written them."""
+        """Convert assignments of the current leader to the encoding of this release."""
         if self._newest == LATEST_SUPPORTED_VERSION:
             return dict(assignments)
         heard = [found for sent in members.values() if (found := spoken(sent.user_data, self._newest)) is not None]
@@ -185,7 +189,7 @@ class ReleaseLeader:
 
 @lru_cache(_REMEMBERED)
 def _rewritten(data: bytes, newest: int, version: int, common: int) -> bytes:
-    """An assignment as a leader of the release ``newest`` writes it, in these versions."""
+    """Encode an assignment as a leader of the release ``newest`` does, with these versions."""
     info = sent_assignment(data)
     if info is None:
         return data

@@ -1,9 +1,9 @@
-"""One schedule from beginning to end: chaos, then quiet, and the two questions.
+"""Runs one schedule: first with faults, then without, and checks safety and liveness.
 
-While faults go on only *safety* is asked for: nothing that is never allowed may happen. Then the faults stop for good.
-What is broken stays broken (frozen processes stay frozen, dead ones dead), at least one healthy process remains, and
-*liveness* is asked for: every task active within a minute, assignments that come to rest within Kafka's bounds. When
-the group is at rest, one more rebalance in which nothing is new must move nothing.
+While faults are injected only *safety* is checked: some events must never happen. Then the faults stop. What is broken
+stays broken (some frozen processes stay frozen, dead ones stay dead), but at least one healthy process remains. From
+then on *liveness* is checked too: every task must be active within a minute, and assignments must stop changing within
+Kafka's bounds. When the group is stable, one more rebalance without any change must move no task.
 """
 
 from __future__ import annotations
@@ -28,20 +28,22 @@ from streams_py.testing.simulator.world import World
 
 __all__ = ["RunResult", "run_schedule"]
 
-_MAY_CIRCLE = frozenset(
+_MAY_OSCILLATE = frozenset(
     {"legacy_sticky", "sticky", "custom"}
-)  # the last places as "sticky" does, unless it is the user's
-_CIRCLE_LOOKED_AT = 24
-_CIRCLE_PLACEMENTS_MAX = 8
-"""So many different placements at most, in the last so many assignments, are a circle."""
+)  # "custom" wraps "sticky" unless the user gave a class
+_OSCILLATION_WINDOW = 24
+"""Number of last assignments that are searched for an oscillation."""
+_OSCILLATION_PLACEMENTS_MAX = 8
+"""Maximum number of different placements in that window for an oscillation."""
 _STEPS_MAX = 20_000
+"""Maximum number of events in each part of a run; a group that needs more does not stop rebalancing."""
 _CHAOS_REBALANCES_MAX = 150
-"""Events of either part of a run, and rebalances of its first, at most: a group that needs more is spinning."""
+"""Maximum number of rebalances while faults are injected."""
 
 
 @dataclass(slots=True)
 class RunResult:
-    """What became of a schedule. ``fingerprint`` is equal for equal runs, in any process."""
+    """The result of a schedule. ``fingerprint`` is equal for equal runs, in any process."""
 
     schedule: Schedule
     violations: list[Violation] = field(default_factory=list)
@@ -50,33 +52,39 @@ class RunResult:
     virtual_ms: int = 0
     faults: Counter[Fault] = field(default_factory=Counter)
     checked: Counter[str] = field(default_factory=Counter)
-    """How often each promise was looked at."""
+    """Number of checks of each promise."""
     fingerprint: str = ""
-    circles: bool = False
-    """The assignor went round in circles, which a sticky one may."""
+    oscillates: bool = False
+    """Whether the assignor oscillated, as a sticky one may."""
     hung: bool = False
-    """The user's assignor did not return, and still has not."""
+    """Whether the user's assignor has still not returned."""
     history: list[str] = field(default_factory=list)
-    """What happened, in sentences; only when asked for."""
+    """Events of the run as text, if they were requested."""
 
     @property
     def safe(self) -> bool:
-        """Nothing happened that is never allowed."""
+        """Whether there is no violation of safety."""
         return all(violation.liveness for violation in self.violations)
 
 
 def run_schedule(schedule: Schedule, *, checkers: Iterable[Checker] | None = None, history: bool = False) -> RunResult:
-    """Run it. Deterministic: the same schedule gives the same result, down to every byte that was sent."""
+    """Run a schedule. Deterministic: the same schedule gives the same result, down to every byte that was sent.
+
+    Args:
+        schedule: The schedule.
+        checkers: Checkers to run. Default: all.
+        history: Whether to return the events of the run as text.
+    """
     watching = list(checkers) if checkers is not None else all_checkers()
     run = _Run(World(schedule, watching))
     crash: Violation | None = None
-    circles = False
+    oscillates = False
     try:
         with quiet_logs():
             run.chaos()
             ending = run.quiet()
-        circles = ending.circles
-    except Exception as error:  # whatever leaves the code under test is a finding, not a failure of the simulator
+        oscillates = ending.oscillates
+    except Exception as error:  # an exception from the code under test is a finding, not an error of the simulator
         where = _where(error)
         crash = Violation("I1", run.now_ms, f"crash: {type(error).__name__}: {error} ({where})")
     else:
@@ -93,10 +101,10 @@ def run_schedule(schedule: Schedule, *, checkers: Iterable[Checker] | None = Non
         world.coordinator.rebalances,
         world.timeline.steps,
         run.now_ms,
-        world.happened + world.spells.struck,
-        Counter({checker.promise: checker.looked for checker in watching}),
+        world.executed + world.ongoing_faults.occurred,
+        Counter({checker.promise: checker.checks for checker in watching}),
         run.fingerprint,
-        circles,
+        oscillates,
         world.runner.is_stuck,
         [f"{at_ms / 1000:9.3f} s  {_filled(text, args)}" for at_ms, text, args in world.history] if history else [],
     )
@@ -126,25 +134,25 @@ class _Run:
         self._failures_before = 0
         self._ended_ms = 0
         self._running_after_ms: int | None = None
-        self._looked_at = -1
+        self._checked_activity = -1
 
     @property
     def now_ms(self) -> int:
-        """Virtual time since the start."""
+        """Virtual time since the start, in ms."""
         return self.world.timeline.now_ms - START_MS
 
     @property
-    def circles(self) -> bool:
-        """Whether a sticky assignor has come back to the same placements again and again; see A5."""
-        if self.world.shape.assignor not in _MAY_CIRCLE or self.world.shape.assignor_class:
+    def oscillates(self) -> bool:
+        """Whether a sticky assignor keeps repeating the same placements; see A5."""
+        if self.world.shape.assignor not in _MAY_OSCILLATE or self.world.shape.assignor_class:
             return False
         placements = [tuple(sorted(seen.placement.items())) for seen in self._published[self._quiet_from :]]
-        last = placements[-_CIRCLE_LOOKED_AT:]
-        return len(last) == _CIRCLE_LOOKED_AT and 1 < len(set(last)) <= _CIRCLE_PLACEMENTS_MAX
+        last = placements[-_OSCILLATION_WINDOW:]
+        return len(last) == _OSCILLATION_WINDOW and 1 < len(set(last)) <= _OSCILLATION_PLACEMENTS_MAX
 
     @property
     def fingerprint(self) -> str:
-        """Digest of every assignment that was published."""
+        """Digest of all published assignments."""
         return self._digest.hexdigest()[:16]
 
     def _on_published(self, seen: Published) -> None:
@@ -157,7 +165,7 @@ class _Run:
     # -- chaos -----------------------------------------------------------------------------------------------------
 
     def chaos(self) -> None:
-        """From the start to some seconds after the last action."""
+        """Run from the start to 10 s after the last action."""
         world, schedule = self.world, self.world.schedule
         for shape in world.shape.processes:
             world.new_process(threads=shape.threads, newest=shape.newest, upgrade_from=shape.upgrade_from)
@@ -177,7 +185,7 @@ class _Run:
     # -- quiet -----------------------------------------------------------------------------------------------------
 
     def quiet(self) -> Outcome:
-        """No more faults; the group has to find its rest."""
+        """Stop all faults and run until the group is stable or a limit is reached."""
         world = self.world
         rng = random.Random(f"end {world.schedule.seed}")
         world.end_faults()
@@ -191,17 +199,17 @@ class _Run:
         steps_max = world.timeline.steps + _STEPS_MAX
         quiet = True
         while world.timeline.step():
-            self._look_whether_running()
+            self._note_if_running()
             if world.coordinator.rebalances - before > bound or world.timeline.steps > steps_max:
                 quiet = False
                 break
-        self._look_whether_running()
+        self._note_if_running()
         rebalances = world.coordinator.rebalances - before
         ending = self._ending(quiet=quiet, rebalances=rebalances, stays=stays)
-        return self._rebalance_for_nothing(ending) if quiet and not stays and not ending.idle else ending
+        return self._rebalance_without_change(ending) if quiet and not stays and not ending.unassigned else ending
 
     def _settle_hostile(self, rng: random.Random) -> bool:
-        """Hostile members leave; now and then one that sends garbage stays, without starting rebalances itself."""
+        """Remove hostile members; in some runs add one that sends garbage and starts no rebalances itself."""
         world = self.world
         had = any(not member.gone for member in world.hostile)
         for member in world.hostile:
@@ -218,7 +226,7 @@ class _Run:
         for process in world.processes:
             doomed = any(thread.frozen for thread in process.threads) and rng.random() < 0.5
             if doomed:
-                process.freeze()  # all of it: a thread that hangs alone would keep its directories from the others
+                process.freeze()  # all threads: one hanging thread would keep its task directories locked
             for thread in process.threads:
                 thread.doomed = doomed
                 thread.resume()
@@ -237,34 +245,34 @@ class _Run:
         )
         new.bounces = like.bounces
         self.world.processes.append(new)
-        self.world.note("{} joins: nobody else is healthy", new.name)
+        self.world.note("{} joins: no other process is healthy", new.name)
         new.start()
 
     def _bound(self) -> int:
-        """Rebalances after which a group that still wants more is taken not to come to rest."""
+        """Return the number of rebalances after which the group is considered not to stop rebalancing."""
         shape = self.world.shape
         if shape.assignor == "fallback":
             return 12
         return 40 + 3 * len(self.world.tasks()) * (1 + shape.configs.num_standby_replicas) * self._catch_up_rounds()
 
     def _catch_up_rounds(self) -> int:
-        """Probing intervals that restoring the largest task takes, at most."""
+        """Return the maximum number of probing intervals that restoring the largest task takes."""
         return 1 + self._catch_up_ms() // self.world.shape.configs.probing_rebalance_interval_ms
 
     def _catch_up_ms(self) -> int:
-        """How long restoring the largest task takes, at most."""
+        """Return the maximum time that restoring the largest task takes, in ms."""
         world = self.world
         largest = max((world.cluster.end_of_task(task) for task in world.tasks() if world.is_stateful(task)), default=0)
         return 1000 * largest // world.shape.restore_records_per_s
 
-    def _look_whether_running(self) -> None:
-        if self._running_after_ms is None and self._looked_at != self.world.activity:
-            self._looked_at = self.world.activity
-            if not self._idle():
+    def _note_if_running(self) -> None:
+        if self._running_after_ms is None and self._checked_activity != self.world.activity:
+            self._checked_activity = self.world.activity
+            if not self._unassigned_tasks():
                 self._running_after_ms = self.world.timeline.now_ms - self._ended_ms
 
-    def _idle(self) -> set[TaskId]:
-        """Tasks that nobody healthy has."""
+    def _unassigned_tasks(self) -> set[TaskId]:
+        """Return the tasks that are not active on a healthy member."""
         had = {
             task
             for process in self.world.processes
@@ -274,24 +282,24 @@ class _Run:
         }
         return self.world.tasks().keys() - had
 
-    def _rebalance_for_nothing(self, ending: Outcome) -> Outcome:
-        """One more rebalance without news; what it moved.
+    def _rebalance_without_change(self, ending: Outcome) -> Outcome:
+        """Run one more rebalance without any change, and record the placements before and after it.
 
-        A rebalance before it brings in what nobody was asked about so far: static members that came back with other
-        state, and copies that were still behind at the last one.
+        Another rebalance runs before it, because not all changes are in the last assignment: static members may have
+        returned with other state, and copies may have caught up since.
         """
         if self._published[-1].version < MIN_VERSION_OFFSET_SUMS:
-            return ending  # older versions do not tell lags: the assignor cannot know that nothing is new
+            return ending  # older versions do not send lags, so the assignor cannot detect that nothing changed
         self.world.timeline.now_ms += self._catch_up_ms()
         if not self._rebalance_once_more():
-            return replace(ending, quiet=False, rebalances=self._bound(), circles=self.circles)
+            return replace(ending, quiet=False, rebalances=self._bound(), oscillates=self.oscillates)
         before = self._placement()
         self.world.nothing_new = True
         self._rebalance_once_more()
         return replace(ending, before=before, after=self._placement())
 
     def _rebalance_once_more(self) -> bool:
-        """The leader asks for a rebalance; whether the group comes to rest after it."""
+        """Let the leader request a rebalance; return whether the group becomes stable after it."""
         world = self.world
         threads = [thread for process in world.processes for thread in process.healthy_threads]
         leader = next((t for t in threads if t.consumer.member_id == world.coordinator.leader), threads[0])
@@ -335,34 +343,34 @@ class _Run:
             final_version=chain[-1].version if chain else None,
             highest_common_version=min((_newest(thread) for thread in healthy), default=0),
             version_after=max(0, max(versions, default=0) - last_change),
-            idle=tuple(sorted(self._idle())),
+            unassigned=tuple(sorted(self._unassigned_tasks())),
             failures=tuple(
                 text
                 for at_ms, text in world.failures[self._failures_before :]
-                if at_ms > self._ended_ms + world.shape.max_poll_interval_ms  # earlier ones may have been on their way
+                if at_ms > self._ended_ms + world.shape.max_poll_interval_ms  # faults may have caused earlier ones
             ),
             hostile=stays,
             retry_pending=(
                 world.last is not None
                 and world.last.assignor_error is not None
-                and chain[-1].version < MIN_VERSION_OFFSET_SUMS  # KIP-441 brought both
+                and chain[-1].version < MIN_VERSION_OFFSET_SUMS  # KIP-441 added the retry time in the same version
             ),
-            own_assignor=bool(world.shape.assignor_class)
+            user_assignor=bool(world.shape.assignor_class)
             and world.last is not None
             and world.last.assignor == "custom",
-            circles=not quiet and self.circles,
+            oscillates=not quiet and self.oscillates,
         )
 
 
 def _newest(thread: SimulatedThread) -> int:
-    """The newest version that a thread can speak, as its release and ``upgrade.from`` have it."""
+    """Return the newest version that a thread supports, by its release and ``upgrade.from``."""
     pinned = {"0.10.0": 1, "1.1": 2}.get(thread.process.upgrade_from or "", 99)
     return min(thread.process.newest, pinned)
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What the end wants to know about one published assignment."""
+    """The facts about one published assignment that the outcome is computed from."""
 
     members: frozenset[str]
     placement: dict[TaskId, str]

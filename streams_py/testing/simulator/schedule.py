@@ -1,4 +1,4 @@
-"""A schedule: a group, and what happens to it when. Plain values; the same schedule always takes the same course."""
+"""Schedules: a group and the events that happen to it. Plain values; the same schedule always runs the same way."""
 
 from __future__ import annotations
 
@@ -6,22 +6,28 @@ import random
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from streams_py.testing.simulator.assignors import MOODS
+from streams_py.testing.simulator.assignors import BEHAVIOURS
 from streams_py.testing.simulator.faults.faults import Fault
 from streams_py.testing.simulator.shape import GroupShape, draw_shape
 
 __all__ = ["HOOKS", "Action", "Schedule", "draw_schedule"]
 
 HOOKS: Final = ("assign begins", "effect", "assigned", "revoked")
-"""Moments of a rebalance at which an action can be made to happen, to whoever is there."""
+"""Points of a rebalance at which an action can be triggered, on the thread that reaches the point."""
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something that happens. ``pick`` chooses whom it hits among those who are there, ``amount`` how hard.
+    """An event of a schedule.
 
-    ``at_ms`` counts from the start. With a ``hook`` the action is armed then, and happens to the thread that reaches
-    this moment next. ``lasts_ms`` is for spells.
+    Attributes:
+        at_ms: Time since the start.
+        fault: The kind of event.
+        pick: Selects the process or thread that it affects.
+        amount: Size of the effect; its meaning depends on the kind.
+        lasts_ms: Duration of a fault that lasts.
+        hook: If set, the action waits from ``at_ms`` on, and affects the next thread that reaches this point.
+        behaviour: Behaviour of the assignor, for assignor faults.
     """
 
     at_ms: int
@@ -30,7 +36,7 @@ class Action:
     amount: int = 0
     lasts_ms: int = 0
     hook: str | None = None
-    mood: str = ""
+    behaviour: str = ""
 
     def __str__(self) -> str:
         parts = [f"{self.at_ms / 1000:8.3f} s  {self.fault.value}", f"pick {self.pick}"]
@@ -40,24 +46,24 @@ class Action:
             parts.append(f"for {self.lasts_ms / 1000:g} s")
         if self.hook:
             parts.append(f"when {self.hook}")
-        if self.mood:
-            parts.append(self.mood)
+        if self.behaviour:
+            parts.append(self.behaviour)
         return ", ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """One life of a group. ``seed`` decides everything that the actions leave open."""
+    """A group and its events. ``seed`` determines everything that the actions leave open."""
 
     seed: int
     shape: GroupShape
     actions: tuple[Action, ...] = ()
     mutant: str | None = None
     kept: tuple[int, ...] | None = field(default=None)
-    """Which actions of the drawn schedule these are; None for all."""
+    """Indexes of these actions in the drawn schedule; None for all."""
 
     def keeping(self, numbers: tuple[int, ...]) -> Schedule:
-        """The same with these actions only."""
+        """Return the same schedule with only these actions."""
         before = self.kept if self.kept is not None else tuple(range(len(self.actions)))
         return replace(
             self,
@@ -66,7 +72,7 @@ class Schedule:
         )
 
 
-_BLOWS: Final = {
+_INSTANT: Final = {
     Fault.JOIN: 10,
     Fault.ADD_THREAD: 4,
     Fault.LEAVE: 5,
@@ -83,7 +89,7 @@ _BLOWS: Final = {
     Fault.PARTITIONS_ADDED: 1,
     Fault.COORDINATOR_MOVES: 3,
 }
-_SPELLS: Final = {
+_LASTING: Final = {
     Fault.GARBAGE_MEMBER: 4,
     Fault.LYING_MEMBER: 4,
     Fault.FALSE_OFFSETS: 3,
@@ -97,16 +103,16 @@ _SPELLS: Final = {
     Fault.REPLIES_LOST: 3,
 }
 _STATE: Final = (Fault.OFFSETS_MADE_UP, Fault.RESTORE_UNANSWERED, Fault.RESTORE_MADE_UP, Fault.CHECKPOINT_TORN)
-"""What happens to restoring and its answers; drawn apart, half of the kinds in each schedule."""
+"""Faults of restores and of their requests. Drawn separately; each kind is in half of the schedules."""
 _ASSIGNOR: Final = (Fault.ASSIGNOR_RAISES, Fault.ASSIGNOR_HANGS, Fault.ASSIGNOR_NONSENSE)
 _HOOKABLE: Final = frozenset({Fault.KILL, Fault.KILL_THREAD, Fault.FREEZE, Fault.RESTART, Fault.LOSE_GENERATION})
 
 
 def draw_schedule(seed: int, *, assignor: str | None = None, versions: bool = True, actions: int = 36) -> Schedule:
-    """The schedule of a seed, with about ``actions`` actions."""
+    """Draw the schedule of a seed, with about ``actions`` actions."""
     rng = random.Random(f"schedule {seed}")
     shape = draw_shape(rng, assignor=assignor, versions=versions)
-    weights: dict[Fault, float] = {**_BLOWS, **_SPELLS}
+    weights: dict[Fault, float] = {**_INSTANT, **_LASTING}
     if shape.assignor == "custom":
         weights |= dict.fromkeys(_ASSIGNOR, 4)
     if shape.upgrades:
@@ -132,14 +138,14 @@ def _draw_state_faults(seed: int, last_ms: int) -> list[Action]:
 def _draw_action(rng: random.Random, at_ms: int, fault: Fault) -> Action:
     hook = rng.choice(HOOKS) if fault in _HOOKABLE and rng.random() < 0.4 else None
     lasts_ms = rng.choice((3_000, 15_000, 60_000))
-    mood = ""
+    behaviour = ""
     match fault:
         case Fault.ASSIGNOR_RAISES:
-            mood = rng.choice(("raises", "refuses"))
+            behaviour = rng.choice(("raises", "refuses"))
         case Fault.ASSIGNOR_HANGS:
-            mood = "hangs"
+            behaviour = "hangs"
         case Fault.ASSIGNOR_NONSENSE:
-            mood = rng.choice(MOODS[4:])
+            behaviour = rng.choice(BEHAVIOURS[4:])
         case _:
             pass
-    return Action(at_ms, fault, rng.getrandbits(20), rng.randint(1, 100_000), lasts_ms, hook, mood)
+    return Action(at_ms, fault, rng.getrandbits(20), rng.randint(1, 100_000), lasts_ms, hook, behaviour)

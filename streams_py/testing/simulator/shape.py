@@ -1,7 +1,7 @@
-"""What a simulated group looks like before anything happens: topology, topics, brokers, settings, first members.
+"""The initial shape of a simulated group: topology, topics, brokers, settings and first members.
 
-Plain values, drawn from a seed by :func:`draw_shape`. Small on purpose: bugs of placement and membership show with a
-handful of tasks, and a small group goes through many more rebalances per second.
+Plain values, drawn from a seed by :func:`draw_shape`. Groups are small on purpose. A few tasks are enough to reveal
+bugs of placement and membership, and a small group runs many more rebalances per second.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from streams_py.topology.physical.metadata import InternalTopic, InternalTopicKi
 __all__ = ["ASSIGNORS", "GroupShape", "ProcessShape", "UpgradePath", "Upgrading", "draw_shape", "subtopology"]
 
 ASSIGNORS: Final = ("high_availability", "legacy_sticky", "sticky", "fallback", "static", "custom")
-"""Assignors that can be simulated. "custom" is one of the application: well-behaved until a fault says otherwise. With
-"static", every third process asks for the tasks of the first sub-topology, every third for partitions 1 to 3 of all."""
+"""Assignors that can be simulated.
+
+"custom" is an assignor of the application, which a fault can make misbehave. With "static", every third process
+requests the tasks of the first sub-topology, and every third one requests partitions 1 to 3 of all sub-topologies."""
 
 _HOME: Final = "app"
 
@@ -32,7 +34,7 @@ def subtopology(
     repartitions: Mapping[str, int | None] | None = None,
     source_changelogs: str = "",
 ) -> SubtopologyTopics:
-    """A sub-topology, names separated by spaces; a store ``s`` has the changelog ``app-s-changelog``."""
+    """Create a sub-topology. Names are separated by spaces; a store ``s`` has the changelog ``app-s-changelog``."""
     names = [f"{_HOME}-{store}-changelog" for store in stores.split()]
     return SubtopologyTopics(
         source_topics=frozenset(sources.split()),
@@ -85,7 +87,7 @@ _TOPOLOGIES: Final[Mapping[str, TopologyMetadata]] = {
 
 @dataclass(frozen=True, slots=True)
 class ProcessShape:
-    """One application instance at the start. ``newest`` is the protocol version of its release, 12 a future one."""
+    """An application instance at the start. ``newest``: protocol version of its release; 12 is a future one."""
 
     threads: int = 1
     newest: int = 11
@@ -93,23 +95,23 @@ class ProcessShape:
 
 
 Upgrading = tuple[int, str | None]
-"""A release to bounce to: (newest protocol version, ``upgrade.from``)."""
+"""Target of a rolling bounce: (newest protocol version, ``upgrade.from``)."""
 UpgradePath = tuple[Upgrading, ...]
-"""Bounces in order; each process makes the first before any makes the second."""
+"""Rolling bounces in order. A bounce starts when all processes have completed the previous one."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupShape:
-    """A group at its start. ``racks`` are those of the clients, by process number; so are ``zones``, a client tag."""
+    """A group at its start. ``racks`` and ``zones`` (a client tag) of the clients are chosen by process number."""
 
     topology: str = "count"
     partitions: Mapping[str, int] = field(default_factory=lambda: {"in": 4})
     broker_racks: tuple[str, ...] = ("r0",)
     assignor: str = "high_availability"
     assignor_class: str = ""
-    """With ``assignor`` "custom": ``package.module:Class`` of the user's own, or "" for a well-behaved one of ours."""
+    """With ``assignor`` "custom": the user's ``package.module:Class``, or "" for the simulator's own."""
     settings: Mapping[str, object] = field(default_factory=dict)
-    """What the assignor's ``configure`` is given, besides: the application's own settings."""
+    """Settings of the application, passed to the assignor's ``configure``."""
     configs: AssignmentConfigs = field(default_factory=AssignmentConfigs)
     processes: tuple[ProcessShape, ...] = (ProcessShape(),)
     upgrades: UpgradePath = ()
@@ -118,7 +120,7 @@ class GroupShape:
     zones: tuple[str, ...] = ()
     static_members: bool = False
     wipe_when_killed: bool = False
-    """As with exactly-once: an unclean end leaves no checkpoints."""
+    """Whether a killed process leaves no checkpoints, as with exactly-once."""
     restore_records_per_s: int = 2_000
     drift_records_per_s: int = 5
     session_timeout_ms: int = 10_000
@@ -127,19 +129,24 @@ class GroupShape:
 
     @property
     def metadata(self) -> TopologyMetadata:
-        """The topology itself."""
+        """Metadata of the topology."""
         return _TOPOLOGIES[self.topology]
 
 
 def draw_shape(rng: random.Random, *, assignor: str | None = None, versions: bool = True) -> GroupShape:
-    """A random group. ``assignor`` fixes the assignor, by its name here or as ``package.module:Class``; ``versions``
-    False keeps everybody on today's release."""
+    """Draw a random group.
+
+    Args:
+        rng: Source of random numbers.
+        assignor: Name of an assignor in :data:`ASSIGNORS`, or ``package.module:Class``. Default: random.
+        versions: Whether members may run other releases than the current one.
+    """
     topology = rng.choice(sorted(_TOPOLOGIES))
     own = assignor if assignor is not None and ":" in assignor else ""
     chosen = "custom" if own else assignor or rng.choices(ASSIGNORS, weights=(60, 12, 14, 2, 6, 12))[0]
     partitions = _draw_partitions(rng, topology)
     replicas = rng.choice((0, 0, 1, 1, 1, 2))
-    # What arrives between a member's report and the leader's look at the end must not keep it from being caught up.
+    # The drift between a member's report and the leader's request for end offsets must stay below the acceptable lag.
     acceptable_lag, drift = rng.choice(((0, 0), (100, 0), (100, 1), (10_000, 1), (10_000, 20)))
     zones: tuple[str, ...] = ()
     racks: tuple[str, ...] = ()
@@ -185,11 +192,11 @@ def _draw_partitions(rng: random.Random, topology: str) -> dict[str, int]:
 
 
 _EAGER_UPGRADES: Final[Mapping[int, str]] = {1: "0.10.0", 2: "1.1", 3: "2.0", 4: "2.3"}
-"""What ``upgrade.from`` must say in the first bounce away from releases whose leaders know no owned partitions."""
+"""Value of ``upgrade.from`` for the first bounce, by the newest version of releases with the eager protocol only."""
 
 
 def _with_versions(rng: random.Random, shape: GroupShape) -> GroupShape:
-    """Let the group be on older or newer releases, and on its way to others, by the paths that upgrades may take."""
+    """Give the processes other releases and an allowed upgrade path."""
     match rng.choice(("upgrade", "upgrade", "future", "mix", "two bounces")):
         case "upgrade":
             old = rng.randint(5, 10)

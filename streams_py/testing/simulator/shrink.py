@@ -1,7 +1,7 @@
-"""The shortest history that still goes wrong.
+"""Shortening of failing schedules (delta debugging).
 
-Actions are dropped from a failing schedule, first in large pieces, then one by one, as long as the same promise is
-still broken (delta debugging). What is left is what a person has to understand.
+Actions are removed from a failing schedule, first in large pieces, then one by one, as long as the same promise is
+still broken. The remaining actions are easier to understand.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ __all__ = ["shrink"]
 def shrink(
     schedule: Schedule, *, runs_max: int = 200, run: Callable[[Schedule], RunResult] = run_schedule
 ) -> tuple[Schedule, RunResult]:
-    """(the shortest schedule found, its result). At most ``runs_max`` runs; ValueError when nothing goes wrong."""
+    """Return (the shortest failing schedule found, its result), after at most ``runs_max`` runs.
+
+    Raises ValueError if the schedule does not fail.
+    """
     best = run(schedule)
     if not best.violations:
-        raise ValueError(f"nothing goes wrong with seed {schedule.seed}, so there is nothing to shorten")
+        raise ValueError(f"the schedule of seed {schedule.seed} does not fail, so it cannot be shortened")
     promise = best.violations[0].promise
     left = runs_max - 1
     size = max(1, len(schedule.actions) // 2)

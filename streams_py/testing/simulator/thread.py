@@ -1,8 +1,8 @@
-"""One stream thread: a real member, its tasks, and a leader for the case that it is elected.
+"""One simulated stream thread: a real member, its tasks, and a leader in case it is elected.
 
-The runtime's part is played as far as it shows in the protocol: tasks are opened and closed, reported as running or
-with an offset sum, their directories are locked while a rebalance lasts, offsets are committed before partitions go.
-A thread can be frozen (nothing happens, heartbeats stop), slow (heartbeats only), or dead.
+The runtime is simulated as far as it affects the protocol. Tasks are opened and closed, and reported as running or with
+an offset sum. Their directories are locked during a rebalance, and offsets are committed before partitions are revoked.
+A thread can be frozen (nothing runs, no heartbeats), slow (only heartbeats), or dead.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 __all__ = ["SimulatedThread", "ThreadEnded"]
 
 
-class ThreadEnded(Exception):  # noqa: N818  # no error: unwinds what a thread was doing when it was killed
-    """The thread that was about to go on is no more."""
+class ThreadEnded(Exception):  # noqa: N818  # not an error: unwinds the stack of a killed thread
+    """The current thread was killed and must not continue."""
 
 
 class SimulatedThread(ModelMember):
-    """A thread of a process; see the module."""
+    """A stream thread of a process; see the module's text."""
 
     def __init__(self, process: SimulatedProcess, index: int, name: str) -> None:
         self.process = process
@@ -60,7 +60,7 @@ class SimulatedThread(ModelMember):
         self.stopped = False
         self.grants: dict[TopicPartition, int] = {}
         self.doomed = False
-        """Frozen or slow for good."""
+        """Whether it stays frozen or slow until the end."""
         self._poll_expired = False
         self._backlog: list[Callable[[], None]] = []
         self._wake_at: int | None = None
@@ -82,16 +82,16 @@ class SimulatedThread(ModelMember):
 
     @property
     def responsive(self) -> bool:
-        """Whether its client heartbeats."""
+        """Whether its client sends heartbeats."""
         return not (self.dead or self.frozen or self._poll_expired)
 
     @property
     def healthy(self) -> bool:
-        """Alive and working."""
+        """Whether it runs, neither frozen nor slow."""
         return not (self.dead or self.frozen or self.slow)
 
     def later(self, delay_ms: int, action: Callable[[], None]) -> None:
-        """Do this after a while, if the thread still lives; once it thaws, if it is frozen or slow."""
+        """Run ``action`` after a delay, unless the thread is dead. A frozen or slow thread runs it when it resumes."""
         self.world.timeline.after(delay_ms, self._do, action)
 
     def _do(self, action: Callable[[], None]) -> None:
@@ -104,19 +104,22 @@ class SimulatedThread(ModelMember):
             action()
 
     def reached(self, hook: str) -> None:
-        """A moment of a rebalance; what happens at it may be the thread's end, and then nothing follows."""
+        """Report a point of a rebalance. Raises ThreadEnded if an action at this point killed the thread."""
         self.world.reached(hook, self)
         if self.dead:
             raise ThreadEnded
 
     def freeze(self) -> None:
-        """Stop at once, in whatever it does; its sessions run out."""
+        """Stop immediately, at any point; the session expires later."""
         if not self.dead and not self.frozen:
             self.frozen = True
             self._fall_silent()
 
     def stall(self) -> None:
-        """Stop polling; heartbeats go on until the poll interval is over, then the client leaves or falls silent."""
+        """Stop polling. Heartbeats continue until the poll interval expires.
+
+        Then a dynamic member leaves the group, and a static one stops its heartbeats.
+        """
         if not self.dead and not self.slow and not self.frozen:
             self.slow = True
             self.world.timeline.after(self.world.shape.max_poll_interval_ms, self._poll_interval_over)
@@ -128,7 +131,7 @@ class SimulatedThread(ModelMember):
             self.consumer.lose_membership(leave=not self.world.shape.static_members)
 
     def resume(self) -> None:
-        """Go on, with everything that arrived meanwhile; a zombie first tries to commit."""
+        """Continue with everything that arrived meanwhile. In half of the cases first try to commit, as a zombie."""
         if self.dead or self.doomed or not (self.frozen or self.slow):
             return
         self.frozen = self.slow = self._poll_expired = False
@@ -141,7 +144,7 @@ class SimulatedThread(ModelMember):
         self._plan_wake()
 
     def end(self, *, clean: bool, leave: bool = False, torn: bool = False) -> None:
-        """The thread is gone: killed (not clean; ``torn``: while it wrote its checkpoints), or closed."""
+        """Stop the thread: closed (``clean``) or killed. ``torn``: killed while it wrote its checkpoints."""
         if self.dead:
             return
         member_id = self.consumer.member_id
@@ -158,7 +161,7 @@ class SimulatedThread(ModelMember):
                 state.tear_checkpoint(task, self)
         state.release_everything(self, clean=not (wiped or torn))
         self.world.disown(self)
-        if leave and member_id:  # without an id there is nobody to say it for
+        if leave and member_id:  # without a member id it cannot leave
             self.world.coordinator.leave(member_id)
         else:
             self._fall_silent()
@@ -170,9 +173,9 @@ class SimulatedThread(ModelMember):
     # -- ThreadSide: what the consumer calls -----------------------------------------------------------------------
 
     def user_data(self) -> bytes:
-        """A subscription with what this thread has."""
+        """Return the subscription, with the offset sums of this thread."""
         sums = self._offset_sums()
-        if self.world.spells.strikes(Fault.FALSE_OFFSETS):
+        if self.world.ongoing_faults.occurs(Fault.FALSE_OFFSETS):
             sums = self.world.falsify(sums)
         return self.release.outgoing(self.subscribe(sums))
 
@@ -182,19 +185,19 @@ class SimulatedThread(ModelMember):
         done: Callable[[Mapping[str, bytes]], None],
         failed: Callable[[Exception], None],
     ) -> None:
-        """Assign for the whole group."""
+        """Compute the assignment of the whole group."""
         self.reached("assign begins")
         self.leader_executor.start(members, done, failed)
 
     def on_revoked(self, partitions: Partitions) -> None:
-        """Partitions go, in order."""
+        """Commit, then revoke the partitions."""
         self.commit(partitions)
         super().on_revoked(partitions)
         self.reached("revoked")
 
     def on_assignment(self, partitions: tuple[TopicPartition, ...], user_data: bytes) -> None:
-        """What the leader sent."""
-        if self.world.spells.strikes(Fault.CORRUPT_ASSIGNMENT):
+        """Handle an assignment of the leader."""
+        if self.world.ongoing_faults.occurs(Fault.CORRUPT_ASSIGNMENT):
             user_data = self.world.corrupt(user_data)
         data, rejoin = self.release.incoming(user_data)
         super().on_assignment(partitions, data)
@@ -202,19 +205,19 @@ class SimulatedThread(ModelMember):
             self.consumer.request_rejoin()
 
     def on_owned(self, before: Partitions, now: Partitions) -> None:
-        """The consumer's partitions changed."""
+        """Record that the consumer's partitions changed."""
         self.world.owned(self, before, now)
 
     def on_assigned(self, added: Partitions) -> None:
-        """The rebalance is over."""
+        """Complete the rebalance."""
         super().on_assigned(added)
         self._plan_wake()
-        if not self._commits_planned and not self.world.spells.ended:
+        if not self._commits_planned and not self.world.ongoing_faults.ended:
             self._commits_planned = True
             self.later(self.world.rng.randrange(1_000, 20_000), self._commit_and_plan)
 
     def fail(self, error: Exception) -> None:
-        """The thread fails; somebody replaces it after a while."""
+        """Fail the thread; it is replaced after a delay."""
         if self.failure is None:
             self.failure = error
             self.world.thread_failed(self, error)
@@ -222,30 +225,30 @@ class SimulatedThread(ModelMember):
     # -- the member ------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event) -> tuple[Effect, ...]:
-        """One event for the member; its effects are carried out."""
+        """Pass an event to the member and execute its effects."""
         self.world.activity += 1
         return super().handle(event)
 
     def complete_rebalance(self) -> None:
-        """Directories that were locked while it lasted are free."""
+        """Unlock the directories that were locked during the rebalance, and open the tasks."""
         self.process.state.unlock(self)
         self._open_tasks()
 
     def request_rejoin(self) -> None:
-        """The consumer joins again."""
+        """Let the consumer join again."""
         self.consumer.request_rejoin()
 
     def fail_thread(self, error: Exception) -> None:
-        """As the runtime does: the thread ends after what it is doing."""
+        """Fail the thread after the current action, as the runtime does."""
         self.later(0, partial(self.fail, error))
 
     def stop_application(self) -> None:
-        """Every thread of the process ends."""
+        """Stop every thread of the process."""
         self.stopped = True
         self.later(0, self.process.stop)
 
     def turn_loop(self) -> None:
-        """One turn of the thread's loop: is a follow-up due?"""
+        """Run one iteration of the thread's loop, which checks whether a follow-up rebalance is due."""
         self._wake_at = None
         self.handle(LoopTurned(self.process.clock_ms))
         self._plan_wake()
@@ -265,7 +268,7 @@ class SimulatedThread(ModelMember):
         return self.world.shape.metadata.subtopologies[task.subtopology].is_logged
 
     def apply_tasks(self, active: dict[TaskId, Partitions], standby: set[TaskId]) -> None:
-        """Close, keep, recycle, open."""
+        """Close, keep, recycle and open tasks."""
         state = self.process.state
         for task in (self.active.keys() | self.standby) - (active.keys() | standby):
             state.close(task, self, clean=True)
@@ -280,7 +283,10 @@ class SimulatedThread(ModelMember):
                 self.process.state.open(task, self)
 
     def close_active(self, tasks: tuple[TaskId, ...], *, lost: bool) -> None:
-        """Their state is closed, too; unless a killed process loses its state, and so would these."""
+        """Close active tasks and their state.
+
+        Lost tasks leave no checkpoint if the state of a killed process is lost.
+        """
         super().close_active(tasks, lost=lost)
         clean = not (lost and self.world.shape.wipe_when_killed)
         for task in tasks:
@@ -288,7 +294,7 @@ class SimulatedThread(ModelMember):
                 self.process.state.close(task, self, clean=clean)
 
     def observe_running(self) -> None:
-        """Notice which active tasks are restored by now."""
+        """Update which active tasks are restored."""
         for task in self.active:
             self.process.state.runs(task, self)
 
@@ -315,7 +321,7 @@ class SimulatedThread(ModelMember):
     # -- commits -----------------------------------------------------------------------------------------------------
 
     def commit(self, partitions: Partitions) -> None:
-        """Commit offsets, and let the world know what was accepted."""
+        """Commit offsets; the checkers see accepted commits."""
         if partitions and not self.dead:
             self.world.commit(self, partitions)
 
@@ -323,6 +329,6 @@ class SimulatedThread(ModelMember):
         self._commits_planned = False
         if self.consumer.stable and not self.member.rebalance_in_progress:
             self.commit(self.consumer.owned)
-        if not self.world.spells.ended:
+        if not self.world.ongoing_faults.ended:
             self._commits_planned = True
             self.later(self.world.rng.randrange(5_000, 30_000), self._commit_and_plan)

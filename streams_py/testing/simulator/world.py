@@ -1,7 +1,7 @@
-"""Everything at once: processes, the coordinator, the cluster, the faults, and what the checkers are told.
+"""The simulated world: processes, coordinator, cluster and faults, and the calls of the checkers.
 
-A world is built from a schedule and driven by :mod:`streams_py.testing.simulator.run`. All chance comes from one
-generator, consumed in the order of virtual time, so a schedule takes the same course in every process.
+A world is created from a schedule and driven by :mod:`streams_py.testing.simulator.run`. Random numbers come from
+generators with fixed seeds, consumed in the order of virtual time, so a schedule runs the same way in every process.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from streams_py.ports import MemberAssignment
 from streams_py.runtime.group.classic.assignor_runner import AssignorRunner
 from streams_py.testing.checkers import Checker, Committed, Gained, Published, Restored
 from streams_py.testing.simulator.assignors import SimulatedAssignor
-from streams_py.testing.simulator.faults.actions import happen
-from streams_py.testing.simulator.faults.faults import Fault, Spells
+from streams_py.testing.simulator.faults.actions import execute
+from streams_py.testing.simulator.faults.faults import Fault, OngoingFaults
 from streams_py.testing.simulator.faults.hostile import HostileMember
 from streams_py.testing.simulator.leader_executor import Step
 from streams_py.testing.simulator.models.cluster import SimulatedCluster
@@ -36,12 +36,12 @@ __all__ = ["World"]
 _THREADS_MAX = 12
 _PROCESSES_MAX = 8
 _LATE_MS = 150_000
-_ASSIGNOR_TIMEOUT_MS = 10_000  # of real time: what is virtual here cannot interrupt user code
+_ASSIGNOR_TIMEOUT_MS = 10_000  # real time: virtual time cannot interrupt user code
 _INTERNAL = ("high_availability", "legacy_sticky", "fallback")
 
 
 class World:
-    """A group and its surroundings."""
+    """A group and its environment."""
 
     def __init__(self, schedule: Schedule, checkers: list[Checker]) -> None:
         self.schedule = schedule
@@ -49,8 +49,8 @@ class World:
         self.mutant = schedule.mutant
         self.rng = random.Random(f"world {schedule.seed}")
         self.timeline = Timeline()
-        self.spells = Spells(self.rng)
-        self.cluster = SimulatedCluster(self.timeline, self.rng, self.shape, self.spells)
+        self.ongoing_faults = OngoingFaults(self.rng)
+        self.cluster = SimulatedCluster(self.timeline, self.rng, self.shape, self.ongoing_faults)
         self.coordinator = GroupCoordinator(self.timeline)
         self.coordinator.check_generations = self.mutant != ACCEPT_EVERY_COMMIT
         self.checkers = checkers
@@ -61,51 +61,51 @@ class World:
         self.processes: list[SimulatedProcess] = []
         self.hostile: list[HostileMember] = []
         self.hostile_ids: set[str] = set()
-        self.happened: Counter[Fault] = Counter()
+        self.executed: Counter[Fault] = Counter()
         self.failures: list[tuple[int, str]] = []
         self.last: Published | None = None
         self.history: list[tuple[int, str, tuple[object, ...]]] = []
-        self.assignor_mood = "good"
+        self.assignor_behaviour = "good"
         self.runner = AssignorRunner(timeout_ms=_ASSIGNOR_TIMEOUT_MS)
         self._armed: list[Action] = []
         self._holders: dict[TopicPartition, set[SimulatedThread]] = {}
         self._grants = 0
         self._tasks: dict[tuple[tuple[str, int], ...], dict[TaskId, tuple[TopicPartition, ...]]] = {}
         self.nothing_new = False
-        """True in the last rebalance, for which nothing has changed."""
+        """Whether the last rebalance runs, in which nothing changed."""
         self.activity = 0
-        """Counts changes of who has which task."""
+        """Counts events after which tasks may have another owner."""
         self._hostile_born = 0
         self.on_published: Callable[[Published], None] = lambda seen: None
 
     @property
     def internal_assignor(self) -> str | None:
-        """What ``internal.task.assignor.class`` says."""
+        """Value of ``internal.task.assignor.class``."""
         name = self.shape.assignor
         return name if name in _INTERNAL else None
 
     def assignor_of(self, newest: int) -> str:
-        """Who decides when a leader of that release leads: older ones do not know ``task.assignor.class`` (KIP-924)."""
+        """Return the assignor of a leader of that release; older ones ignore ``task.assignor.class`` (KIP-924)."""
         name = self.shape.assignor
         return name if newest >= LATEST_SUPPORTED_VERSION or name in _INTERNAL else "high_availability"
 
     def task_assignor_of(self, newest: int) -> object:
-        """What ``task.assignor.class`` says to a leader of that release."""
+        """Return the value of ``task.assignor.class`` for a leader of that release."""
         name = self.assignor_of(newest)
         if name == "custom":
-            own = self.shape.assignor_class  # asked itself, so that its name and its errors are what users see
-            return own if own and self.assignor_mood == "good" else SimulatedAssignor
+            own = self.shape.assignor_class  # called directly, so that users see its name and its errors
+            return own if own and self.assignor_behaviour == "good" else SimulatedAssignor
         return name if name in ("sticky", "static") else None
 
-    # -- what is there ---------------------------------------------------------------------------------------
+    # -- threads and tasks -----------------------------------------------------------------------------------
 
     @property
     def threads(self) -> list[SimulatedThread]:
-        """All threads that live."""
+        """All threads that are not dead."""
         return [thread for process in self.processes for thread in process.threads]
 
     def tasks(self, seen: Mapping[str, int] | None = None) -> Mapping[TaskId, tuple[TopicPartition, ...]]:
-        """Every task with its input partitions, as the topics are now or as somebody has ``seen`` them before."""
+        """Return every task with its input partitions. ``seen``: partition counts that replace the current ones."""
         counts = self.cluster.partitions if seen is None else {**self.cluster.partitions, **seen}
         known = tuple(sorted(counts.items()))
         found = self._tasks.get(known)
@@ -128,36 +128,36 @@ class World:
     # -- time and network ------------------------------------------------------------------------------------
 
     def latency_ms(self) -> int:
-        """How long a message takes."""
-        if self.spells.strikes(Fault.SLOW_NETWORK):
+        """Draw the delay of a message, in ms."""
+        if self.ongoing_faults.occurs(Fault.SLOW_NETWORK):
             return self.rng.randrange(100, 4_000)
         return self.rng.randrange(1, 20)
 
     def heartbeat_delay_ms(self) -> int:
-        """Until the next heartbeat of a client."""
+        """Draw the time until the next heartbeat of a client, in ms."""
         return self.rng.randrange(1, self.shape.heartbeat_interval_ms)
 
     def send(self, action: Callable[[], None]) -> None:
-        """A message on its way."""
+        """Send a message: run ``action`` after the delay of the network."""
         self.timeline.after(self.latency_ms(), action)
 
     @property
     def rejoin_delay_ms(self) -> int:
-        """How long a consumer that wants to rejoin takes to do so."""
+        """Delay until a consumer that wants to rejoin does so, in ms."""
         return _LATE_MS if self.mutant == LATE_TO_REJOIN else 1
 
     def loses_reply(self) -> bool:
-        """Whether a reply gets lost."""
-        return self.spells.strikes(Fault.REPLIES_LOST)
+        """Return whether a reply is lost."""
+        return self.ongoing_faults.occurs(Fault.REPLIES_LOST)
 
     def note(self, text: str, *args: object) -> None:
-        """A line of the history."""
+        """Append a line to the history."""
         self.history.append((self.timeline.now_ms - START_MS, text, args))
 
-    # -- what threads report ---------------------------------------------------------------------------------
+    # -- events of threads -----------------------------------------------------------------------------------
 
     def owned(self, thread: SimulatedThread, before: Partitions, now: Partitions) -> None:
-        """The consumer of a thread owns other partitions now."""
+        """Record that the consumer of a thread owns other partitions now."""
         for tp in before - now:
             self._holders[tp].discard(thread)
             thread.grants.pop(tp, None)
@@ -167,7 +167,7 @@ class World:
             thread.grants[tp] = self._grants
             is_current = self.coordinator.is_current
             others: tuple[str, ...] = ()
-            if holders and is_current(thread.consumer.member_id):  # a zombie may believe what it likes
+            if holders and is_current(thread.consumer.member_id):  # claims of zombies do not count
                 others = tuple(sorted(t.name for t in holders if t is not thread and is_current(t.consumer.member_id)))
             holders.add(thread)
             seen = Gained(self.timeline.now_ms - START_MS, tp, thread.name, thread.consumer.generation, others)
@@ -175,12 +175,12 @@ class World:
                 checker.gained(seen)
 
     def disown(self, thread: SimulatedThread) -> None:
-        """The thread is gone."""
+        """Remove a dead thread from the owners of its partitions."""
         for tp in thread.consumer.owned:
             self._holders[tp].discard(thread)
 
     def commit(self, thread: SimulatedThread, partitions: Partitions) -> None:
-        """A thread commits."""
+        """Commit partitions of a thread; the checkers see the commit if it was accepted."""
         if thread.consumer.commit(partitions) is not Reply.NONE:
             return
         for tp in sorted(partitions):
@@ -191,37 +191,37 @@ class World:
                 checker.committed(seen)
 
     def restored(self, task: TaskId, thread: object, lacking: int) -> None:
-        """An active task of a thread is seen to be restored."""
+        """Report to the checkers that an active task of a thread is restored."""
         assert isinstance(thread, SimulatedThread)
         seen = Restored(self.timeline.now_ms - START_MS, task, thread.name, lacking)
         for checker in self._see_restored:
             checker.restored(seen)
 
     def thread_failed(self, thread: SimulatedThread, error: Exception) -> None:
-        """A thread's error reached its user; the thread is replaced."""
+        """Record the failure of a thread, and replace the thread."""
         self.note("{} fails: {}: {}", thread.name, type(error).__name__, error)
         self.failures.append((self.timeline.now_ms, f"{thread.name}: {type(error).__name__}: {error}"))
         thread.process.replace_thread(thread)
 
     def reached(self, hook: str, thread: SimulatedThread) -> None:
-        """A thread reached a moment of a rebalance; something may have been waiting for it."""
+        """Run the first action that waits for a thread at this point of a rebalance."""
         for action in self._armed:
             if action.hook == hook:
                 self._armed.remove(action)
-                self._happen(action, thread)
+                self._execute(action, thread)
                 return
 
-    def strike_assignor(self, mood: str) -> None:
-        """The assignor misbehaves."""
-        for fault, moods in ((Fault.ASSIGNOR_RAISES, ("raises", "refuses")), (Fault.ASSIGNOR_HANGS, ("hangs",))):
-            if mood in moods:
-                self.spells.struck[fault] += 1
+    def count_assignor_fault(self, behaviour: str) -> None:
+        """Count a misbehaviour of the assignor as a fault."""
+        for fault, behaviours in ((Fault.ASSIGNOR_RAISES, ("raises", "refuses")), (Fault.ASSIGNOR_HANGS, ("hangs",))):
+            if behaviour in behaviours:
+                self.ongoing_faults.occurred[fault] += 1
                 return
-        if mood != "good":
-            self.spells.struck[Fault.ASSIGNOR_NONSENSE] += 1
+        if behaviour != "good":
+            self.ongoing_faults.occurred[Fault.ASSIGNOR_NONSENSE] += 1
 
     def plant(self, assignments: Mapping[str, MemberAssignment], step: Step) -> Mapping[str, MemberAssignment]:
-        """The planted bug of a mutant, if there is one."""
+        """Apply the planted bug, if there is one and it is active now."""
         if self.mutant is None or not self._is_time_for(MUTANTS[self.mutant].when, step):
             return assignments
         return plant(self.mutant, assignments, step.request.members, self.rng)
@@ -231,19 +231,19 @@ class World:
             case When.ALWAYS:
                 return True
             case When.CHAOS:
-                return not self.spells.ended
+                return not self.ongoing_faults.ended
             case When.ASSIGNOR_FAILED:
-                return not self.spells.ended and step.assignor_error is not None
+                return not self.ongoing_faults.ended and step.assignor_error is not None
             case When.NOTHING_NEW:
                 return self.nothing_new
 
     def falsify(self, sums: Mapping[TaskId, int]) -> dict[TaskId, int]:
-        """Offset sums that are not true."""
+        """Return wrong offset sums."""
         wild = (-(2**63), -5, -4, -3, -2, 0, 1, 10**9, 2**63 - 1)
         return {task: self.rng.choice(wild) for task in sorted(set(sums) | set(list(self.tasks())[:2]))}
 
     def corrupt(self, data: bytes) -> bytes:
-        """User data that was damaged on its way, so that it cannot be read; other damage nobody could notice."""
+        """Return damaged user data that is unreadable; a member could not detect other damage."""
         if data and self.rng.random() < 0.5:
             at = self.rng.randrange(len(data))
             damaged = data[:at] + bytes([data[at] ^ (1 << self.rng.randrange(8))]) + data[at + 1 :]
@@ -251,7 +251,7 @@ class World:
                 return damaged
         return data[: self.rng.randrange(8)]
 
-    # -- what checkers see -----------------------------------------------------------------------------------
+    # -- published assignments -------------------------------------------------------------------------------
 
     def published(
         self,
@@ -261,7 +261,7 @@ class World:
         *,
         failure: Exception | None = None,
     ) -> None:
-        """A leader finished."""
+        """Report a finished assign step to the checkers."""
         tasks = self.tasks({name: len(infos) for name, infos in step.request.topics.items()})
         newest = thread.process.newest
         understandings = {name: understood(member.user_data, newest) for name, member in step.members.items()}
@@ -283,7 +283,7 @@ class World:
             configs=self.shape.configs,
             assignor=self.assignor_of(newest),
             failure=failure,
-            disturbed=self.cluster.struck > step.struck_before,
+            disturbed=self.cluster.occurred > step.occurred_before,
             assignor_error=step.assignor_error,
             assignor_spoiled=step.spoiled,
             callback_error=step.callback_error,
@@ -318,27 +318,27 @@ class World:
     # -- faults ----------------------------------------------------------------------------------------------
 
     def apply(self, action: Action) -> None:
-        """The time of an action has come."""
-        if self.spells.ended:
+        """Run an action, or let it wait for its hook."""
+        if self.ongoing_faults.ended:
             return
         if action.hook is not None:
             self._armed.append(action)
         else:
-            self._happen(action, None)
+            self._execute(action, None)
 
     def end_faults(self) -> None:
-        """Nothing bad happens from now on; what is broken stays broken."""
-        self.spells.end_all()
+        """Stop all faults. What is broken stays broken."""
+        self.ongoing_faults.end_all()
         self._armed.clear()
-        self.assignor_mood = "good"
+        self.assignor_behaviour = "good"
         self.note("faults end")
 
-    def _happen(self, action: Action, thread: SimulatedThread | None) -> None:
-        if happen(self, action, thread):
-            self.happened[action.fault] += 1
+    def _execute(self, action: Action, thread: SimulatedThread | None) -> None:
+        if execute(self, action, thread):
+            self.executed[action.fault] += 1
 
     def new_process(self, *, threads: int, newest: int, upgrade_from: str | None) -> SimulatedProcess | None:
-        """One more process, unless there are enough."""
+        """Start another process, unless the limit of processes or threads is reached."""
         if sum(p.alive for p in self.processes) >= _PROCESSES_MAX or len(self.threads) >= _THREADS_MAX:
             return None
         process = SimulatedProcess(self, len(self.processes), threads=threads, newest=newest, upgrade_from=upgrade_from)
@@ -347,7 +347,7 @@ class World:
         return process
 
     def new_hostile(self, *, lies: bool, steady: bool = False) -> HostileMember:
-        """A poisonous member joins."""
+        """Let a hostile member join."""
         self._hostile_born += 1
         member = HostileMember(self, self._hostile_born, lies=lies, steady=steady)
         self.hostile.append(member)
@@ -356,7 +356,10 @@ class World:
 
 
 def _client(name: str, info: SubscriptionInfo | None) -> object:
-    """Whom the leader takes a member for: a process, the one that all future members share, or nobody."""
+    """Return the identity of a member as the leader sees it.
+
+    That is its process id, one shared identity for all future members, or its name if it is unreadable.
+    """
     if info is None:
         return name
     return "future" if info.is_future else info.process_id

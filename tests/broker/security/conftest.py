@@ -47,9 +47,9 @@ class Site:
                 return self.broker.add_user(self.user, PASSWORD)
             case "PLAIN":
                 self.user = "plain-user"
-                return self.broker.password_keys("PLAIN", self.user, "plain-marker-5ecret")
+                return self.broker.password_settings("PLAIN", self.user, "plain-marker-5ecret")
             case _:
-                keys = self.broker.certificate_keys(self.user)
+                keys = self.broker.certificate_settings(self.user)
                 self.user = f"CN={self.user}"
                 return keys
 

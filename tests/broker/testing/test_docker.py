@@ -39,7 +39,7 @@ def test_container_that_dies_at_once_says_why_without_being_waited_for(monkeypat
     good = container.container_settings
     before = set(docker("ps", "--all", "--quiet")), set(docker("network", "ls", "--quiet"))
     monkeypatch.setattr(container, "container_settings", nonsense)
-    with pytest.raises(NoBrokerError, match=r"(?s)container of node 1 ended with .*clown"):
+    with pytest.raises(NoBrokerError, match=r"(?s)container of node 1 stopped with status .*clown"):
         DockerBroker()
     assert (set(docker("ps", "--all", "--quiet")), set(docker("network", "ls", "--quiet"))) == before
 

@@ -87,7 +87,7 @@ def cannot_write(value: object) -> bytes:
         (small(recurses), "RecursionError"),
         (small(len, write=lambda value: b"x"), "reads differently after it was written"),
         (small(len, write=cannot_write), "cannot be written again: IndexError"),
-        (small(int, write=lambda value: b"none"), "what was written cannot be read: ValueError"),
+        (small(int, write=lambda value: b"none"), "the written value cannot be read: ValueError"),
     ],
     ids=["undocumented", "bloat", "recursion", "other value", "no way back", "unreadable"],
 )

@@ -167,7 +167,7 @@ def test_campaign_ends_when_the_users_assignor_does_not_return(monkeypatch: pyte
 def test_users_assignor_that_goes_round_in_circles_is_not_excused_as_sticky() -> None:
     campaign = run_own(InTurn)
     assert "A5" in promises(campaign)
-    assert campaign.circles == 0
+    assert campaign.oscillating == 0
 
 
 def test_movement_for_nothing_is_looked_for_under_the_users_assignor() -> None:
@@ -223,7 +223,7 @@ def test_campaign_on_two_processes_adds_up_to_that_on_one() -> None:
 
 def test_sticky_assignor_that_goes_round_in_circles_is_recognised_and_no_violation() -> None:
     result = run_schedule(schedule_of(101_039, assignor="legacy_sticky"))
-    assert result.circles
+    assert result.oscillates
     assert not result.violations
 
 

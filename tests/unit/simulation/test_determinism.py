@@ -26,7 +26,7 @@ class EveryOrder(Checker):
         for _ in range(3):
             repeated = seen.again(self._rng)
             if repeated is not None:
-                self.looked += 1
+                self.checks += 1
                 assert {name: repeated[name] for name in seen.assignments} == dict(seen.assignments)
 
 
@@ -42,4 +42,4 @@ def test_assignment_is_the_same_bytes_in_any_order_of_members_and_topics(
 def test_most_assign_steps_can_be_repeated() -> None:
     checker = EveryOrder(random.Random(1))
     result = run_schedule(draw_schedule(11), checkers=[checker])
-    assert checker.looked > 2 * result.rebalances > 10
+    assert checker.checks > 2 * result.rebalances > 10

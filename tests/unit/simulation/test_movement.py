@@ -18,7 +18,7 @@ SOME = settings(max_examples=120, deadline=None)
 
 
 def came_to_pass(problem: AssignmentProblem, decision: Decision) -> AssignmentProblem:
-    """The next question, when everybody has restored what it was given and nothing else has happened."""
+    """The next question, when everybody has restored what it was given and nothing else has executed."""
     ends = problem.end_offset_sums
     clients = []
     for client in problem.clients:

@@ -1,1 +1,1 @@
-"""What can go wrong: every kind of fault, what it does, and members that mean harm."""
+"""Faults of the simulator: the kinds, their effects, and hostile members."""

@@ -1,4 +1,4 @@
-"""What each kind of fault does to a world."""
+"""The effect of each kind of fault on a world."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from streams_py.testing.simulator.thread import SimulatedThread
     from streams_py.testing.simulator.world import World
 
-__all__ = ["happen", "next_bounce"]
+__all__ = ["execute", "next_bounce"]
 
-_SPELL_LIKELIHOOD: Final = (0.2, 0.5, 1.0)
+_LIKELIHOOD: Final = (0.2, 0.5, 1.0)
 
 
-def happen(world: World, action: Action, thread: SimulatedThread | None) -> bool:
-    """Let it happen, to ``thread`` or to whom the action picks; False when there is nobody to hit."""
+def execute(world: World, action: Action, thread: SimulatedThread | None) -> bool:
+    """Execute an action on ``thread``, or on the target that the action picks; return False if there is no target."""
     fault = action.fault
-    if fault in _SPELLS:
+    if fault in _LASTING:
         world.note("{} begins", fault.value)
-        world.spells.start(fault, _SPELL_LIKELIHOOD[action.amount % 3])
-        world.timeline.after(action.lasts_ms, world.spells.stop, fault)
+        world.ongoing_faults.start(fault, _LIKELIHOOD[action.amount % 3])
+        world.timeline.after(action.lasts_ms, world.ongoing_faults.stop, fault)
         return True
     if fault in _WORLD:
         return _WORLD[fault](world, action)
@@ -61,7 +61,7 @@ def _join(world: World, action: Action) -> bool:
 
 
 def _release_of_newcomers(world: World) -> tuple[int, str | None]:
-    """The release of the least upgraded process that lives."""
+    """Return the release of the least upgraded process."""
     least = _least_upgraded(world)
     if least is None:
         shape = world.shape.processes[0]
@@ -70,7 +70,7 @@ def _release_of_newcomers(world: World) -> tuple[int, str | None]:
 
 
 def _least_upgraded(world: World) -> SimulatedProcess | None:
-    """Of the processes that are there, or will be again."""
+    """Return the least upgraded process, among those that run or have a planned start."""
     there = [process for process in world.processes if process.alive or process.coming_back]
     return min(there, key=lambda process: (process.bounces, process.number), default=None)
 
@@ -83,7 +83,7 @@ def _lag_jump(world: World, action: Action) -> bool:
 
 
 def _partitions_added(world: World, action: Action) -> bool:
-    """Only to topics whose tasks have no internal topics: for others the group must be reset by hand."""
+    """Add partitions to a topic whose tasks have no internal topics; otherwise the group would need a manual reset."""
     metadata = world.shape.metadata
     subs = metadata.subtopologies.values()
     free = sorted(
@@ -125,18 +125,18 @@ def _hostile(world: World, action: Action) -> bool:
 def _assignor(world: World, action: Action) -> bool:
     if world.shape.assignor != "custom":
         return False
-    world.note("the assignor: {}", action.mood)
-    world.assignor_mood = action.mood
+    world.note("the assignor: {}", action.behaviour)
+    world.assignor_behaviour = action.behaviour
 
     def recover() -> None:
-        world.assignor_mood = "good"
+        world.assignor_behaviour = "good"
 
     world.timeline.after(action.lasts_ms, recover)
     return True
 
 
 def _upgrade(world: World, action: Action) -> bool:
-    """A rolling bounce: the next process in turn; the second bounce begins when everybody has made the first."""
+    """Bounce the next process. The second bounce starts when all processes have completed the first."""
     process = next_bounce(world)
     if process is None:
         return False
@@ -145,7 +145,7 @@ def _upgrade(world: World, action: Action) -> bool:
 
 
 def next_bounce(world: World) -> SimulatedProcess | None:
-    """The process to be upgraded next; None when the path is at its end, or must wait for one that is down."""
+    """Return the process to upgrade next; None if the upgrade is complete, or must wait for a process that is down."""
     least = _least_upgraded(world)
     return least if least is not None and least.alive and least.bounces < len(world.shape.upgrades) else None
 
@@ -225,7 +225,7 @@ def _rebalance(world: World, action: Action, thread: SimulatedThread) -> None:
     thread.consumer.request_rejoin()
 
 
-_SPELLS: Final = frozenset(
+_LASTING: Final = frozenset(
     {
         Fault.FALSE_OFFSETS,
         Fault.CORRUPT_ASSIGNMENT,

@@ -1,8 +1,8 @@
-"""Every kind of misfortune, and which of them are going on.
+"""All kinds of faults, and the state of those that last.
 
-A *blow* happens at one instant (a process is killed); a *spell* lasts a while (topics cannot be created). A schedule
-turns a random subset of kinds off altogether and weighs the others at random: some bugs show only when nothing else
-disturbs them.
+An *instant* fault happens at one point in time (a process is killed). A *lasting* fault has a duration (topics cannot
+be created). Each schedule excludes a random subset of kinds and gives the others random weights, because some bugs
+show only when no other fault interferes.
 """
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ import random
 from collections import Counter
 from enum import Enum
 
-__all__ = ["Fault", "Spells"]
+__all__ = ["Fault", "OngoingFaults"]
 
 
 class Fault(Enum):
-    """Kinds of events in a schedule; the value is what reports call them."""
+    """Kinds of events in a schedule; the value is the name in reports."""
 
     JOIN = "process joins"
     ADD_THREAD = "thread joins"
     LEAVE = "process leaves"
     KILL = "process killed"
     KILL_THREAD = "thread killed"
-    RESTART = "killed and restarted at once"
+    RESTART = "process killed and restarted"
     WIPE = "killed, state lost, restarted"
     FREEZE = "process frozen"
     SLOW = "thread does not poll"
     LOSE_GENERATION = "generation lost"
-    REBALANCE = "rebalance asked for"
+    REBALANCE = "rebalance requested"
     UPGRADE = "process bounced to the next release"
     LAG_JUMP = "records arrive in bulk"
     CLOCK_JUMP = "wall clock of a process jumps"
     GARBAGE_MEMBER = "hostile member: garbage"
     LYING_MEMBER = "hostile member: lies"
     FALSE_OFFSETS = "member reports false offsets"
-    CORRUPT_ASSIGNMENT = "assignment corrupted on its way"
+    CORRUPT_ASSIGNMENT = "assignment corrupted in transit"
     DESCRIBE_FAILS = "topics cannot be described"
     CREATE_FAILS = "topics cannot be created"
     OFFSETS_FAIL = "end offsets cannot be listed"
@@ -44,51 +44,51 @@ class Fault(Enum):
     SLOW_NETWORK = "slow network"
     REPLIES_LOST = "replies lost"
     COORDINATOR_MOVES = "group coordinator moves"
-    OFFSETS_MADE_UP = "end offsets made up by the client library"
-    RESTORE_UNANSWERED = "end offsets for a restore not answered"
-    RESTORE_MADE_UP = "end offsets for a restore made up"
+    OFFSETS_MADE_UP = "end offsets invented by the client library"
+    RESTORE_UNANSWERED = "request for end offsets of a restore unanswered"
+    RESTORE_MADE_UP = "end offsets of a restore invented by the client library"
     CHECKPOINT_TORN = "killed while checkpoints are written"
     ASSIGNOR_RAISES = "assignor raises"
     ASSIGNOR_HANGS = "assignor hangs"
     ASSIGNOR_NONSENSE = "assignor returns nonsense"
 
 
-class Spells:
-    """Faults that last: which are on, how likely each one strikes, and how often each kind did."""
+class OngoingFaults:
+    """Lasting faults: which are active, their likelihood, and the number of occurrences of each kind."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._on: dict[Fault, list[float]] = {}
-        self.struck: Counter[Fault] = Counter()
+        self.occurred: Counter[Fault] = Counter()
         self.ended = False
-        """True once all faults have ended for good."""
+        """Whether all faults have ended; no fault starts after that."""
 
     def start(self, fault: Fault, likelihood: float) -> None:
-        """From now on the fault strikes with this likelihood, until :meth:`stop`."""
+        """Start a fault, which occurs with this likelihood until :meth:`stop`."""
         if not self.ended:
             self._on.setdefault(fault, []).append(likelihood)
 
     def stop(self, fault: Fault) -> None:
-        """One spell of this kind is over."""
-        spells = self._on.get(fault)
-        if spells:
-            spells.pop(0)
-            if not spells:
+        """Stop the oldest active fault of this kind."""
+        likelihoods = self._on.get(fault)
+        if likelihoods:
+            likelihoods.pop(0)
+            if not likelihoods:
                 del self._on[fault]
 
     def end_all(self) -> None:
-        """No fault ever again."""
+        """Stop all faults, and allow no new ones."""
         self._on.clear()
         self.ended = True
 
     def on(self, fault: Fault) -> bool:
-        """Whether a spell of this kind is going on."""
+        """Return whether a fault of this kind is active."""
         return fault in self._on
 
-    def strikes(self, fault: Fault, rng: random.Random | None = None) -> bool:
-        """Whether it strikes now; counted. ``rng`` decides, for those who have one of their own."""
-        spells = self._on.get(fault)
-        if not spells or (rng or self._rng).random() >= max(spells):
+    def occurs(self, fault: Fault, rng: random.Random | None = None) -> bool:
+        """Decide whether an active fault occurs now, and count it. ``rng`` replaces the world's generator."""
+        likelihoods = self._on.get(fault)
+        if not likelihoods or (rng or self._rng).random() >= max(likelihoods):
             return False
-        self.struck[fault] += 1
+        self.occurred[fault] += 1
         return True

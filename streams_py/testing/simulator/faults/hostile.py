@@ -1,13 +1,13 @@
-"""A member that means harm, or has lost its mind: garbage, bombs and lies in a subscription.
+"""A hostile or defective member, which sends damaging subscriptions.
 
-It speaks the group protocol well enough to be a member. What it sends is one of
+It implements enough of the group protocol to be a member. Its subscriptions are one of
 
-* *garbage*: bytes that no decoder can accept, lengths that promise gigabytes, impossible versions;
-* *lies*: a well-formed subscription that claims partitions of others, another process's identity, tasks that do not
-  exist, offsets that nobody can have.
+* *garbage*: bytes that no decoder accepts, lengths of gigabytes, impossible versions;
+* *lies*: a well-formed subscription that claims partitions of other members, another process's identity, tasks that do
+  not exist, or impossible offsets.
 
-If it is elected leader it never answers. That holds the group up until the coordinator throws it out, and is part of
-the trust boundary of the classic group protocol: whoever may join may lead.
+If it is elected leader, it never answers. That delays the group until the coordinator removes the member. The classic
+group protocol cannot prevent it: every client that may join may also lead.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ __all__ = ["HostileMember", "garbage_user_data"]
 
 
 def garbage_user_data(rng: random.Random, sample: bytes, version: int) -> bytes | None:
-    """User data that claims ``version`` or none, and is no SubscriptionInfo. ``sample``: a good one, to be damaged."""
+    """Return user data that is not a valid SubscriptionInfo, with ``version`` or without a version.
+
+    ``sample``: a valid SubscriptionInfo to damage.
+    """
     start = version.to_bytes(4, "big") * (2 if version >= EARLIEST_PROBEABLE_VERSION else 1)
     match rng.randrange(7):
         case 0:
@@ -44,7 +47,7 @@ def garbage_user_data(rng: random.Random, sample: bytes, version: int) -> bytes 
             return b""
         case 2:
             return sample[: rng.randrange(8, 24)]
-        case 3:  # lengths that promise two thousand million rows
+        case 3:  # lengths of two thousand million rows
             return start + bytes(16) + b"\x7f\xff\xff\xff" * 4
         case 4:
             return rng.choice((0, -1, -(2**31))).to_bytes(4, "big", signed=True) + rng.randbytes(40)
@@ -55,7 +58,10 @@ def garbage_user_data(rng: random.Random, sample: bytes, version: int) -> bytes 
 
 
 class HostileMember:
-    """One poisonous member. ``lies`` makes it send well-formed untruths instead of garbage."""
+    """One hostile member. ``lies``: it sends well-formed false data instead of garbage.
+
+    ``steady``: it does not rejoin by itself once it has an assignment.
+    """
 
     def __init__(self, world: World, number: int, *, lies: bool, steady: bool = False) -> None:
         self._world = world
@@ -69,20 +75,20 @@ class HostileMember:
 
     @property
     def responsive(self) -> bool:
-        """It heartbeats, all right."""
+        """Whether it sends heartbeats."""
         return not self.gone
 
     def start(self) -> None:
-        """Join."""
+        """Join the group."""
         self._join()
 
     def end(self) -> None:
-        """Leave."""
+        """Leave the group."""
         self.gone = True
         self._world.coordinator.leave(self._member_id)
 
     def told_to_rejoin(self) -> None:
-        """The coordinator prepares a rebalance."""
+        """Join again after a heartbeat, because the coordinator prepares a rebalance."""
         self._later(self._world.heartbeat_delay_ms(), self._join)
 
     def _later(self, delay_ms: int, action: object, *args: object) -> None:
@@ -129,7 +135,7 @@ class HostileMember:
         elif not self._steady:
             self._later(self._world.rng.randrange(4_000, 15_000), self._join)
 
-    # -- what it sends -------------------------------------------------------------------------------------------
+    # -- subscriptions -------------------------------------------------------------------------------------------
 
     def _subscription(self) -> bytes:
         self.sent += 1
@@ -145,7 +151,10 @@ class HostileMember:
         return encode_subscription(Subscription(topics, data, claims, generation, rng.choice((None, "r0", "r9"))))
 
     def _honest(self) -> SubscriptionInfo:
-        """Well-formed, in a version that the oldest release can read: a newer one it would take for the future."""
+        """Return a well-formed subscription in a version that the oldest release can read.
+
+        A leader of that release would treat a newer version as a future member.
+        """
         tasks = sorted(self._world.tasks())
         version = min((process.newest for process in self._world.processes if process.alive), default=11)
         return SubscriptionInfo(

@@ -1,1 +1,1 @@
-"""What stands in for the world: group coordinator, consumer, cluster, local state, restoring, and time."""
+"""Models of the environment: group coordinator, consumer, cluster, local state, restores and time."""

@@ -1,8 +1,8 @@
-"""The consumer's side of the group protocol: what a Kafka client does between a stream thread and the coordinator.
+"""A model of the consumer's side of the group protocol, between a stream thread and the coordinator.
 
-Joining, syncing, heartbeats that say "rejoin", lost memberships, and the callbacks of KIP-429 in their order: eager
-members give up everything before they join, cooperative ones only what an assignment takes away from them, after it.
-Kafka's ``ConsumerCoordinator`` with a Streams assignor.
+It models joining, syncing, heartbeats, lost memberships, and the callbacks of KIP-429 in their order. Eager members
+revoke all partitions before they join. Cooperative members revoke only the partitions that a new assignment takes away,
+after that assignment. Corresponds to Kafka's ``ConsumerCoordinator`` with a Streams assignor.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ _REQUEST_TIMEOUT_MS = 5_000
 
 
 class Network(Protocol):
-    """How a client reaches the coordinator."""
+    """The connection of a client to the coordinator."""
 
     @property
     def coordinator(self) -> GroupCoordinator: ...
     def send(self, action: Callable[[], None]) -> None:
-        """A request: arrives after a while."""
+        """Send a request; ``action`` runs when it arrives."""
 
     @property
     def rejoin_delay_ms(self) -> int:
-        """How long a client that wants to rejoin takes to do so."""
+        """Delay until a client that wants to rejoin does so, in ms."""
 
     def loses_reply(self) -> bool:
-        """Whether the answer to a request that is being sent now will never arrive."""
+        """Return whether the answer to the request that is being sent now is lost."""
 
     def heartbeat_delay_ms(self) -> int:
-        """Until the next heartbeat of any client."""
+        """Return the time until the next heartbeat of a client, in ms."""
 
 
 class ThreadSide(OwnershipListener, Protocol):
-    """The stream thread that the consumer works for."""
+    """The stream thread that uses the consumer."""
 
     @property
     def responsive(self) -> bool: ...
     def later(self, delay_ms: int, action: Callable[[], None]) -> None:
-        """Do this after a while, if the thread still lives; once it thaws, if it is frozen."""
+        """Run ``action`` after a delay, unless the thread is dead. A frozen thread runs it when it resumes."""
 
     def user_data(self) -> bytes: ...
     def lead(
@@ -61,7 +61,7 @@ class ThreadSide(OwnershipListener, Protocol):
 
 
 class _Phase(Enum):
-    IDLE = "nothing under way"
+    IDLE = "no request pending"
     JOINING = "JoinGroup sent"
     LEADING = "computing the assignment"
     SYNCING = "SyncGroup sent"
@@ -102,15 +102,15 @@ class SimulatedConsumer:
 
     @property
     def owned(self) -> Partitions:
-        """Its partitions."""
+        """Partitions that it owns."""
         return self._ownership.owned
 
     @property
     def stable(self) -> bool:
-        """A member with nothing under way."""
+        """Whether it is a member without a pending request."""
         return self._phase is _Phase.IDLE and self.generation >= 0
 
-    # -- what the thread wants -----------------------------------------------------------------------------------
+    # -- calls of the thread -------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Join the group."""
@@ -122,25 +122,25 @@ class SimulatedConsumer:
         self._thread.later(self._network.rejoin_delay_ms, self._poll)
 
     def lose_membership(self, *, leave: bool) -> None:
-        """Nobody polled the client, so it gives up its membership; only dynamic members say so to the coordinator."""
+        """Give up the membership because the poll interval expired. ``leave``: also send LeaveGroup."""
         if leave:
             self._network.coordinator.leave(self.member_id)
         self._reset(keep_id=False)
 
     def forget_generation(self) -> None:
-        """As if a heartbeat had said ILLEGAL_GENERATION."""
+        """Act as if a heartbeat had returned ILLEGAL_GENERATION."""
         if self.stable:
             self._reset(keep_id=True)
 
     def commit(self, partitions: Partitions) -> Reply:
-        """Commit offsets of these partitions; refused without asking while no generation is stable."""
+        """Commit offsets of these partitions. During a rebalance the generation -1 is sent, which is rejected."""
         generation = self.generation if self._phase is _Phase.IDLE else -1
         return self._network.coordinator.commit(self.member_id, generation, partitions)
 
     # -- heartbeats ----------------------------------------------------------------------------------------------
 
     def told_to_rejoin(self) -> None:
-        """The coordinator prepares a rebalance; the next heartbeat will tell."""
+        """Schedule the next heartbeat, because the coordinator prepares a rebalance."""
         self._thread.later(self._network.heartbeat_delay_ms(), self._heartbeat)
 
     def _heartbeat(self) -> None:
@@ -189,7 +189,7 @@ class SimulatedConsumer:
 
     @property
     def responsive(self) -> bool:
-        """Whether it heartbeats."""
+        """Whether it sends heartbeats."""
         return self._thread.responsive
 
     def _next_request(self) -> int:
@@ -198,7 +198,7 @@ class SimulatedConsumer:
             number, self._request = self._request, self._request + 1
             lost = self._request
             self._thread.later(_REQUEST_TIMEOUT_MS, lambda: self._on_lost_reply(lost))
-            return number  # nobody waits for this one any more
+            return number  # the answer to this number is ignored
         return self._request
 
     def _on_lost_reply(self, number: int) -> None:
@@ -288,7 +288,7 @@ class SimulatedConsumer:
         self._ownership.take(tuple(sent.partitions), sent.user_data)
         if self._wants_rejoin:
             self._thread.later(self._network.rejoin_delay_ms, self._poll)
-        # A rebalance may have begun while this one was being answered.
+        # Another rebalance may have started while the coordinator answered this one.
         self._thread.later(self._network.heartbeat_delay_ms(), self._heartbeat)
 
     # -- errors ------------------------------------------------------------------------------------------------------

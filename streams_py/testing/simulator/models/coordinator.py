@@ -1,14 +1,18 @@
 """A model of the broker's group coordinator: classic protocol, dynamic and static members, generations, sessions.
 
-What Kafka's ``GroupCoordinator`` does with JoinGroup, SyncGroup, Heartbeat, LeaveGroup and OffsetCommit, for one group
-of protocol type ``consumer``: member ids are given out first (KIP-394), a rebalance waits for all known members up to
-the largest rebalance time-out, the leader is kept while it rejoins, a follower that rejoins with unchanged bytes is
-told the current generation, members that do not sync in time are removed, static members (KIP-345) come back without a
-rebalance. What only Kafka's log could lose is modelled too: when the coordinator moves, the group falls back to the
-last generation that was written.
+It handles JoinGroup, SyncGroup, Heartbeat, LeaveGroup and OffsetCommit as Kafka's ``GroupCoordinator`` does, for one
+group of protocol type ``consumer``:
 
-Sessions cost nothing here: a living client always heartbeats in time, so an expiry is planned only for one that has
-stopped (:meth:`GroupCoordinator.silent`).
+* Member ids are assigned before the first join (KIP-394).
+* A rebalance waits for all known members, up to the largest rebalance time-out.
+* The leader stays leader as long as it rejoins.
+* A follower that rejoins with an unchanged subscription gets the current generation.
+* Members that do not sync in time are removed.
+* Static members (KIP-345) return without a rebalance.
+* When the coordinator moves, the group returns to the last generation that was written to Kafka's log.
+
+Heartbeats are not simulated one by one. A running client always sends them in time, so the expiry of a session is
+planned only for a client that has stopped (:meth:`GroupCoordinator.silent`).
 """
 
 from __future__ import annotations
@@ -40,7 +44,7 @@ class Reply(Enum):
 
 @dataclass(frozen=True, slots=True)
 class JoinReply:
-    """Answer to JoinGroup. ``members`` (id, subscription) are given to the leader only; none means: do not assign."""
+    """Answer to JoinGroup. ``members`` (id, subscription) is set for the leader only; if empty, it does not assign."""
 
     error: Reply
     member_id: str = ""
@@ -59,14 +63,14 @@ class SyncReply:
 
 
 class Client(Protocol):
-    """What the coordinator needs to know about whoever is behind a member id."""
+    """The client behind a member id, as the coordinator sees it."""
 
     @property
     def responsive(self) -> bool:
-        """Whether it heartbeats."""
+        """Whether it sends heartbeats."""
 
     def told_to_rejoin(self) -> None:
-        """Its next heartbeat would say that a rebalance is in progress."""
+        """Called when the answer to its next heartbeat would be that a rebalance is in progress."""
 
 
 class GroupState(Enum):
@@ -91,12 +95,12 @@ class _Member:
     syncing: Callable[[SyncReply], None] | None = None
     synced: bool = False
     joined_generation: int = -1
-    """Generation for which it really sent a JoinGroup; static members may be in later ones without."""
+    """Last generation for which it sent a JoinGroup. Static members may be in later ones without sending one."""
 
 
 @dataclass(slots=True)
 class _Written:
-    """The group as the coordinator's log has it."""
+    """The group as written to the coordinator's log."""
 
     generation: int = 0
     leader: str = ""
@@ -105,7 +109,7 @@ class _Written:
 
 
 class GroupCoordinator:
-    """One group."""
+    """The coordinator of one group."""
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
@@ -114,9 +118,9 @@ class GroupCoordinator:
         self.leader = ""
         self.members: dict[str, _Member] = {}
         self.rebalances = 0
-        """Generations formed so far."""
+        """Number of generations formed so far."""
         self.check_generations = True
-        """False plants a bug: commits of anybody are accepted."""
+        """False plants a bug: commits of any member are accepted."""
         self._static: dict[str, str] = {}
         self._pending: set[str] = set()
         self._fenced: set[str] = set()
@@ -139,7 +143,7 @@ class GroupCoordinator:
         rebalance_timeout_ms: int,
         reply: Callable[[JoinReply], None],
     ) -> None:
-        """JoinGroup; ``reply`` is called now or when the rebalance completes."""
+        """Handle JoinGroup; ``reply`` is called now or when the rebalance completes."""
 
         def new(id: str) -> _Member:
             return _Member(id, client, instance_id, metadata, session_timeout_ms, rebalance_timeout_ms)
@@ -164,7 +168,7 @@ class GroupCoordinator:
     def sync(
         self, member_id: str, generation: int, assignments: Mapping[str, bytes], reply: Callable[[SyncReply], None]
     ) -> None:
-        """SyncGroup; the leader brings ``assignments``."""
+        """Handle SyncGroup; the leader sends ``assignments``."""
         error = self._check(member_id, generation)
         if error is Reply.NONE and self.state is GroupState.PREPARING:
             error = Reply.REBALANCE_IN_PROGRESS
@@ -181,19 +185,19 @@ class GroupCoordinator:
             self._store(assignments)
 
     def heartbeat(self, member_id: str, generation: int) -> Reply:
-        """Heartbeat."""
+        """Handle Heartbeat."""
         error = self._check(member_id, generation)
         if error is Reply.NONE and self.state is GroupState.PREPARING:
             return Reply.REBALANCE_IN_PROGRESS
         return error
 
     def leave(self, member_id: str) -> None:
-        """LeaveGroup, or what comes to the same: the session has expired."""
+        """Handle LeaveGroup."""
         self._pending.discard(member_id)
         self._remove(member_id)
 
     def commit(self, member_id: str, generation: int, partitions: frozenset[TopicPartition]) -> Reply:
-        """OffsetCommit of these partitions by a member."""
+        """Handle OffsetCommit of these partitions by a member."""
         if not self.check_generations:
             return Reply.NONE
         error = self._check(member_id, generation)
@@ -202,21 +206,23 @@ class GroupCoordinator:
         return error
 
     def silent(self, client: Client, *, since_ms: int) -> None:
-        """This client stopped heartbeating ``since_ms`` ago. It may be a member without knowing it: killed before the
-        answer to its first JoinGroup arrived."""
+        """Plan the expiry of a client that sent its last heartbeat ``since_ms`` ago.
+
+        The client may be a member without knowing it, if it was killed before the answer to its first JoinGroup.
+        """
         for member in self.members.values():
             if member.client is client:
                 self._timeline.after(member.session_timeout_ms - since_ms, self._expire, member.id)
 
     def is_current(self, member_id: str) -> bool:
-        """Whether it is a member that took part in the current generation's JoinGroup."""
+        """Return whether it is a member that sent a JoinGroup for the current generation."""
         member = self.members.get(member_id)
         return member is not None and member.joined_generation == self.generation
 
     # -- moving to another broker --------------------------------------------------------------------------------
 
     def move(self) -> None:
-        """The coordinator fails over: pending requests are refused, and the group is what the log says."""
+        """Fail over to another broker: pending requests are rejected, and the group is loaded from the log."""
         self._round += 1
         for member in self.members.values():
             self._answer_join(member, JoinReply(Reply.NOT_COORDINATOR))
@@ -302,7 +308,7 @@ class GroupCoordinator:
             self._prepare()
 
     def _prepare(self) -> None:
-        """Start a rebalance: everybody has to join again."""
+        """Start a rebalance: all members must join again."""
         was_empty = self.state is GroupState.EMPTY
         if self.state is GroupState.COMPLETING:
             for member in self.members.values():
@@ -334,7 +340,7 @@ class GroupCoordinator:
         for id in [id for id, member in self.members.items() if member.joined is None and member.instance_id is None]:
             del self.members[id]
         if self.members and all(member.joined is None for member in self.members.values()):
-            self._round += 1  # only static members, and none came back yet
+            self._round += 1  # only static members, and no member has returned yet
             limit_ms = max(member.rebalance_timeout_ms for member in self.members.values())
             self._timeline.after(limit_ms, self._join_deadline, self._round)
             return
@@ -411,7 +417,7 @@ class GroupCoordinator:
         else:
             self._maybe_complete_join()
 
-    # -- small things ----------------------------------------------------------------------------------------------
+    # -- helpers ---------------------------------------------------------------------------------------------------
 
     def _check(self, member_id: str, generation: int) -> Reply:
         if member_id in self._fenced:

@@ -1,7 +1,7 @@
-"""Local state of one process: how far each task's stores are, on disk and in the hands of a thread.
+"""A model of the local state of one process: the positions of each task's stores, on disk and in a running thread.
 
-A copy grows while a thread works on it, at the restore rate, up to the end of its changelogs; its position is computed
-when somebody looks. A thread that gets a task whose directory another thread of the process still holds waits for it.
+While a thread works on a copy, its position grows at the restore rate up to the end of the changelogs; it is computed
+on request. A thread waits for a task if another thread of the process still holds the task's directory.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ class _Copy:
     """Sum of the positions in the task's changelogs, in records, at ``at_ms``."""
     at_ms: int = 0
     holder: object | None = None
-    """The thread that has it open, or its directory locked."""
+    """The thread that has it open, or has locked its directory."""
     working: bool = False
-    """Open and catching up, or running; not merely locked."""
+    """Whether it is open (catching up or running), and not only locked."""
     running: bool = False
-    """Active and restored: it writes the changelogs itself, so it is always at their end."""
+    """Whether it is active and restored. It then writes the changelogs itself, so it is always at their end."""
     checkpoint: int | None = None
-    """What is on disk; None when nothing is."""
+    """Position of the checkpoint on disk; None without a checkpoint."""
     known_end: ToldEnd | None = None
-    """Where its changelogs are believed to end; None while nobody has answered, and nothing is restored."""
+    """Reported end of its changelogs; None until there is a valid answer. Nothing is restored before."""
     lacking: int = 0
-    """Records that its position claims and its stores have not."""
+    """Number of records before its position that its stores lack."""
     stored_lacking: int = 0
-    """The same, of what is on disk."""
+    """Number of records before its checkpoint that the stores on disk lack."""
     waiting: list[object] = field(default_factory=list)
-    """Threads that were given the task while another one has it."""
+    """Threads that received the task while another thread holds it."""
 
 
 @dataclass(slots=True)
 class LocalState:
-    """State directory of one process. Threads are any hashable objects."""
+    """The state directory of one process. Threads may be any objects."""
 
     timeline: Timeline
     cluster: SimulatedCluster
     restore_records_per_s: int
     restore: SimulatedRestore
     on_restored: Callable[[TaskId, object, int], None]
-    """Told when an active task of a thread is seen to be restored, and how many records its stores lack."""
+    """Called with task, thread and number of missing records when an active task is found to be restored."""
     _copies: dict[TaskId, _Copy] = field(default_factory=dict)
 
     def open(self, task: TaskId, thread: object) -> None:
-        """A thread is given the task; it has it at once, or as soon as the present holder lets go of it."""
+        """Open a task for a thread, immediately or when its current holder releases it."""
         copy = self._copies.setdefault(task, _Copy())
         if copy.holder not in (None, thread):
             if thread not in copy.waiting:
@@ -67,7 +67,7 @@ class LocalState:
             self._ask(task, copy)
 
     def _ask(self, task: TaskId, copy: _Copy) -> None:
-        """Ask where the changelogs end, until there is an answer to be believed; restoring begins then."""
+        """Request the end of the changelogs until there is a valid answer. The restore starts then."""
         if not copy.working or copy.known_end is not None:
             return
         copy.known_end = self.restore.end_of(task, copy.offset)
@@ -81,7 +81,7 @@ class LocalState:
             self.open(task, copy.waiting.pop(0))
 
     def close(self, task: TaskId, thread: object, *, clean: bool) -> None:
-        """A thread lets go of a task; ``clean`` leaves a checkpoint, otherwise an older one stays."""
+        """Release a task of a thread. ``clean``: write a checkpoint; otherwise an older one remains."""
         copy = self._copies.get(task)
         if copy is None:
             return
@@ -94,24 +94,24 @@ class LocalState:
         self._let_go(task, copy)
 
     def tear_checkpoint(self, task: TaskId, thread: object) -> None:
-        """The thread is killed while it writes the task's checkpoint."""
+        """Set the checkpoint of a task whose thread is killed while it writes it."""
         copy = self._copies.get(task)
         if copy is not None and copy.holder is thread and copy.working:
             copy.checkpoint, lacking = self.restore.torn(self._position(task, copy), copy.checkpoint)
             copy.stored_lacking = copy.lacking + lacking
 
     def lose_checkpoint(self, task: TaskId) -> None:
-        """An unclean end with exactly-once: the state is worth nothing any more."""
+        """Discard the checkpoint: after an unclean stop with exactly-once the state is invalid."""
         copy = self._copies.get(task)
         if copy is not None:
             copy.checkpoint = None
 
     def wipe(self) -> None:
-        """The disk is gone."""
+        """Delete everything, as if the disk were lost."""
         self._copies.clear()
 
     def lock_free_directories(self, thread: object) -> list[TaskId]:
-        """Lock every task directory that nobody holds; returns all that this thread has locked without working."""
+        """Lock every free task directory; return all that this thread has locked without working on them."""
         mine = []
         for task, copy in self._copies.items():
             if copy.holder is None and copy.checkpoint is not None:
@@ -121,35 +121,35 @@ class LocalState:
         return sorted(mine)
 
     def unlock(self, thread: object) -> None:
-        """Let go of directories that are only locked."""
+        """Release the directories that the thread has only locked."""
         for task, copy in self._copies.items():
             if copy.holder is thread and not copy.working:
                 self._let_go(task, copy)
 
     def release_everything(self, thread: object, *, clean: bool) -> None:
-        """The thread has ended."""
+        """Release all tasks of a stopped thread."""
         for task in self._copies:
             self.close(task, thread, clean=clean)
 
     def held(self, task: TaskId, thread: object) -> bool:
-        """Whether this thread works on the task."""
+        """Return whether this thread works on the task."""
         copy = self._copies.get(task)
         return copy is not None and copy.holder is thread and copy.working
 
     def position(self, task: TaskId) -> int | None:
-        """How far the task's state is, in records; None when there is none."""
+        """Return the position of the task's state, in records; None if there is no state."""
         copy = self._copies.get(task)
         if copy is None:
             return None
         return self._position(task, copy) if copy.working else copy.checkpoint
 
     def runs(self, task: TaskId, thread: object) -> bool:
-        """Whether an active task of this thread is restored; once it is, it stays so."""
+        """Return whether an active task of this thread is restored. A restored task stays restored."""
         copy = self._copies.get(task)
         if copy is None or copy.holder is not thread or not copy.working:
             return False
         if not copy.running and copy.known_end is not None:
-            short = copy.known_end.lacking  # of an end that is not the true one
+            short = copy.known_end.lacking  # above 0 only if the reported end was wrong
             position = self._position(task, copy)
             if position >= (copy.known_end.offset if short else self.cluster.end_of_task(task)):
                 copy.running = True
@@ -158,7 +158,7 @@ class LocalState:
         return copy.running
 
     def stop_running(self, task: TaskId, thread: object) -> None:
-        """An active task becomes a standby, in place."""
+        """Turn an active task into a standby without closing it."""
         copy = self._copies.get(task)
         if copy is not None and copy.holder is thread and copy.running:
             copy.offset, copy.at_ms, copy.running = self._position(task, copy), self.timeline.now_ms, False

@@ -1,7 +1,7 @@
-"""Virtual time: what happens next, and when.
+"""Virtual time: a queue of planned actions.
 
-Everything in a simulation happens in one thread, at an instant in milliseconds, in an order that the seed decides.
-Nothing waits: an hour of a group's life is as many steps as there are things that happen in it.
+A simulation runs in one thread. Each action has a time in milliseconds, and the seed determines the order. Nothing
+waits in real time: an hour of virtual time takes as many steps as it has actions.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Final
 __all__ = ["START_MS", "Timeline"]
 
 START_MS: Final = 1_700_000_000_000
-"""Where every simulated wall clock starts, in ms since the epoch."""
+"""Start time of the simulation, in ms since the epoch."""
 
 
 class Timeline:
-    """Actions in order of time; those of one instant in the order in which they were planned."""
+    """Planned actions, ordered by time, and by the order of planning if the time is equal."""
 
     def __init__(self, now_ms: int = START_MS) -> None:
         self.now_ms = now_ms
@@ -26,17 +26,17 @@ class Timeline:
         self._queue: list[tuple[int, int, Callable[..., None], tuple[object, ...]]] = []
 
     def after(self, delay_ms: int, action: Callable[..., None], *args: object) -> None:
-        """Do this ``delay_ms`` from now."""
+        """Plan an action ``delay_ms`` from now."""
         self._number += 1
         heappush(self._queue, (self.now_ms + max(0, delay_ms), self._number, action, args))
 
     @property
     def next_ms(self) -> int | None:
-        """When the next thing happens; None when nothing ever will."""
+        """Time of the next action; None if no action is planned."""
         return self._queue[0][0] if self._queue else None
 
     def step(self) -> bool:
-        """Let the next thing happen; False when there is none."""
+        """Run the next action; return False if there is none."""
         if not self._queue:
             return False
         at_ms, _, action, args = heappop(self._queue)

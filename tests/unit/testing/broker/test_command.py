@@ -27,7 +27,7 @@ def test_start_names_the_port_that_is_taken(tmp_path, capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["start", "--dir", str(tmp_path), "--port", str(port)]) == 1
-    assert f"port {port} is taken" in capsys.readouterr().err
+    assert f"port {port} is in use" in capsys.readouterr().err
 
 
 def test_start_refuses_another_number_of_nodes_than_the_folder_has(tmp_path, capsys):
@@ -47,14 +47,14 @@ def test_java_that_is_too_old_is_named(tmp_path, monkeypatch):
     java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019' >&2\n")
     java.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert jars.why_no_jvm() == f'no Java 17 or newer ({java} says: openjdk version "11.0.2" 2019)'
+    assert jars.why_no_jvm() == f'no Java 17 or newer ({java} reports: openjdk version "11.0.2" 2019)'
 
 
 def test_missing_maven_is_named_with_the_folder_that_would_do_instead(tmp_path, monkeypatch):
     monkeypatch.setenv("STREAMS_PY_KAFKA_CACHE", str(tmp_path))
     monkeypatch.setattr(jars, "java_path", lambda: "java")
     monkeypatch.setattr(jars.shutil, "which", lambda tool: None)
-    assert jars.why_no_jvm() == f"no Maven to fetch Kafka's jars (or put them into {tmp_path}/kafka-4.3.1)"
+    assert jars.why_no_jvm() == f"no Maven to download Kafka's jars (or copy them to {tmp_path}/kafka-4.3.1)"
     (tmp_path / "kafka-4.3.1").mkdir()
     assert jars.why_no_jvm() is None
 
@@ -65,7 +65,7 @@ def test_brokers_run_another_release_when_the_environment_names_one(tmp_path, mo
     monkeypatch.setattr(jars, "java_path", lambda: "java")
     monkeypatch.setattr(jars.shutil, "which", lambda tool: None)
     (tmp_path / "kafka-4.3.1").mkdir()  # Java members are still of this one
-    assert jars.why_no_jvm() == f"no Maven to fetch Kafka's jars (or put them into {tmp_path}/kafka-4.4.0)"
+    assert jars.why_no_jvm() == f"no Maven to download Kafka's jars (or copy them to {tmp_path}/kafka-4.4.0)"
     assert jars.kafka_jars() == tmp_path / "kafka-4.3.1"
     (tmp_path / "kafka-4.4.0").mkdir()
     assert jars.why_no_jvm() is None
@@ -73,4 +73,6 @@ def test_brokers_run_another_release_when_the_environment_names_one(tmp_path, mo
 
 def test_release_that_is_none_is_named(monkeypatch):
     monkeypatch.setenv("STREAMS_PY_KAFKA_VERSION", "../elsewhere")
-    assert jars.why_no_jvm() == ("STREAMS_PY_KAFKA_VERSION=../elsewhere is no release of Apache Kafka such as 4.3.1")
+    assert jars.why_no_jvm() == (
+        "STREAMS_PY_KAFKA_VERSION=../elsewhere is not a valid release of Apache Kafka; expected e.g. 4.3.1"
+    )

@@ -123,7 +123,7 @@ def broker_of(*containers: FakeContainer) -> DockerBroker:
 
 def test_container_that_ended_is_not_waited_for_and_its_log_is_quoted() -> None:
     broker = broker_of(FakeContainer("running"), FakeContainer("exited"))
-    with pytest.raises(NoBrokerError, match=r"(?s)node 2 ended with 3.*no such role$"):
+    with pytest.raises(NoBrokerError, match=r"(?s)node 2 stopped with status 3.*no such role$"):
         broker._check_alive(1, 2)()
 
 

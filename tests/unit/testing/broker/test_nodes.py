@@ -110,14 +110,14 @@ def test_start_waits_for_a_port_that_the_killed_node_still_holds(tmp_path, monke
 def test_port_of_somebody_else_is_refused_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(jvm, "_is_free", lambda port: False)
     monkeypatch.setattr(jvm.time, "sleep", lambda seconds: pytest.fail("waits"))
-    with pytest.raises(NoBrokerError, match="taken"):
+    with pytest.raises(NoBrokerError, match="in use"):
         JvmCluster(tmp_path).start(consecutive_ports(1, 9000))
 
 
-@pytest.mark.parametrize("for_minutes", [True, False])
-def test_second_compiler_of_the_jvm_is_left_out_when_a_node_lives_for_minutes(tmp_path, monkeypatch, for_minutes):
+@pytest.mark.parametrize("short_lived", [True, False])
+def test_second_compiler_of_the_jvm_is_left_out_of_a_short_lived_node(tmp_path, monkeypatch, short_lived):
     ports = free_ports(1)
-    cluster = JvmCluster(tmp_path, for_minutes=for_minutes)
+    cluster = JvmCluster(tmp_path, short_lived=short_lived)
     commands = []
 
     def popen(command, **_):
@@ -131,5 +131,5 @@ def test_second_compiler_of_the_jvm_is_left_out_when_a_node_lives_for_minutes(tm
     with pytest.raises(OSError, match="nothing is started"):
         cluster.start(ports)
     (command,) = commands
-    assert ("-XX:TieredStopAtLevel=1" in command) == for_minutes
+    assert ("-XX:TieredStopAtLevel=1" in command) == short_lived
     assert command[-1] == str(JvmNode(tmp_path, 1).settings_file)

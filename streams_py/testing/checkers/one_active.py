@@ -1,8 +1,8 @@
 """A1: in every assignment that a leader publishes, each task is active on exactly one thread.
 
-A task on nobody is right in one case only: somebody claims one of its partitions and is about to give it up, so the
-task is withheld for this generation (KIP-429). Where all processes have end points, the host map shows the target
-placement, withheld tasks included: there every partition has exactly one host.
+A task may be on no thread in one case only: another member claims one of its partitions and is about to revoke it, so
+the leader withholds the task for this generation (KIP-429). If all processes have end points, the host map shows the
+target placement including withheld tasks, so every partition must have exactly one host in it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ _VERSION_HOSTS = 2
 
 
 class OneActive(Checker):
-    """What two threads run is processed twice, into two copies of its state; what nobody runs stands still."""
+    """Checks that each task is active once. Two threads process it twice into two states; with none it makes no
+    progress."""
 
     promise = "A1"
 
     def published(self, seen: Published) -> None:
         if seen.failure is not None:
             return
-        self.looked += 1
+        self.checks += 1
         if seen.assignments.keys() != seen.members.keys():
             odd = sorted(seen.assignments.keys() ^ seen.members.keys())
-            self.report(seen.at_ms, f"members without an assignment, or the other way round: {odd}")
+            self.report(seen.at_ms, f"members without an assignment, or assignments without a member: {odd}")
         placed = self._placed(seen)
         for task, members in sorted(placed.items()):
             if task not in seen.tasks:
@@ -47,7 +48,7 @@ class OneActive(Checker):
         owners: Counter[object] = Counter()
         for member, info in sorted(seen.infos.items()):
             if info is None:
-                self.report(seen.at_ms, f"{member} is sent an assignment that nobody can read")
+                self.report(seen.at_ms, f"{member} receives an assignment that no release can read")
                 continue
             partitions = seen.assignments[member].partitions
             owners.update(partitions)
@@ -69,7 +70,7 @@ class OneActive(Checker):
         claimed = {tp for member in seen.members.values() for tp in member.owned}
         for task, inputs in seen.tasks.items():
             if task not in placed and not claimed.intersection(inputs):
-                self.report(seen.at_ms, f"task {task} is active on nobody, although nobody claims it")
+                self.report(seen.at_ms, f"task {task} is not active on any member, although no member claims it")
 
     def _check_hosts(self, seen: Published) -> None:
         info = _info_with_hosts(seen)
@@ -83,10 +84,10 @@ class OneActive(Checker):
 
 
 def _info_with_hosts(seen: Published) -> AssignmentInfo | None:
-    """An assignment whose host maps cover every client that can have tasks; None when there is none."""
+    """Return an assignment whose host maps cover every client that can have tasks; None if there is no such one."""
     normal = {member: info for member, info in seen.infos.items() if info is not None and not info.error_code}
     if any(seen.subscriptions[member] is None for member in normal):
-        return None  # a future client, which has no end point here
+        return None  # a client of a future version: its end point is unknown here
     processes = {sent.process_id for member in normal if (sent := seen.subscriptions[member]) is not None}
     if not normal or set(seen.hosts.values()) != processes:
         return None

@@ -1,7 +1,7 @@
 """A4: a member that was fenced or has expired commits nothing after the new owner's first commit.
 
-Its thread may still run, and may still believe that it owns a partition; its effects may not land. Ownership is
-numbered as it is handed out, so a commit under an older number than the last one is a zombie's.
+Its thread may still run, and may still believe that it owns the partition, but its commits must be rejected. The
+simulator numbers each grant of a partition, so a commit under an older grant than the last commit is a zombie's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["Fenced"]
 
 
 class Fenced(Checker):
-    """A zombie's commit moves the position under its successor's feet: records are processed again, or never."""
+    """Checks that zombies commit nothing: their commit would make the new owner repeat or skip records."""
 
     promise = "A4"
 
@@ -22,12 +22,11 @@ class Fenced(Checker):
         self._last: dict[TopicPartition, Committed] = {}
 
     def committed(self, seen: Committed) -> None:
-        self.looked += 1
+        self.checks += 1
         last = self._last.get(seen.partition)
         if last is not None and last.grant > seen.grant:
             self.report(
-                seen.at_ms,
-                f"{seen.member} committed {seen.partition} after {last.member}, which owns it now, had committed",
+                seen.at_ms, f"{seen.member} committed {seen.partition} after its new owner {last.member} had committed"
             )
             return
         self._last[seen.partition] = seen

@@ -1,7 +1,7 @@
 """A6: the same input gives the same bytes, in any order of the members.
 
-One assign step in a few is run again, by a fresh leader, with members and topics in another order. That other
-processes and other hash seeds give the same bytes is for the campaign to compare (fingerprints of runs).
+One in several assign steps is repeated by a new leader, with members and topics in another order. The campaign
+compares the fingerprints of runs to check that other processes with other hash seeds give the same bytes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ _ONE_IN = 6
 
 
 class Determinism(Checker):
-    """Whoever leads next must decide the same, or leadership itself moves tasks; and what cannot be repeated cannot be
-    searched for."""
+    """Checks that assignments are deterministic.
+
+    Otherwise a change of the leader would move tasks, and a failed run could not be repeated.
+    """
 
     promise = "A6"
 
@@ -32,7 +34,7 @@ class Determinism(Checker):
         repeated = seen.again(random.Random(self._steps))
         if repeated is None:
             return
-        self.looked += 1
+        self.checks += 1
         different = sorted(m for m in seen.assignments if repeated.get(m) != seen.assignments[m])
         if different:
             self.report(seen.at_ms, f"the same step gives other bytes for {', '.join(different)}")

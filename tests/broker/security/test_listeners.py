@@ -19,11 +19,11 @@ Keys = dict[str, str]
 
 
 def _password(site: Site, mechanism: str, name: str, password: str) -> Keys:
-    return site.broker.password_keys(mechanism, name, password)
+    return site.broker.password_settings(mechanism, name, password)
 
 
 def _at(site: Site, door: str) -> Keys:
-    return site.broker.certificate_keys("somebody") | {"bootstrap.servers": site.broker.doors[door]}
+    return site.broker.certificate_settings("somebody") | {"bootstrap.servers": site.broker.listeners[door]}
 
 
 def _without(keys: Keys, *names: str) -> Keys:
@@ -51,11 +51,11 @@ CASES: dict[str, tuple[Callable[[Site], Keys], str]] = {
     "broker-foreign": (lambda site: _at(site, "FOREIGN"), "ssl.ca.location must name the certificate of the authority"),
     "broker-of-another-host": (lambda site: _at(site, "WRONG_HOST"), "not valid for '127.0.0.1'): use a host name"),
     "client-expired": (
-        lambda site: site.broker.certificate_keys("late", expired=True),
+        lambda site: site.broker.certificate_settings("late", expired=True),
         "does not accept this client's certificate",
     ),
     "client-foreign": (
-        lambda site: site.broker.certificate_keys("stranger", foreign=True),
+        lambda site: site.broker.certificate_settings("stranger", foreign=True),
         "signed by an authority that the broker trusts",
     ),
     "client-without-certificate": (
@@ -63,11 +63,11 @@ CASES: dict[str, tuple[Callable[[Site], Keys], str]] = {
         "does not accept this client's certificate",
     ),
     "tls-on-a-port-without": (
-        lambda site: site.broker.certificate_keys("somebody") | {"bootstrap.servers": site.broker.bootstrap},
+        lambda site: site.broker.certificate_settings("somebody") | {"bootstrap.servers": site.broker.bootstrap},
         "speaks no TLS: set security.protocol to PLAINTEXT",
     ),
     "no-tls-on-a-port-with": (
-        lambda site: {"bootstrap.servers": site.broker.doors["SSL"]},
+        lambda site: {"bootstrap.servers": site.broker.listeners["SSL"]},
         "speaks TLS only: set security.protocol to SSL or SASL_SSL",
     ),
     "login-without-tls": (
@@ -130,7 +130,7 @@ def test_connect_worker_says_in_one_sentence_that_it_is_not_let_in(site: Callabl
 def test_one_broker_of_several_that_lets_us_in_is_enough(site: Callable[[], Site]) -> None:
     made = site()
     keys = made.login("certificate")
-    keys["bootstrap.servers"] = f"{made.broker.doors['EXPIRED']},{keys['bootstrap.servers']}"
+    keys["bootstrap.servers"] = f"{made.broker.listeners['EXPIRED']},{keys['bootstrap.servers']}"
     streams = made.streams(made.settings(keys))
     streams.start()
     streams.close()

@@ -1,14 +1,15 @@
-"""A2: a standby exists only of a stateful task, never beside its active, as often as configured or as clients allow.
+"""A2: only stateful tasks have standbys, on other processes than the active task, as many as configured or possible.
 
-Warm-ups are standbys beyond that number; the high-availability assignor alone makes them, and over all tasks no more
-than are configured. With the static assignor clients allow what they have asked for, so there may be fewer standbys.
+Warm-up tasks are standbys beyond that number. Only the high-availability assignor creates them, and over all tasks at
+most `max.warmup.replicas`. With the static assignor a client takes only the tasks that it requested, so there may be
+fewer standbys than configured.
 """
 
 from __future__ import annotations
 
 from streams_protocol.types import HostInfo, TaskId
-from streams_py.testing.checkers.a1_one_active import _info_with_hosts as info_with_hosts
 from streams_py.testing.checkers.observation import Checker, Published
+from streams_py.testing.checkers.one_active import _info_with_hosts as info_with_hosts
 
 __all__ = ["Standbys"]
 
@@ -16,15 +17,18 @@ _VERSION_STANDBY_HOSTS = 6
 
 
 class Standbys(Checker):
-    """A copy beside its active dies with it, one too few is missed when a process dies, and one too many is paid for in
-    disk and traffic."""
+    """Checks the number and placement of standbys.
+
+    A standby on the same process as the active task fails together with it. Too few standbys delay a failover; too many
+    cost disk space and network traffic.
+    """
 
     promise = "A2"
 
     def published(self, seen: Published) -> None:
         if not seen.normal:
             return
-        self.looked += 1
+        self.checks += 1
         self._check_members(seen)
         self._check_hosts(seen)
 
@@ -40,7 +44,7 @@ class Standbys(Checker):
                 if task not in seen.stateful:
                     self.report(seen.at_ms, f"{member} has a standby of {task}, which has no state")
                 elif active.get(task) == client:
-                    self.report(seen.at_ms, f"{member} has a standby of {task} beside its active")
+                    self.report(seen.at_ms, f"{member} has a standby of {task} in the process of the active task")
                 elif (task, client) in held:
                     self.report(seen.at_ms, f"{member} and {held[task, client]} of one process have standbys of {task}")
                 held[task, client] = member
@@ -54,12 +58,12 @@ class Standbys(Checker):
         for task in sorted(seen.stateful):
             inputs = frozenset(seen.tasks[task])
             hosts: set[HostInfo] = {host for host, parts in info.standby_partitions_by_host.items() if inputs <= parts}
-            beside = {host for host in hosts if inputs & info.partitions_by_host.get(host, frozenset())}
-            if beside:
-                self.report(seen.at_ms, f"the standby of {task} is to be beside its active, on {sorted(beside)}")
+            shared = {host for host in hosts if inputs & info.partitions_by_host.get(host, frozenset())}
+            if shared:
+                self.report(seen.at_ms, f"standby and active task of {task} are both placed on {sorted(shared)}")
             wanted = min(replicas, len(seen.hosts) - 1)
             if len(hosts) < wanted and seen.assignor != "static":
-                self.report(seen.at_ms, f"{task} is to have {len(hosts)} standbys, not {wanted}")
+                self.report(seen.at_ms, f"{task} gets {len(hosts)} standbys, expected {wanted}")
             extra += max(0, len(hosts) - replicas)
         allowed = seen.configs.max_warmup_replicas if seen.assignor == "high_availability" else 0
         if extra > allowed:

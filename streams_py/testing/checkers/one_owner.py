@@ -1,8 +1,8 @@
 """A3: at no instant may two members of one generation use the same partition.
 
-Looked at from both ends: whenever a consumer gains a partition, nobody else of its generation has it; and no assignment
-gives a partition to one member that another, which claims it, is only about to lose. The second is the check that
-Kafka's cooperative consumer makes on the leader.
+Checked on both sides. Whenever a consumer gains a partition, no other member of its generation has it. And no
+assignment gives a partition to one member while it takes the same partition away from another member that claims it.
+The second check is the one that Kafka's cooperative consumer makes on the leader.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ __all__ = ["OneOwner"]
 
 
 class OneOwner(Checker):
-    """Two members that use one partition both process its records, and each commits over the other."""
+    """Checks that no partition has two owners, which would both process its records and overwrite each other's
+    commits."""
 
     promise = "A3"
 
     def gained(self, seen: Gained) -> None:
-        self.looked += 1
+        self.checks += 1
         if seen.others:
             others = ", ".join(seen.others)
             self.report(seen.at_ms, f"{seen.member} may use {seen.partition}, and so may {others}")
@@ -33,4 +34,4 @@ class OneOwner(Checker):
             added |= given - claimed
             revoked |= claimed - given
         for partition in sorted(added & revoked):
-            self.report(seen.at_ms, f"{partition} is given away before the member that claims it has let go of it")
+            self.report(seen.at_ms, f"{partition} is assigned to another member before its owner has revoked it")

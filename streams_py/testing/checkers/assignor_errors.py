@@ -1,7 +1,8 @@
-"""A11: an assignor of the application that raises, hangs or returns nonsense yields a defined error, and costs nobody.
+"""A11: a custom assignor that raises, hangs or returns nonsense causes a defined error and no lost task.
 
-Everybody keeps what they have: no member is given a partition that somebody else claims, no running task is taken
-away from a member that alone claims it, and the application hears an AssignorError or the assignor's own refusal.
+Every member keeps its tasks. The leader gives no member a partition that another member claims, and takes no running
+task away from the only member that claims it. The application receives an AssignorError, or the error that the
+assignor itself raised to refuse.
 """
 
 from __future__ import annotations
@@ -15,17 +16,16 @@ __all__ = ["AssignorErrors"]
 
 
 class AssignorErrors(Checker):
-    """A draft of an assignor is tried on running groups: what it does wrong must cost its author an error, and nobody a
-    task."""
+    """Checks that a failing custom assignor only causes an error, so that a draft can be tried on a running group."""
 
     promise = "A11"
 
     def published(self, seen: Published) -> None:
         if seen.assignor_error is None:
             return
-        self.looked += 1
+        self.checks += 1
         if not isinstance(seen.assignor_error, AssignorError | TaskAssignmentError):
-            self.report(seen.at_ms, f"the application hears {type(seen.assignor_error).__name__}")
+            self.report(seen.at_ms, f"the application receives {type(seen.assignor_error).__name__}")
         if seen.failure is not None or seen.error_code:
             self.report(seen.at_ms, "a failing assignor leaves the group without an assignment")
             return
@@ -34,7 +34,7 @@ class AssignorErrors(Checker):
             info = seen.infos.get(member)
             given, claimed = set(seen.assignments[member].partitions), set(sent.owned)
             if any(claims[tp] for tp in given - claimed):
-                self.report(seen.at_ms, f"{member} is given partitions that others have")
+                self.report(seen.at_ms, f"{member} receives partitions that other members claim")
             if info is None or info.error_code or member in seen.hostile:
                 continue
             for inputs in seen.tasks.values():

@@ -9,7 +9,7 @@ from typing import Any
 
 from streams_py.adapters.confluent.clients import ConfluentClients
 from streams_py.adapters.confluent.embedded.cluster import EMBEDDED_MEMBERSHIP_DEFAULTS
-from streams_py.adapters.confluent.settings import warn_overruled
+from streams_py.adapters.confluent.settings import consumer_settings, warn_overruled
 from streams_py.adapters.connection.handshake import check_admitted, refusal
 from streams_py.adapters.kafka_python.admin.group_admin import KafkaPythonGroupAdmin
 from streams_py.adapters.kafka_python.admin.transaction_admin import KafkaPythonTransactionAdmin
@@ -17,6 +17,7 @@ from streams_py.adapters.kafka_python.classic.membership import KafkaPythonMembe
 from streams_py.adapters.kafka_python.classic.options import MOCK_CLUSTER
 from streams_py.adapters.kafka_python.settings import membership_settings
 from streams_py.adapters.security.settings import SecuritySettings, parse_security
+from streams_py.clients.sorter_process import SorterProcess
 from streams_py.config.client_keys import ClientRole
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.member.versions import RebalanceProtocol, start_protocols
@@ -92,6 +93,20 @@ class KafkaClients(ConfluentClients):
             refusal=self._refusal,
             **(MOCK_CLUSTER if self.embedded is not None else {}),
         )
+
+    def changelog_sorter(self, thread_name: str) -> SorterProcess | None:
+        """Return a process that reads changelogs in parallel with :meth:`restore_consumer`.
+
+        None with ``restore.processes=1``, on the embedded cluster, and if no process can be started now.
+        """
+        if self.embedded is not None or self._config.restore_processes == 1:
+            return None
+        client_id = f"{thread_name}-restore-sorter"
+        with quiet_logs("streams_py.adapters"):  # the restore consumer has the same settings and has logged warnings
+            settings = consumer_settings(
+                self._config, ClientRole.RESTORE_CONSUMER, bootstrap=self.bootstrap, client_id=client_id
+            )
+        return SorterProcess.start(settings)
 
     def group_admin(self, *, timeout_ms: int = _TRANSACTION_ADMIN_MS) -> KafkaPythonGroupAdmin:
         """Return a client for requests about groups, which does not join a group."""

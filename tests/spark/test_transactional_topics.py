@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 from streams_protocol.types import TopicPartition
 from streams_py import StreamsConfig
-from streams_py.adapters.confluent import ConfluentClients
 from streams_py.adapters.confluent.bulk.bulk_settings import bulk_consumer_settings
 from streams_py.adapters.confluent.bulk.range_reader import ReadLimits, first_record, read_messages
 from streams_py.cli.commands import app as commands
+from streams_py.clients.factory import KafkaClients
 from streams_py.ports import ChangelogPart, SortedPart
 from tests.spark.conftest import Cluster
 from tests.spark.plain_records import KINDS, Plain, plain_records, written
@@ -126,7 +126,7 @@ def test_changelog_sorter_writes_what_a_plain_consumer_reads(
 ) -> None:
     guarantee = "exactly_once_v2" if isolation == "read_committed" else "at_least_once"
     given = {"application.id": "sorts", "bootstrap.servers": cluster.bootstrap, "processing.guarantee": guarantee}
-    sorter = ConfluentClients(StreamsConfig.of(given)).changelog_sorter("sorts-StreamThread-1")
+    sorter = KafkaClients(StreamsConfig.of(given)).changelog_sorter("sorts-StreamThread-1")
     assert sorter is not None
     try:
         for partition, end in ends(cluster, topic, isolation).items():

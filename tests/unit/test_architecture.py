@@ -120,6 +120,11 @@ def test_only_adapters_and_the_test_kit_import_a_kafka_client() -> None:
     assert importing == {"adapters", "registry", "testing"}  # the registry's client speaks to no broker
 
 
+def test_adapters_do_not_know_the_factory_of_clients() -> None:
+    """Not as text either: a program that an adapter starts by name would be an import that no contract sees."""
+    assert [_name(path) for path in _modules("adapters") if "streams_py.clients" in path.read_text("utf-8")] == []
+
+
 def test_what_is_installed_does_not_import_the_tests_and_benchmarks_of_the_repository() -> None:
     for module in _PACKAGE.rglob("*.py"):
         imported = set(_imported(ast.parse(module.read_text(encoding="utf-8"))))

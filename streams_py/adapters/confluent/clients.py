@@ -30,7 +30,6 @@ from streams_py.adapters.confluent.topic_limits import TopicLimits
 from streams_py.adapters.confluent.transaction_offsets import check_access
 from streams_py.adapters.confluent.transactional_producer import ConfluentTransactionalProducer
 from streams_py.adapters.security.settings import parse_security
-from streams_py.adapters.sorter_process import SorterProcess
 from streams_py.config.client_keys import ClientRole
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.ports import Admin
@@ -73,17 +72,6 @@ class ConfluentClients:
     def restore_consumer(self, thread_name: str) -> ConfluentConsumer:
         """Reads changelogs for the state updater of a stream thread."""
         return self._consumer(f"{thread_name}-restore-consumer", "restore consumer", ClientRole.RESTORE_CONSUMER)
-
-    def changelog_sorter(self, thread_name: str) -> SorterProcess | None:
-        """Reads changelogs beside :meth:`restore_consumer`; None when that is not wanted, or cannot be."""
-        if self.embedded is not None or self._config.restore_processes == 1:
-            return None
-        client_id = f"{thread_name}-restore-sorter"
-        with quiet_logs("streams_py.adapters"):  # the restore consumer has said it
-            read = consumer_settings(
-                self._config, ClientRole.RESTORE_CONSUMER, bootstrap=self.bootstrap, client_id=client_id
-            )
-        return SorterProcess.start(read)
 
     def global_consumer(self, client_id: str) -> ConfluentConsumer:
         """Reads the topics of global stores."""

@@ -15,7 +15,7 @@ import confluent_kafka
 import pytest
 
 from streams_py import KafkaStreams, State, StreamsBuilder
-from streams_py.adapters.sorter_process import SorterProcess
+from streams_py.clients.sorter_process import SorterProcess
 from streams_py.ports import ChangelogPart, SortedPart
 from streams_py.runtime.restore import parallel_restore as sharing
 from streams_py.serdes import STRING

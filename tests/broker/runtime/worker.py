@@ -30,7 +30,7 @@ from streams_py import (
     Topology,
     serdes,
 )
-from streams_py.adapters.sorter_process import SorterProcess
+from streams_py.clients.sorter_process import SorterProcess
 from streams_py.ports import ChangelogPart
 from streams_py.runtime.restore import parallel_restore as sharing
 from streams_py.runtime.restore.listener import RestoreListener

@@ -14,10 +14,10 @@ import pytest
 import rocksdict
 
 from streams_protocol.types import TopicPartition
-from streams_py.adapters import sorter_process
-from streams_py.adapters.confluent import ConfluentClients
 from streams_py.adapters.confluent.producer import ConfluentProducer
-from streams_py.adapters.sorter_process import SorterProcess
+from streams_py.clients import sorter_process
+from streams_py.clients.factory import KafkaClients
+from streams_py.clients.sorter_process import SorterProcess
 from streams_py.config.streams_config import StreamsConfig
 from streams_py.errors import StreamsError
 from streams_py.ports import ChangelogPart, SortedPart
@@ -27,10 +27,12 @@ from tests.waiting import until
 
 @pytest.fixture
 def sorter(configure: Callable[..., StreamsConfig]) -> Iterator[SorterProcess]:
-    made = ConfluentClients(configure()).changelog_sorter("app-StreamThread-1")
-    assert made is not None
-    yield made
-    made.close()
+    clients = KafkaClients(configure())
+    found = clients.changelog_sorter("app-StreamThread-1")
+    assert found is not None
+    yield found
+    found.close()
+    clients.close()
 
 
 @pytest.fixture
@@ -111,7 +113,7 @@ def test_it_ends_with_the_process_that_started_it(configure: Callable[..., Strea
     """Also when another one has its pipes, too: what is forked has all that is open."""
     program = (
         "import os, sys, time\n"
-        "from streams_py.adapters.sorter_process import SorterProcess\n"
+        "from streams_py.clients.sorter_process import SorterProcess\n"
         f"made = SorterProcess.start({{'bootstrap.servers': {configure().bootstrap_servers[0]!r}, 'client.id': 'c',"
         " 'group.id': 'g'})\n"
         f"fork = os.fork() if {forked} else -1\n"
@@ -129,7 +131,7 @@ def test_it_ends_with_the_process_that_started_it(configure: Callable[..., Strea
     def is_gone() -> bool:
         try:
             with open(f"/proc/{child}/stat") as state:
-                return state.read().rsplit(")", 1)[1].split()[0] == "Z"  # nobody waits for it any more
+                return state.read().rsplit(")", 1)[1].split()[0] == "Z"  # its parent, which would wait for it, is gone
         except FileNotFoundError:
             return True
 
@@ -172,9 +174,10 @@ def test_there_are_no_more_than_there_are_processors_to_spare(monkeypatch: pytes
     again.close()
 
 
-def test_there_is_none_when_it_is_not_wanted(configure: Callable[..., StreamsConfig]) -> None:
-    clients = ConfluentClients(configure({"restore.processes": 1}))
+@pytest.mark.parametrize("setting", [{"restore.processes": 1}, {"bootstrap.servers": "embedded"}])
+def test_there_is_none_if_the_configuration_excludes_it(
+    setting: dict[str, object], configure: Callable[..., StreamsConfig]
+) -> None:
+    clients = KafkaClients(configure(setting))
     assert clients.changelog_sorter("app-StreamThread-1") is None
-    embedded = ConfluentClients(configure({"bootstrap.servers": "embedded"}))
-    assert embedded.changelog_sorter("app-StreamThread-1") is None
-    embedded.close()
+    clients.close()

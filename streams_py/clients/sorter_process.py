@@ -1,4 +1,4 @@
-"""The other end of :mod:`streams_py.clients.sorter_program`: starts that process, and talks to it."""
+"""Start a process of :mod:`streams_py.clients.sorter_program`, and exchange messages with it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _PLAIN: Final = (str, int, float, bool)
 
 
 _spare = threading.BoundedSemaphore(usable_processors() - 1)
-"""Of its processors: one is this process' own."""
+"""Processors for sorter processes. One processor of the machine is for this process."""
 
 
 class SorterProcess:
-    """Port ``ChangelogSorter``. One thread uses it. :meth:`start` makes one, if there can be one."""
+    """A process that reads and sorts parts of changelogs (port ``ChangelogSorter``). Not thread-safe."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
@@ -38,8 +38,13 @@ class SorterProcess:
 
     @classmethod
     def start(cls, settings: Mapping[str, object]) -> SorterProcess | None:
-        """With these settings of a consumer. None when they have something that another process cannot be told (a
-        function that fetches tokens), when this is no program of a Python interpreter, or when no processor is left."""
+        """Start a process with these settings of a consumer.
+
+        Returns:
+            None in these cases: a setting is an object, such as a function that fetches tokens, and cannot be sent to
+            another process; this program is not run by a Python interpreter; no processor is left; or the system
+            cannot start a process or a thread now.
+        """
         if not all(isinstance(value, _PLAIN) for value in settings.values()):
             return None
         program = os.path.basename(sys.executable or "")
@@ -52,20 +57,20 @@ class SorterProcess:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-                start_new_session=True,  # a Ctrl-C is for this process; the other one ends with its input
+                start_new_session=True,  # a Ctrl-C must not stop it: it exits when its input ends
             )
-        except OSError as error:  # no memory, or no processes left
+        except OSError as error:  # not enough memory, or too many processes
             _spare.release()
-            _log.info("restoring goes on without another process: %s", error)
+            _log.info("restoring without a second process, because it could not be started: %s", error)
             return None
-        made = cls(process)
+        sorter = cls(process)
         try:
-            made._begin(settings)
-        except RuntimeError as error:  # no threads left
-            made.close()
-            _log.info("restoring goes on without another process: %s", error)
+            sorter._begin(settings)
+        except RuntimeError as error:  # too many threads
+            sorter.close()
+            _log.info("restoring without a second process, because it could not be started: %s", error)
             return None
-        return made
+        return sorter
 
     def _begin(self, settings: Mapping[str, object]) -> None:
         threading.Thread(target=self._listen, name="changelog-sorter", daemon=True).start()
@@ -73,24 +78,28 @@ class SorterProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """Process id."""
         return self._process.pid
 
     def begin(self, part: ChangelogPart) -> None:
-        """Read this; one part at a time."""
+        """Start to read a part. The caller starts one part at a time."""
         self._at = part.start
         self._send(part._asdict())
 
     @property
     def position(self) -> int | None:
-        """How far the part is that was begun last."""
+        """The current offset in the part that was started last."""
         return self._at
 
     def outcome(self) -> SortedPart | None:
-        """What came of the part; None while it is being read. StreamsError when it failed: nothing of it is of use."""
+        """Return the result of the part; None while the process is reading it.
+
+        Raises:
+            StreamsError: Reading failed, or the process has exited. The files of the part must not be used.
+        """
         if not self._answers:
             if self._process.poll() is not None and not self._answers:
-                raise StreamsError(f"the process ended with status {self._process.returncode}")
+                raise StreamsError(f"the process exited with status {self._process.returncode}")
             return None
         answer = self._answers.pop(0)
         if "error" in answer:
@@ -98,7 +107,7 @@ class SorterProcess:
         return SortedPart(**{**answer, "files": tuple(answer["files"])})
 
     def close(self) -> None:
-        """End the process, whatever it is doing."""
+        """Kill the process."""
         with contextlib.suppress(OSError):
             self._process.kill()
         self._process.wait()
@@ -108,11 +117,11 @@ class SorterProcess:
                     pipe.close()
         _spare.release()
 
-    def _send(self, what: Mapping[str, object]) -> None:
+    def _send(self, message: Mapping[str, object]) -> None:
         pipe = self._process.stdin
         assert pipe is not None
-        with contextlib.suppress(OSError):  # it has ended, and `outcome` says so
-            pipe.write(json.dumps(what).encode() + b"\n")
+        with contextlib.suppress(OSError):  # the process has exited; outcome() reports it
+            pipe.write(json.dumps(message).encode() + b"\n")
             pipe.flush()
 
     def _listen(self) -> None:

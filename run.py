@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""One door to everything: `python3 run.py demo`, `python3 run.py test`, ...
+"""Runs the project's commands: `python3 run.py demo`, `python3 run.py test`, ...
 
-Makes its own environment in .venv on first use (Python >= 3.11 and access to a package index are all it needs) and
-renews it when the lock file changes. Standard library only.
+Creates the environment in .venv on first use (needs Python >= 3.11 and access to a package index), and updates it when
+the lock file changes. Uses only the standard library.
 
-  demo [FILE|FOLDER]   count words with two processes; one is killed and comes back
+  demo [FILE|FOLDER]   count words with two processes; one is killed and restarts
   backfill [LINES]     a history goes through Spark, then the live application takes over (Java 17+)
   backtest [FOLDER]    record a group's rebalances, then find out which assignor would have suited it (Java 17+)
   test [PYTEST ARGS]   the tests that a change needs, in a few minutes and in random order (--shuffle=SEED repeats
@@ -12,7 +12,7 @@ renews it when the lock file changes. Standard library only.
   conformance PATH...  compare this library with recordings of Apache Kafka Streams, file by file
   coverage [ARGS]      all tests but the weekly ones, with branch coverage
   check                lint, format and types
-  bench [ARGS]         the benchmark table, ours beside its peers
+  bench [ARGS]         run the benchmarks, compared with other libraries
   python [ARGS]        Python inside the environment
 """
 
@@ -47,20 +47,23 @@ def pip(*arguments: str) -> None:
 
 
 def pip_locked(lock: Path) -> None:
-    """Install what a lock file lists, which is all there is to install. Where a package asks for another one with an
-    extra, pip's resolver would take that one's newest version instead of the locked one, and refuse it."""
+    """Install exactly the packages of a lock file, without resolving dependencies.
+
+    If a package requires another one with an extra, pip's resolver would choose the newest version of that package
+    instead of the locked version, and reject it.
+    """
     pip("--require-hashes", "--no-deps", "--requirement", str(lock))
 
 
 def ensure_environment() -> None:
-    """Create .venv from the lock file, unless it is already the right one."""
+    """Create .venv from the lock file, unless it is up to date."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     content = LOCK.read_bytes() + (ROOT / "pyproject.toml").read_bytes() + version.encode()
     stamp = hashlib.sha256(content).hexdigest()
     if STAMP.exists() and STAMP.read_text() == stamp:
         return
     print("run.py: making the environment in .venv (once, about a minute) ...", file=sys.stderr)
-    if Path(sys.prefix).resolve() != VENV.resolve():  # what runs this very program is brought up to date in place
+    if Path(sys.prefix).resolve() != VENV.resolve():  # the environment that runs this program is updated in place
         if STAMP.exists() or (VENV.exists() and not (BIN / "python").exists()):
             shutil.rmtree(VENV)
         if subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=False).returncode:
@@ -71,7 +74,7 @@ def ensure_environment() -> None:
 
 
 def ensure_spark() -> None:
-    """Add PySpark: only few commands need it, and it is larger than everything else together."""
+    """Add PySpark, which only few commands need and which is larger than all other packages together."""
     stamp = hashlib.sha256(SPARK_LOCK.read_bytes()).hexdigest()
     if SPARK_STAMP.exists() and SPARK_STAMP.read_text() == stamp:
         return
@@ -81,7 +84,7 @@ def ensure_spark() -> None:
 
 
 def run(*command: str) -> int:
-    """Run a command of the environment in the foreground; Ctrl-C goes to it, and its exit status comes back."""
+    """Run a command of the environment in the foreground and return its exit status. Ctrl-C goes to the command."""
     environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}", "VIRTUAL_ENV": str(VENV)}
     process = subprocess.Popen([str(BIN / command[0]), *command[1:]], env=environment, cwd=ROOT)
     while True:
@@ -104,7 +107,7 @@ def main() -> int:
     commands = {"conformance", "demo", "backfill", "backtest", "test", "coverage", "check", "bench", "python"}
     if name not in commands:
         fail(f"unknown command {name!r}; one of {', '.join(sorted(commands))}")
-    # Paths are the user's: make them absolute before the working directory becomes the project's.
+    # Paths are relative to the user's directory: make them absolute before changing to the project's directory.
     if name == "backtest" or (name == "demo" and arguments and Path(arguments[0]).exists()):
         arguments = [str(Path(text).resolve()) for text in arguments]
     if name == "conformance":

@@ -1,15 +1,15 @@
-"""A task assignor of your own (KIP-924): heavy tasks run only on the clients that are made for them.
+"""A custom task assignor (KIP-924) that runs heavy tasks only on large clients.
 
     python -m examples.custom_assignor small large large     # three instances in this process, on the embedded cluster
     python -m examples.custom_assignor small                 # or one here, and in another terminal:
     python -m examples.custom_assignor large
 
-Set BOOTSTRAP=host:port for a broker. Ctrl-C ends it.
+Set BOOTSTRAP=host:port to use a broker. Stop it with Ctrl-C.
 
-What to look at: ``HeavyOnLarge`` is the whole assignor. The application is the word count; its sub-topology 1, which
-counts, is declared heavy (``app.heavy``), so 1_0 to 1_3 run on instances tagged ``size=large`` as soon as there is one,
-while 0_0 to 0_3 go wherever there is least to do. Standbys come from ``default_standby_task_assignment``. An instance
-that joins or leaves moves no task that need not move.
+What to look at: ``HeavyOnLarge`` is the whole assignor. The application is the word count. Its sub-topology 1, which
+counts, is configured as heavy (``app.heavy``). So tasks 1_0 to 1_3 run on instances tagged ``size=large`` as soon as
+one has joined. Tasks 0_0 to 0_3 run on the instance with the least work. ``default_standby_task_assignment`` places the
+standby tasks. When an instance joins or leaves, only tasks that have to move do so.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from streams_py.assignment import (
 
 
 class HeavyOnLarge(TaskAssignor):
-    """Tasks of the sub-topologies in ``app.heavy`` run on clients tagged ``size=large``, if there are any."""
+    """Places tasks of the sub-topologies in ``app.heavy`` on clients tagged ``size=large``, if one exists."""
 
     def configure(self, configs: Mapping[str, object]) -> None:
         self.heavy = {int(number) for number in str(configs.get("app.heavy", "")).split(",") if number.strip()}
@@ -57,14 +57,14 @@ class HeavyOnLarge(TaskAssignor):
             chosen = min(allowed, key=load)
             owner = before.get(task)
             if owner in allowed and load(owner) - load(chosen) < 1 / clients[owner].num_processing_threads:
-                chosen = owner  # no more than one task worse than the best: not worth moving
+                chosen = owner  # its load is less than one task per thread above the best: do not move the task
             assignments[chosen].assign_task(AssignedTask(task, TaskType.ACTIVE))
-        if application_state.assignment_configs().num_standby_replicas:  # with tags and 0 it would still add one each
+        if application_state.assignment_configs().num_standby_replicas:  # with tags it adds standbys even for 0
             default_standby_task_assignment(application_state, assignments)
         return TaskAssignment(list(assignments.values()))
 
 
-# -- running it ------------------------------------------------------------------------------------------------------
+# -- application ------------------------------------------------------------------------------------------------------
 
 SETTINGS = {
     "application.id": "custom-assignor",
@@ -76,7 +76,7 @@ SETTINGS = {
 
 
 def shown(streams: KafkaStreams) -> str:
-    """State and tasks of an instance; standbys in brackets."""
+    """Return state and tasks of an instance as text, with standby tasks in brackets."""
     threads = streams.metadata_for_local_threads()
     active = sorted(str(task) for thread in threads for task in thread.active_tasks)
     standby = sorted(f"({task})" for thread in threads for task in thread.standby_tasks)

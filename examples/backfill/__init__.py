@@ -1,1 +1,1 @@
-"""A live application that begins with what Spark has made of its history."""
+"""A live application that starts with state that Spark has computed from its history."""

@@ -1,14 +1,14 @@
-"""Months of history first, then live: one topology, nothing counted twice, nothing lost.
+"""Process months of history on Spark, then continue live: one topology, no record counted twice or lost.
 
     python3 run.py backfill [LINES]
     BOOTSTRAP=localhost:9092 python3 run.py backfill
 
-1. A topic gets its history: LINES lines (1,000,000 unless given), each with two pages. Traffic goes on all the time.
-2. Spark runs the topology of app.py over it and writes what is left of the changelog: plan, run, verify, commit.
-3. The application starts. It reads only what came after the plan, and its counts must equal a plain Counter.
+1. A topic is filled with history: LINES lines (default 1,000,000), each with two pages. Then traffic continues.
+2. Spark runs the topology of app.py over the history and writes the compacted changelog: plan, run, verify, commit.
+3. The application starts. It reads only records that are newer than the plan. Its counts must equal a plain Counter.
 
-What to look at: step 3 begins with the counts of the whole history, within seconds. Needs Java 17+ and the extra
-`spark`; without BOOTSTRAP a broker of its own. It begins with a fresh application: give it a broker without `visits`.
+What to look at: step 3 has the counts of the whole history within seconds. Needs Java 17+ and the extra `spark`.
+Without BOOTSTRAP it starts a separate broker. A broker in BOOTSTRAP must not have the topic `visits`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _AGE_MS: Final = 3_600_000
 
 
 class Traffic:
-    """Writes lines, and counts what is in them."""
+    """Writes lines, and counts their pages."""
 
     def __init__(self, bootstrap: str) -> None:
         self._producer = Producer(
@@ -54,7 +54,7 @@ class Traffic:
         self.counted: Counter[str] = Counter()
 
     def write(self, lines: int, tick: Callable[[int], None] = lambda _: None) -> None:
-        """So many more lines."""
+        """Write this number of lines."""
         for _ in range(lines):
             at = self._written
             pages = f"/page/{at * 7919 % _PAGES}", f"/page/{at % 97}"
@@ -75,8 +75,8 @@ class Traffic:
         tick(self._written)
 
     @contextlib.contextmanager
-    def going_on(self) -> Iterator[None]:
-        """Meanwhile lines come, some hundred a second."""
+    def in_background(self) -> Iterator[None]:
+        """Write some hundred lines per second until the end of the block."""
         ended = threading.Event()
 
         def write() -> None:
@@ -101,7 +101,7 @@ def _bar(console: Console, what: str, total: int | None) -> Iterator[Callable[[i
 
 
 def bootstrap(console: Console, step: str, *arguments: str) -> None:
-    """``streams-py bootstrap STEP ...``, as you would type it."""
+    """Run ``streams-py bootstrap STEP ...``."""
     console.print(f"[bold]streams-py bootstrap {step} {' '.join(arguments)}[/bold]", soft_wrap=True)
     began = time.monotonic()
     done = subprocess.run([sys.executable, "-m", "streams_py", "bootstrap", step, *arguments], check=False)
@@ -111,14 +111,14 @@ def bootstrap(console: Console, step: str, *arguments: str) -> None:
 
 
 def play(address: str, lines: int, folder: Path, console: Console) -> bool:
-    """The whole demonstration; True when the counts are right."""
+    """Run the whole demonstration; return whether the counts are right."""
     settings = {"application.id": "visits-by-page", "bootstrap.servers": address, "state.dir": str(folder / "state")}
     create_topics(settings, TopicSpec(_TOPIC, _PARTITIONS, config={"retention.ms": "-1"}))
     traffic = Traffic(address)
     with _bar(console, "history ", lines) as tick:
         traffic.write(lines, lambda done: tick(done, None))
     common = ("--bootstrap", address, "--plan", str(folder / "plan.json"))
-    with traffic.going_on():
+    with traffic.in_background():
         bootstrap(console, "plan", "examples.backfill.app:visits", "--application-id", "visits-by-page", *common)
         bootstrap(console, "run", "--commit", "--master", "local[2]", *common)
         console.print("committed; the application takes over while lines come in")
@@ -151,7 +151,7 @@ def _state(streams: KafkaStreams) -> dict[str, int]:
 
 
 def main(arguments: list[str]) -> int:
-    """The command; 0 when the counts are right."""
+    """Run the command; return 0 if the counts are right."""
     console = Console(highlight=False)
     try:
         from streams_py.spark.session import check_platform

@@ -4,7 +4,7 @@ from streams_py import StreamsBuilder, Topology, serdes
 
 
 def visits() -> Topology:
-    """Counts the lines of the topic ``visits``, each a list of pages, by page."""
+    """Count the pages in the lines of the topic ``visits``."""
     builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
     pages = builder.stream("visits").flat_map_values(str.split)
     pages.group_by(lambda _, page: page).count(store="by-page")

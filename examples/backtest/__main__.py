@@ -1,14 +1,15 @@
-"""Which assignor suits this group? Its own history answers.
+"""Choose an assignor for a group from the group's history.
 
     python3 run.py backtest [FOLDER]
     BOOTSTRAP=localhost:9092 python3 run.py backtest
 
-1. Three processes run the word count; they join, leave, one is killed (history.py). They record every rebalance.
-2. Telemetry reads the record with Spark and makes tables and a report: what happened, and what it cost.
-3. The backtest decides every recorded situation again, with three assignors: the default (high availability), the
-   sticky one, and the custom one of examples/custom_assignor.py.
-4. A few events are too few for a choice. So the backtest also runs on a generated history of 200 situations: should the
-   default assignor warm up more copies at a time?
+1. Three processes run the word count. They join and leave, and one is killed (history.py). The group records every
+   rebalance.
+2. Telemetry reads the records with Spark and writes tables and a report about the rebalances and their cost.
+3. The backtest repeats every recorded assignment with three assignors: the default (high availability), the sticky
+   one, and the custom one of examples/custom_assignor.py.
+4. A few events are not enough for a choice. So the backtest also runs on a generated history of 200 situations, to
+   find out whether the default assignor should warm up more copies at a time.
 
 What to look at: the tables, the sentence below each of them, then the reports. Needs Java 17+ and the extra `spark`.
 """
@@ -45,7 +46,7 @@ _SCENARIOS = ("",)
 
 
 def make_tables(group: str, events: list[dict[str, Any]], folder: Path) -> Path:
-    """Telemetry: from records of the events topic to tables and a report."""
+    """Run telemetry: create tables and a report from records of the events topic."""
     from streams_py.spark.session import spark_session
     from streams_py.spark.telemetry import TableFolder
     from streams_py.telemetry.report.page import report_page
@@ -65,7 +66,7 @@ def make_tables(group: str, events: list[dict[str, Any]], folder: Path) -> Path:
 
 
 def generated(folder: Path) -> Path:
-    """A long history of a group that never existed; the same file in every run."""
+    """Generate a long history of a fictitious group; the same file in every run."""
     from streams_py.backtest.generate import History, generate
 
     path = folder / "generated.jsonl"
@@ -75,7 +76,7 @@ def generated(folder: Path) -> Path:
 
 
 def compare(situations: Path, candidates: Sequence[str], out: Path, title: str, console: Console) -> Path:
-    """The backtest: every situation, decided again by each candidate."""
+    """Run the backtest: repeat the assignment of every situation with each candidate."""
     from streams_py.backtest.candidates import parse_candidate
     from streams_py.backtest.folder import RunFolder
     from streams_py.backtest.kernel import Orders
@@ -93,7 +94,7 @@ def compare(situations: Path, candidates: Sequence[str], out: Path, title: str, 
 
 
 def main(arguments: list[str]) -> int:
-    """The command; 0 when a choice could be made."""
+    """Run the command; return 0 if all steps succeeded."""
     console = Console(highlight=False)
 
     def say(text: str) -> None:
@@ -110,7 +111,7 @@ def main(arguments: list[str]) -> int:
             LiveGroup(os.environ.get("BOOTSTRAP", "embedded"), Path(state), say) as group,
         ):
             group.play()
-            events = group.events()  # before the end: the report is to show the group at work
+            events = group.events()  # before the processes are closed: the report shows the running group
             group.end_processes()
             say("telemetry: from the record to tables")
             tables = make_tables(group.name, events, folder)

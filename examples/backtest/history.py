@@ -1,7 +1,7 @@
-"""A group with a past: three application processes that join, leave, are killed and come back.
+"""A live group with a history: three application processes that join, leave, are killed and restart.
 
-Every process runs the word count and is tagged (``zone``, ``size``); ``assignment.events.level=tasks`` makes the group
-write down every rebalance with everything the assignor was given.
+Every process runs the word count and has client tags (``zone``, ``size``). With ``assignment.events.level=tasks`` the
+group records every rebalance, including the complete input of the assignor.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _EVENTS_OUT_S = 2.0
 _SETTINGS: dict[str, Any] = {
     "commit.interval.ms": 200,
     "num.standby.replicas": 1,
-    "acceptable.recovery.lag": 100,  # a copy that is further behind is not good enough to run the task at once
+    "acceptable.recovery.lag": 100,  # a copy with a larger lag is first warmed up before it becomes active
     "probing.rebalance.interval.ms": 60_000,
     "rack.aware.assignment.tags": "zone",
     "assignment.events.level": "tasks",
@@ -59,7 +59,7 @@ def _row(topic: str, record: RawRecord) -> dict[str, Any]:
 
 
 class LiveGroup:
-    """The processes, on the embedded cluster or a broker. Use it as a context."""
+    """The processes of the group, on the embedded cluster or a broker. A context manager."""
 
     def __init__(self, bootstrap: str, folder: Path, say: Callable[[str], None]) -> None:
         suffix = uuid.uuid4().hex[:6]
@@ -73,7 +73,7 @@ class LiveGroup:
         }
         self._where = where
         self._settings = _SETTINGS | where
-        if bootstrap != "embedded":  # sessions short enough to watch
+        if bootstrap != "embedded":  # short sessions, so that a killed process is detected soon
             self._settings |= {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500}
         self._clients = KafkaClients(StreamsConfig.of(where))
         self._workers: dict[str, Worker] = {}
@@ -89,7 +89,7 @@ class LiveGroup:
         self._clients.close()
 
     def play(self) -> None:
-        """The history: about ten rebalances."""
+        """Run the history: about ten rebalances."""
         self._say("A starts, alone")
         self._start("A")
         self._await(lambda: len(self._active("A")) == 2 * _PARTITIONS, "A to run all tasks")
@@ -117,14 +117,16 @@ class LiveGroup:
         self._await(lambda: self._is_busy("A"), "A to take over tasks")
 
     def end_processes(self) -> None:
-        """All processes end in order."""
+        """Close all processes."""
         for worker in self._workers.values():
             worker.close()
         self._workers.clear()
 
     def events(self) -> list[dict[str, Any]]:
-        """The records of the events topic, with the columns that telemetry reads: what the processes have done so far.
-        Events wait for a second at most until they are sent."""
+        """Return all records of the events topic so far, with the columns that telemetry reads.
+
+        Waits first, because processes send events after a second at most.
+        """
         time.sleep(_EVENTS_OUT_S)
         topic = f"{self.name}-assignment-events"
         found = self._clients.admin().describe_topics([topic])[topic]
@@ -160,7 +162,7 @@ class LiveGroup:
         return set(status["active"]) if status["state"] == "RUNNING" else set()
 
     def _is_busy(self, name: str) -> bool:
-        """It runs something, and nobody waits for a task."""
+        """Whether the process has active tasks, and every task is active on a process."""
         return bool(self._active(name)) and self._owned(*self._workers) == 2 * _PARTITIONS
 
     def _owned(self, *names: str) -> int:
@@ -170,7 +172,7 @@ class LiveGroup:
         limit = time.monotonic() + _STEP_TIMEOUT_S
         while not condition():
             for worker in self._workers.values():
-                with contextlib.suppress(ValueError):  # its log is closed: it ended because it was told to
+                with contextlib.suppress(ValueError):  # its log is closed if this program closed the process
                     worker.check()
             if time.monotonic() > limit:
                 states = {name: worker.status for name, worker in self._workers.items()}
@@ -180,7 +182,7 @@ class LiveGroup:
     # -- records -------------------------------------------------------------------------------------------------------
 
     def _feed(self) -> None:
-        """Lines of random words, and wait until they are counted: copies and changelogs have something in them."""
+        """Send lines of random words and wait until they are counted, so that stores and changelogs have content."""
         producer = self._clients.producer("rebalance-backtest")
         try:
             for number in range(_LINES):
@@ -197,7 +199,7 @@ class LiveGroup:
 
     def _is_counted(self) -> bool:
         admin = self._clients.admin()
-        for topic in (self._input, f"{self.name}-counts-repartition"):  # the second is fed by the first
+        for topic in (self._input, f"{self.name}-counts-repartition"):  # records of the first go into the second
             partitions = [TopicPartition(topic, number) for number in range(_PARTITIONS)]
             ends = admin.list_offsets(partitions)
             committed = admin.committed_offsets(self.name, partitions)

@@ -1,1 +1,1 @@
-"""One operator each, as small programs; ``tests/unit/test_examples.py`` runs them all."""
+"""Small programs with one operator each. ``tests/unit/test_examples.py`` runs them all."""

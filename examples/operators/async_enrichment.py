@@ -1,4 +1,4 @@
-"""Enrichment by HTTP: 64 look-ups at a time, results in the order of the records of each key.
+"""Enrichment over HTTP: 64 look-ups at a time, with results in the order of the records of each key.
 
 Topics: ``orders`` (order number -> JSON), out: ``enriched-orders``.
 """
@@ -20,7 +20,7 @@ Lookup = Callable[[Order], Coroutine[Any, Any, Order]]
 
 
 def http_lookup(url: str) -> Lookup:
-    """Ask ``<url>/customers/<id>``; a client such as httpx does without the thread."""
+    """Return a look-up of ``<url>/customers/<id>``. An asynchronous client such as httpx would need no thread."""
 
     def get(customer: str) -> Any:
         with urllib.request.urlopen(f"{url}/customers/{customer}", timeout=2) as answer:

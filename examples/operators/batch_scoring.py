@@ -1,4 +1,4 @@
-"""Scoring in batches: a model that likes many rows at once gets up to 256, or what came within 20 ms.
+"""Scoring in batches: the model gets up to 256 rows per call, or fewer if they arrived within 20 ms.
 
 Topics: ``readings`` (sensor -> JSON list of numbers), out: ``scores`` (sensor -> score).
 """
@@ -13,7 +13,7 @@ Reading = list[float]
 
 
 class Model:
-    """Stands for yours: ``predict`` is called once for a whole batch."""
+    """A placeholder for your model. ``predict`` is called once per batch."""
 
     def predict(self, rows: Sequence[Reading]) -> list[float]:
         return [sum(row) / len(row) if row else 0.0 for row in rows]

@@ -1,4 +1,4 @@
-"""Deduplication with the Processor API: an event passes once; what was seen is forgotten after a day of stream time.
+"""Deduplication with the Processor API: forwards each event once. Event ids are kept for one day of stream time.
 
 Topics: ``events`` (event id -> payload), out: ``unique-events``.
 """

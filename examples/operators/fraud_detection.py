@@ -1,6 +1,6 @@
-"""Fraud detection: more than three payments of one card, or more than 1000 together, within any ten seconds.
+"""Fraud detection: more than three payments of one card, or a sum above 1000, within any ten seconds.
 
-A sliding window is any ten seconds, not those that a clock cuts out: no pattern hides behind a border.
+Sliding windows can start at any time, so a pattern cannot be split by the border between two windows.
 
 Topics: ``payments`` (card -> amount), out: ``alarms`` (card -> text).
 """

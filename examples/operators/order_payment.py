@@ -1,7 +1,7 @@
-"""Orders and payments: what matches within ten minutes, and what is missing, each order told once a minute at most.
+"""Orders and payments: finds those that match within ten minutes and the missing ones. One result per order and minute.
 
-An outer join finds orders without a payment and payments without an order when the time is over. A table of the state
-of each order, suppressed, sends the latest state instead of every change.
+An outer join also finds orders without a payment, and payments without an order, when the join window has closed. The
+table with the state of each order is suppressed, so it sends only the latest state instead of every change.
 
 Topics: ``orders`` and ``payments`` (order number -> amount), out: ``order-states`` (order number -> text).
 """

@@ -1,4 +1,4 @@
-"""Page views by region: a stream of views meets a table of users, and is counted in windows of a minute.
+"""Page views by region: joins a stream of views with a table of users, and counts in windows of one minute.
 
 Topics: ``page-views`` (user -> page), ``user-regions`` (user -> region), out: ``views-by-region`` (region@minute ->
 views).

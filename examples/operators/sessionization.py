@@ -1,4 +1,4 @@
-"""Sessions of clicks: what a user did until half an hour of silence, as one record when the session is over.
+"""Sessions of clicks: one record per session, sent when a user has made no click for half an hour.
 
 Topics: ``clicks`` (user -> page), out: ``sessions`` (user -> JSON with start, end and pages).
 """

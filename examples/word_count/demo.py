@@ -1,13 +1,13 @@
-"""Word count with two processes in one group: one is killed with SIGKILL and comes back, and the counts still add up.
+"""Word count with two processes in one group. One is killed with SIGKILL and restarts, and the counts are still right.
 
     python3 run.py demo [FILE|FOLDER]
 
 Counts the words of Python's own standard library (or of FILE, or of the text files in FOLDER), then compares the output
 topic with a plain Counter over the same text. Runs on the embedded cluster, or on BOOTSTRAP=host:port.
 
-What to look at: the table of tasks x members. Tasks move when the second process joins, all go to the survivor when it
-is killed, and come back when it returns. The kill happens between two batches of input: processing is at-least-once, so
-a kill in the middle of a batch would repeat the part of it that was not committed yet, and count it twice.
+What to look at: the table of tasks and members. Tasks move when the second process joins. All of them move to the other
+process when it is killed, and some move back when it restarts. The kill happens between two batches of input.
+Processing is at-least-once, so a kill during a batch would process its uncommitted records again and count them twice.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ from streams_py import (
 _PARTITIONS = 4
 _STEP_TIMEOUT_S = 120
 _BYTES_MAX = 6_000_000
-"""How much of a large input is used: the demo is to be watched."""
+"""Approximate number of characters that are used of a large input, so that the demo does not take too long."""
 _SUFFIXES = {".py", ".txt", ".md", ".rst", ".log", ".csv", ".json", ".toml", ".html", ".c", ".h", ".java"}
 
 
 class DemoError(Exception):
-    """Something the user can act on."""
+    """The demo failed; the message says why."""
 
 
 # -- input -------------------------------------------------------------------------------------------------------
 
 
 def read_lines(source: Path) -> list[str]:
-    """Non-empty lines of a file, or of the text files of a folder, in a fixed order."""
+    """Return the non-empty lines of a file, or of the text files of a folder, in a fixed order."""
     if source.is_file():
         files: Iterator[Path] | list[Path] = [source]
     elif source.is_dir():
@@ -74,7 +74,7 @@ def read_lines(source: Path) -> list[str]:
         try:
             text = path.read_text(encoding="utf-8", errors="replace")
         except OSError:
-            continue  # unreadable files of a folder are simply not counted, here and in the Counter
+            continue  # skip unreadable files of a folder; the Counter gets the same lines
         lines += [line for line in text.splitlines() if line.strip()]
         size += len(text)
         if size > _BYTES_MAX:
@@ -85,7 +85,7 @@ def read_lines(source: Path) -> list[str]:
 
 
 def count_words(lines: list[str]) -> Counter[str]:
-    """The truth."""
+    """Count the words with a plain Counter; the expected result."""
     counter: Counter[str] = Counter()
     for line in lines:
         counter.update(re.findall(r"\w+", line.lower()))
@@ -96,7 +96,7 @@ def count_words(lines: list[str]) -> Counter[str]:
 
 
 class Worker:
-    """One application process and what it last said."""
+    """One application process and the last status that it reported."""
 
     def __init__(self, name: str, order: dict[str, Any], log: IO[str]) -> None:
         self.name = name
@@ -109,7 +109,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            start_new_session=True,  # Ctrl-C is for the demo, which then ends its workers in order
+            start_new_session=True,  # Ctrl-C stops only the demo, which then closes its workers
         )
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(order) + "\n")
@@ -127,13 +127,13 @@ class Worker:
         return self._process.pid
 
     def check(self) -> None:
-        """DemoError when it ended by itself."""
+        """Raise DemoError if the process has stopped unexpectedly."""
         if not self.killed and self._process.poll() is not None:
             self._log.seek(0)
             raise DemoError(f"process {self.name} ended: {self.status.get('error', '')}\n{self._log.read()[-2000:]}")
 
     def kill(self) -> None:
-        """SIGKILL: the group hears nothing of it."""
+        """Kill it with SIGKILL, so that it cannot leave the group."""
         self.killed = True
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
@@ -170,7 +170,7 @@ class Demo:
             "commit.interval.ms": 250,
             "num.standby.replicas": 1,
         }
-        if bootstrap != "embedded":  # a broker of yours: leave it as it was, sessions short enough to watch
+        if bootstrap != "embedded":  # short sessions, so that a killed process is detected soon
             self._settings |= {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500}
         self._workers: dict[str, Worker] = {}
         self._clients = KafkaClients(StreamsConfig.of(self._settings))
@@ -179,7 +179,7 @@ class Demo:
         self._sent = 0
 
     def run(self) -> None:
-        """All steps; DemoError when something does not work or the counts differ."""
+        """Run all steps. Raises DemoError if a step fails or the counts differ."""
         create_topics(self._settings, TopicSpec(self._input, _PARTITIONS), TopicSpec(self._output, _PARTITIONS))
         with Live(get_renderable=self._table, console=self._console, refresh_per_second=8):
             third = len(self._lines) // 3
@@ -205,7 +205,7 @@ class Demo:
             self._compare()
 
     def close(self) -> None:
-        """End every process and client."""
+        """Close every process and client."""
         for worker in self._workers.values():
             worker.close()
         self._clients.close()
@@ -263,12 +263,12 @@ class Demo:
         )
 
     def _caught_up(self) -> bool:
-        """Everything sent so far is processed, and that is committed."""
+        """Whether all records sent so far are processed and committed."""
         application = self._settings["application.id"]
         internal = f"{application}-counts-repartition"
         if internal not in self._topics():
             return False
-        for topic in (self._input, internal):  # in this order: the second is fed by the first
+        for topic in (self._input, internal):  # in this order: records of the first go into the second
             partitions = [TopicPartition(topic, number) for number in range(_PARTITIONS)]
             committed = self._admin.committed_offsets(application, partitions)
             ends = self._admin.list_offsets(partitions)
@@ -328,7 +328,7 @@ class Demo:
 
 
 def main() -> int:
-    """The command; its exit status is 0 only if the counts are equal."""
+    """Run the command; return 0 only if the counts are equal."""
     parser = argparse.ArgumentParser(
         prog="run.py demo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -352,7 +352,7 @@ def main() -> int:
             return 1
         finally:
             if demo is not None:
-                signal.signal(signal.SIGINT, signal.SIG_IGN)  # closing is quick; a second Ctrl-C must not cut it short
+                signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not interrupt closing
                 demo.close()
     return 0
 

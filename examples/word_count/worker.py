@@ -1,6 +1,6 @@
-"""One process of the demo: runs the word count and reports its tasks on standard output, a JSON line at a time.
+"""One process of the demo. It runs the word count and reports its tasks on standard output as JSON lines.
 
-It ends when its standard input ends, so nothing is left over however the demo ends.
+It stops when its standard input is closed, so it never outlives the demo.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _REPORT_INTERVAL_S = 0.1
 
 
 def report(streams: KafkaStreams) -> dict[str, Any]:
-    """State and tasks of this process."""
+    """Return state and tasks of this process."""
     threads = streams.metadata_for_local_threads()
     return {
         "state": streams.state.value,
@@ -27,7 +27,7 @@ def report(streams: KafkaStreams) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Run until standard input ends."""
+    """Run until standard input is closed."""
     order = json.loads(sys.stdin.readline())
     topology = word_count(order["input"], order["output"])
     ended = threading.Event()

@@ -108,7 +108,7 @@ def simulate(
 
       streams-py simulate --replay 4711 --keep 0,5
 
-      streams-py simulate -n 50 --mutant "hand over at once"
+      streams-py simulate -n 50 --mutant "hand over too early"
 
       streams-py simulate --known-bugs
     """

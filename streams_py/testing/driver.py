@@ -144,7 +144,7 @@ class OutputTopic(Generic[K, V]):
         return len(self._records) - self._next
 
     def read(self) -> Record[K | None, V | None]:
-        """Read the next record. Raises LookupError if there is none."""
+        """Read the next record. Raises LookupError if all records were read."""
         if not len(self):
             raise LookupError(f"no more records in {self.name}: {self._next} were written, and all are read")
         raw = self._records[self._next]
@@ -163,11 +163,11 @@ class OutputTopic(Generic[K, V]):
         return not len(self)
 
     def read_value(self) -> V | None:
-        """Read the next record and return its value. Raises LookupError if there is none."""
+        """Read the next record and return its value. Raises LookupError if all records were read."""
         return self.read().value
 
     def read_pair(self) -> tuple[K | None, V | None]:
-        """Read the next record and return (key, value). Raises LookupError if there is none."""
+        """Read the next record and return (key, value). Raises LookupError if all records were read."""
         record = self.read()
         return record.key, record.value
 

@@ -1,8 +1,8 @@
 """Real tasks in one process: no broker, no threads, no files, and a manual clock.
 
 Used by the test driver and by the comparison with recorded runs. The tasks are the runtime's tasks, and their stores
-are those of :mod:`streams_py.state`, in memory. A record that a task writes to a topic which a task reads is delivered
-to that task, as a broker would do.
+come from :mod:`streams_py.state`, in memory. If a task writes a record to a topic that another task reads, the record
+is delivered to that task, as a broker would do.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ class InProcessTasks:
             if number == partition and any(builder.name == name for builder in executor.task.nodes.stores):
                 return executor.store(name)
         known = ", ".join(self.store_names()) or "none"
-        raise UnknownStateStoreError(f"there is no store {name!r}; the topology has {known}")
+        raise UnknownStateStoreError(f"store {name!r} does not exist; the topology has {known}")
 
     def store_names(self) -> list[str]:
         """Names of all stores, of every unit."""

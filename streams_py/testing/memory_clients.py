@@ -95,7 +95,7 @@ class MemoryRecord:
         return self._timestamp
 
     def headers(self) -> _Headers | None:
-        """Return a new list of headers each time; None if there are no headers."""
+        """Return a new list of headers each time; None without headers."""
         return None if self._headers is None else list(self._headers)
 
     def __repr__(self) -> str:
@@ -208,7 +208,7 @@ class MemoryProducer:
         }
 
     def track(self, topics: Collection[str]) -> None:
-        """Add topics to those that :meth:`acked_offsets` reports."""
+        """Let :meth:`acked_offsets` also report these topics."""
         self._tracked.update(topics)
 
     def partitions_for(self, topic: str) -> int:

@@ -24,7 +24,7 @@ _JAVA_MIN = 17
 
 
 def java_path() -> str:
-    """Return the path of a Java that can run Kafka 4. Raises NoBrokerError if there is none."""
+    """Return the path of a Java that can run Kafka 4. Raises NoBrokerError if it is not found."""
     path = shutil.which("java")
     if path is None:
         raise NoBrokerError("no Java")

@@ -17,7 +17,7 @@ from streams_py.testing.broker.temporary_folder import TemporaryFolder
 __all__ = ["LoginBroker"]
 
 _USER: Final = "tortured"
-_DOOR: Final = "LOGIN"
+_LISTENER: Final = "LOGIN"
 
 
 class LoginBroker(NodesOnJvm):
@@ -33,16 +33,16 @@ class LoginBroker(NodesOnJvm):
         self._folder = TemporaryFolder("streams-py-kafka-login-")
         try:
             ports = free_ports(2)
-            self.door = f"{HOST}:{ports[2].broker}"
+            self.address = f"{HOST}:{ports[2].broker}"
             """Address of the listener that requires the login."""
-            self._cluster = JvmCluster(self._folder.path, settings=_settings(self.door))
+            self._cluster = JvmCluster(self._folder.path, settings=_settings(self.address))
             self._folder.end = lambda: self._cluster.end(hard=True)
             self._cluster.start({1: ports[1]})
             self.bootstrap = self._cluster.bootstrap
             self._password = secrets.token_urlsafe(16)
             kafka_admin: Any = confluent_kafka.admin
             self._admin = kafka_admin.AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-            self.restore()
+            self.restore_user()
         except BaseException:
             self.close()
             raise
@@ -51,15 +51,15 @@ class LoginBroker(NodesOnJvm):
         )
 
     @property
-    def keys(self) -> Mapping[str, str]:
+    def settings(self) -> Mapping[str, str]:
         """Client settings of the user."""
         return scram.password_settings("SASL_PLAINTEXT", scram.MECHANISM, _USER, self._password)
 
-    def lose(self) -> None:
+    def remove_user(self) -> None:
         """Remove the user. Open connections are not closed."""
         scram.forget_user(self._admin, _USER)
 
-    def restore(self) -> None:
+    def restore_user(self) -> None:
         """Add the user again."""
         scram.add_user(self._admin, _USER, self._password)
 
@@ -67,14 +67,14 @@ class LoginBroker(NodesOnJvm):
         self._folder.close()
 
 
-def _settings(door: str) -> Mapping[str, object]:
-    listener = f"{_DOOR}://{door}"
+def _settings(address: str) -> Mapping[str, object]:
+    listener = f"{_LISTENER}://{address}"
     return {
         "listeners": listener,
         "advertised.listeners": listener,
-        "listener.security.protocol.map": f"{_DOOR}:SASL_PLAINTEXT",
+        "listener.security.protocol.map": f"{_LISTENER}:SASL_PLAINTEXT",
         "sasl.enabled.mechanisms": scram.MECHANISM,
-        f"listener.name.{_DOOR.lower()}.{scram.MECHANISM.lower()}.sasl.jaas.config": (
+        f"listener.name.{_LISTENER.lower()}.{scram.MECHANISM.lower()}.sasl.jaas.config": (
             "org.apache.kafka.common.security.scram.ScramLoginModule required;"
         ),
     }

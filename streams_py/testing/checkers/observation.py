@@ -163,7 +163,7 @@ class Outcome:
     membership_changes: int
     """Number of membership changes after the last fault, because sessions expired or threads were replaced."""
     final_version: int | None
-    """Version of the last assignment; None if there was no assignment."""
+    """Version of the last assignment; None without an assignment."""
     highest_common_version: int
     version_after: int
     """Rebalances, since the last membership change, until the group used its final version."""

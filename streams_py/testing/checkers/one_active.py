@@ -84,7 +84,7 @@ class OneActive(Checker):
 
 
 def _info_with_hosts(seen: Published) -> AssignmentInfo | None:
-    """Return an assignment whose host maps cover every client that can have tasks; None if there is no such one."""
+    """Return an assignment whose host maps cover every client that can have tasks; None if that does not exist."""
     normal = {member: info for member, info in seen.infos.items() if info is not None and not info.error_code}
     if any(seen.subscriptions[member] is None for member in normal):
         return None  # a client of a future version: its end point is unknown here

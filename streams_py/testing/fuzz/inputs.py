@@ -1,7 +1,7 @@
 """Generation of fuzz inputs from valid bytes.
 
-An input is a valid one that is unchanged, truncated, mutated, spliced with another one, enlarged, or replaced by random
-bytes, or in which four bytes are overwritten with an extreme number, as a wrong length.
+An input is valid, or truncated, mutated, spliced with another valid one, enlarged, or replaced by random bytes. Or some
+bytes of a valid input are overwritten with an extreme number, as a wrong length.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def _check_way_back(target: Target, value: object, data: bytes, folder: Path, re
     try:
         written = target.write(value)
     except EncodeError:
-        return  # some values cannot be written: those of a future version, or those that only a reader tolerates
+        return  # some values cannot be written: they have a future version, or only a reader tolerates them
     except DecodeError:
         return  # duplicate client tags are rejected on first access
     except Exception as error:

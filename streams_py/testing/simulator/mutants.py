@@ -153,7 +153,7 @@ def _task_twice(sending: _Sending) -> None:
 # -- A2: standbys --------------------------------------------------------------------------------------------
 
 
-def _standby_beside_active(sending: _Sending) -> None:
+def _standby_with_active(sending: _Sending) -> None:
     for name, task in sending.active():
         info = sending.infos[name]
         inputs = frozenset(tp for tp, each in sending.pairs(name) if each == task)
@@ -175,7 +175,7 @@ def _standby_forgotten(sending: _Sending) -> None:
 # -- A3: one owner -------------------------------------------------------------------------------------------
 
 
-def _hand_over_at_once(sending: _Sending) -> None:
+def _hand_over_too_early(sending: _Sending) -> None:
     """Assign a task without standbys to another member in the same generation in which its owner loses it."""
     standbys = {task for info in sending.infos.values() for task in info.standby_tasks}
     for donor, task in sending.active():
@@ -265,9 +265,9 @@ CHECKPOINT_FIRST: Final = "checkpoint before the flush"
 MUTANTS: Final[Mapping[str, Mutant]] = {
     "lose a task": Mutant("A1", _lose_a_task, When.CHAOS),
     "task twice": Mutant("A1", _task_twice),
-    "standby beside active": Mutant("A2", _standby_beside_active),
+    "standby with active": Mutant("A2", _standby_with_active),
     "standby forgotten": Mutant("A2", _standby_forgotten, When.CHAOS),
-    "hand over at once": Mutant("A3", _hand_over_at_once, When.CHAOS),
+    "hand over too early": Mutant("A3", _hand_over_too_early, When.CHAOS),
     ACCEPT_EVERY_COMMIT: Mutant("A4"),
     "never at rest": Mutant("A5", _never_at_rest),
     "chance decides": Mutant("A6", _chance_decides, When.CHAOS),

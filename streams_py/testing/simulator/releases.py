@@ -161,7 +161,7 @@ class ReleaseMember:
 
 
 class ReleaseLeader:
-    """Converts the messages of a leader of one release from and to those of the current leader."""
+    """Converts messages between the current leader and the leader of another release."""
 
     def __init__(self, newest: int) -> None:
         self._newest = newest

@@ -63,7 +63,7 @@ class RunResult:
 
     @property
     def safe(self) -> bool:
-        """Whether there is no violation of safety."""
+        """Whether safety was not violated."""
         return all(violation.liveness for violation in self.violations)
 
 

@@ -170,7 +170,7 @@ class SimulatedThread(ModelMember):
         since_ms = self.world.rng.randrange(self.world.shape.heartbeat_interval_ms)
         self.world.coordinator.silent(self.consumer, since_ms=since_ms)
 
-    # -- ThreadSide: what the consumer calls -----------------------------------------------------------------------
+    # -- ThreadSide: methods for the consumer -----------------------------------------------------------------------
 
     def user_data(self) -> bytes:
         """Return the subscription, with the offset sums of this thread."""

@@ -1,4 +1,4 @@
-"""An application tortured on a real cluster: processes killed, stopped, cut off; and what became of it."""
+"""Fault-injection runs ("torture") of an application on a real cluster, and the check of its output."""
 
 from streams_py.testing.torture.faults import FAULTS
 from streams_py.testing.torture.run import Plan, Result, Torture

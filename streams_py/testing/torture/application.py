@@ -1,8 +1,8 @@
-"""The application that is tortured: one process, ``python -m streams_py.testing.torture.application ORDER``.
+"""The application under test: one process, ``python -m streams_py.testing.torture.application ORDER``.
 
-ORDER is a JSON file: topics, stages, configuration. Each stage counts the records of a key in a store, behind a
-repartition topic of its own. Signals: TERM closes, USR1 writes the stores to ``dump``. It
-also ends when standard input does, so that nothing is left behind by a torturer who was killed himself.
+ORDER is a JSON file with topics, stages and configuration. Each stage has a repartition topic, and counts the records
+of each key in a store. SIGTERM closes the application, and SIGUSR1 writes the stores to the file ``dump``. The process
+also stops when its standard input is closed, so that it does not survive a killed torture run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FAILED, _ORPHANED = 3, 4
 
 
 class Counting(Processor[str, bytes, str, bytes]):
-    """Counts the records of a key, and sends each on with its count."""
+    """Counts the records of each key, and forwards each record with its count."""
 
     def __init__(self, store: str) -> None:
         self._name = store
@@ -52,7 +52,7 @@ class Counting(Processor[str, bytes, str, bytes]):
 
 
 def topology(source: str, sink: str, partitions: Sequence[int]) -> Topology:
-    """A stage for each of ``partitions``, which is how many its repartition topic has."""
+    """Build a topology with one stage per entry of ``partitions``, the partition count of its repartition topic."""
     builder = StreamsBuilder()
     stream = builder.stream(source, key=serdes.STRING, value=serdes.BYTES)
     for stage, count in enumerate(partitions):
@@ -66,13 +66,13 @@ def topology(source: str, sink: str, partitions: Sequence[int]) -> Topology:
 
 
 def dump_stores(streams: KafkaStreams, stages: int, path: Path) -> None:
-    """Write what the stores of this instance's active tasks say."""
+    """Write the content of the stores of this instance's active tasks to a JSON file."""
     found = {}
     for stage in range(stages):
         try:
             found[str(stage)] = dict(streams.store(f"counts-{stage}").all())
         except StreamsError as error:
-            logging.warning("stage %d cannot be read now: %s", stage, error)
+            logging.warning("cannot read the store of stage %d now: %s", stage, error)
             return
     scratch = path.with_suffix(".part")
     scratch.write_text(json.dumps(found))
@@ -80,7 +80,7 @@ def dump_stores(streams: KafkaStreams, stages: int, path: Path) -> None:
 
 
 def main() -> int:
-    """Run until told to stop; the exit status."""
+    """Run until SIGTERM, an error or the end of standard input; return the exit status."""
     order = json.loads(Path(sys.argv[1]).read_text())
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(threadName)s %(levelname)s %(name)s %(message)s")
     streams = KafkaStreams(topology(order["source"], order["sink"], order["partitions"]), order["config"])
@@ -90,7 +90,7 @@ def main() -> int:
     Path(order["ready"]).write_text(str(os.getpid()))
 
     def wait_for_the_end_of_input() -> None:
-        while os.read(0, 1):  # not through sys.stdin, whose lock this thread would hold at the end of the process
+        while os.read(0, 1):  # not through sys.stdin, whose lock this thread would hold when the process exits
             pass
         orphaned.set()
 

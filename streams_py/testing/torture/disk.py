@@ -1,7 +1,7 @@
-"""A small disk of its own for one instance, which can be full: a file system in memory (tmpfs), where mounting is
-allowed.
+"""A small separate disk for one instance, which can be made full: a file system in memory (tmpfs).
 
-Full is what is used at that moment: the size is set to it, and back. So nothing has to be written to fill it.
+Requires the permission to mount. To make the disk full, its size is set to the space in use, so nothing has to be
+written.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _COMMAND_S: Final = 20
 
 
 class DiskError(RuntimeError):
-    """It cannot be mounted, or made full; the message says why."""
+    """The disk cannot be mounted, or cannot be made full; the message gives the reason."""
 
 
 class SmallDisk:
-    """A file system at ``folder``, which is made. DiskError when this user, or this system, may not mount one."""
+    """A file system at ``folder``, which is created. Raises DiskError if the user or the system may not mount it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -36,8 +36,8 @@ class SmallDisk:
             raise
 
     def fill(self) -> None:
-        """From now on there is no space left."""
-        for _ in range(_TRIES):  # more may be written between the look and the change
+        """Make the disk full."""
+        for _ in range(_TRIES):  # the application may write more between the check and the change
             now = os.statvfs(self.folder)
             used = (now.f_blocks - now.f_bfree) * now.f_frsize
             try:
@@ -49,11 +49,11 @@ class SmallDisk:
         raise why
 
     def clear(self) -> None:
-        """There is space again."""
+        """Make space available again."""
         self._resize(_SIZE_BYTES)
 
     def close(self) -> None:
-        """It is gone with everything on it; at once, or when nobody has a file open there any more."""
+        """Unmount and delete the disk, at the latest when no process has a file open on it."""
         _run("umount", "-l", str(self.folder))
 
     def _resize(self, size: int) -> None:

@@ -1,4 +1,4 @@
-"""What is done to the instances of a run, to their connections and disks, and to the broker."""
+"""Faults of a run: injected into instances, their connections and disks, and the broker."""
 
 from __future__ import annotations
 
@@ -28,43 +28,60 @@ FAULTS: Final[Mapping[str, float]] = {
     "broker": 1,
     "outage": 0.2,
 }
-"""How often each is drawn, beside the others. SIGKILL; the same, and the state directory is gone; a clean restart.
-SIGSTOP until the session is over; SIGSTOP for a moment. All connections cut; slow for some seconds; open, and nothing
-arrives: by proxies, which cannot look into TLS. A full disk, which needs one that may be filled. A login that is
-refused for some seconds, with the connections of all but the first instance cut: it needs one that can be lost. A
-SIGKILL of the broker and an outage of some seconds; one of 40 s: they need a broker that may be killed."""
+"""Kinds of faults, with the weight of each in the random choice.
 
-_ENDING: Final = frozenset({"kill", "wipe", "restart"})
-"""They end a process."""
+* ``kill``: SIGKILL. ``wipe``: SIGKILL and loss of the state directory. ``restart``: a clean restart.
+* ``pause``: SIGSTOP until the session has expired. ``stutter``: SIGSTOP for a moment.
+* ``cut``: all connections are closed. ``delay``: they are slow for some seconds. ``stall``: they stay open, but no data
+  arrives. Proxies do this, which cannot read TLS.
+* ``full``: a full disk. Needs a :class:`SmallDisk`.
+* ``login``: the login is refused for some seconds, and the connections of all instances but the first are cut. Needs a
+  login that can be removed.
+* ``broker``: SIGKILL of the broker and an outage of some seconds. ``outage``: the same for 40 s. They need a broker
+  that may be killed.
+"""
+
+_STOPPING: Final = frozenset({"kill", "wipe", "restart"})
+"""Faults that stop a process."""
 _OUTAGE_S: Final = 40
 CLOSE_S: Final = 60
-_BEGINNING_S: Final = 60
-_LOOK_S: Final = 0.2
+_STARTUP_S: Final = 60
+_CHECK_S: Final = 0.2
 
 
 class Login(Protocol):
-    """How instances log in, which can be lost."""
+    """The login of the instances, which can be removed and restored."""
 
     @property
-    def door(self) -> str:
-        """Where they do, ``host:port``."""
+    def address(self) -> str:
+        """Address of the listener that requires the login, ``host:port``."""
 
     @property
-    def keys(self) -> Mapping[str, str]:
-        """Kafka's keys for it."""
+    def settings(self) -> Mapping[str, str]:
+        """Client settings for the login."""
 
     @property
     def refusal(self) -> str:
-        """What an instance says that ends because it is refused."""
+        """Part of the error with which an instance stops if the login is refused."""
 
-    def lose(self) -> None: ...
-    def restore(self) -> None: ...
+    def remove_user(self) -> None: ...
+    def restore_user(self) -> None: ...
 
 
 class Faults:
-    """Strikes instances, drawn like everything else with ``draw``. ``rest`` lets time go by and looks after instances.
-    The first of several instances is spared from what ends a process, so that it can be watched; the one with a disk of
-    its own is the one whose disk is filled."""
+    """Injects faults into instances.
+
+    The first of several instances gets no fault that stops a process, so that its memory use can be watched. Only an
+    instance with a separate disk gets a full disk.
+
+    Args:
+        draw: Source of all random choices.
+        instances: All instances of the run.
+        session_ms: Session timeout of the instances.
+        rest: Waits for a time in seconds, and restarts stopped instances meanwhile.
+        broker: Kills the broker and starts it after a time in seconds; None if the broker may not be killed.
+        login: The login of the instances; None if it cannot be removed.
+    """
 
     def __init__(
         self,
@@ -78,7 +95,7 @@ class Faults:
     ) -> None:
         self._draw = draw
         self._instances = instances
-        self._mortal = instances[1:] or instances
+        self._stoppable = instances[1:] or instances
         self._session_s = session_ms / 1000
         self._rest = rest
         self._broker = broker
@@ -86,7 +103,7 @@ class Faults:
 
     @property
     def possible(self) -> Collection[str]:
-        """Those that can be had here."""
+        """Kinds of faults that are possible in this run."""
         proxies = all(instance.has_proxy for instance in self._instances)
         needs = {
             **dict.fromkeys(("cut", "delay", "stall"), proxies),
@@ -101,12 +118,12 @@ class Faults:
         return [instance for instance in self._instances if instance.disk is not None]
 
     def draw(self) -> str:
-        """Any of those that are possible."""
+        """Choose one of the possible faults at random, by weight."""
         kinds = list(self.possible)
         return self._draw.choices(kinds, [FAULTS[kind] for kind in kinds])[0]
 
-    def strike(self, kind: str, tell: Callable[[str], None]) -> None:
-        """Do it, and undo what does not pass by itself. ``tell`` hears whom it hits."""
+    def inject(self, kind: str, tell: Callable[[str], None]) -> None:
+        """Inject a fault, and undo it if it has to be undone. ``tell`` is called with a text that names the target."""
         if kind in ("broker", "outage") and self._broker is not None:
             tell(kind)
             self._broker(_OUTAGE_S if kind == "outage" else self._draw.uniform(1, 6))
@@ -115,7 +132,7 @@ class Faults:
             tell(kind)
             self._lose_login(self._login)
             return
-        among = self._small_disks if kind == "full" else self._mortal if kind in _ENDING else self._instances
+        among = self._small_disks if kind == "full" else self._stoppable if kind in _STOPPING else self._instances
         instance = self._draw.choice(among)
         tell(f"{kind} {instance.name}")
         match kind:
@@ -147,33 +164,37 @@ class Faults:
                 self._fill(instance)
 
     def _fill(self, instance: Instance) -> None:
-        """It may live on for a while with what its files have reserved; but nobody begins on a full disk."""
+        """Make the disk full, kill and start the instance, and wait until it has failed.
+
+        It is killed first, because it may continue for a while with space that its files have reserved. But it cannot
+        start on a full disk.
+        """
         assert instance.disk is not None
-        words = os.strerror(errno.ENOSPC)
-        _let_suffer([instance], words)
+        expected = os.strerror(errno.ENOSPC)
+        _expect_failure([instance], expected)
         instance.disk.fill()
         self._rest(self._draw.uniform(1, 5))
         instance.kill()
         instance.start()
-        _let_suffer([instance], words)
-        until_s = time.monotonic() + _BEGINNING_S
+        _expect_failure([instance], expected)
+        until_s = time.monotonic() + _STARTUP_S
         while not instance.has_died and time.monotonic() < until_s:
-            self._rest(_LOOK_S)
+            self._rest(_CHECK_S)
         instance.disk.clear()
-        instance.is_suffering = False
+        instance.stays_down = False
 
     def _lose_login(self, login: Login) -> None:
-        _let_suffer(self._instances, login.refusal)
-        login.lose()
-        for instance in self._mortal:
+        _expect_failure(self._instances, login.refusal)
+        login.remove_user()
+        for instance in self._stoppable:
             instance.proxy.cut()
         self._rest(self._draw.uniform(2, 8))
-        login.restore()
+        login.restore_user()
         for instance in self._instances:
-            instance.is_suffering = False
+            instance.stays_down = False
 
 
-def _let_suffer(instances: Sequence[Instance], words: str) -> None:
+def _expect_failure(instances: Sequence[Instance], expected: str) -> None:
     for instance in instances:
-        instance.may_end_with = words
-        instance.is_suffering = True
+        instance.expected_error = expected
+        instance.stays_down = True

@@ -1,11 +1,15 @@
-"""What became of every record: the judgement of a run, made while its output is read.
+"""The check of a run's output: what happened to every input record. Made while the output is read.
 
-Written is a sequence 0, 1, 2, ... per key. Each stage of the application counts the records of a key, so a record with
-number n comes out with the counts n + 1, written by whoever owned the task then: a name that no other owner has.
-At-least-once allows repetition and counting too much; what must hold even then is that first appearances are in order.
-A frozen process that wakes up still sends what was on its way, after its successor has begun. Nobody can prevent that
-without transactions; but what was fed after the successor has opened the task it must not have read.
-Numbers below 0 were written in transactions that were aborted: nobody may ever see them.
+The input of each key is the sequence 0, 1, 2, ... Each stage of the application counts the records of a key. So the
+record with number n must appear in the output with counts n + 1, together with the unique name of the task owner that
+wrote it.
+
+At-least-once allows repeated records and counts that are too high. But even then the first appearances must be in
+order. A frozen process that resumes still sends records that it had already processed, after the new owner has started.
+Without transactions that cannot be prevented. But it must not have read records that were written after the new owner
+opened the task.
+
+Records with numbers below 0 were written in aborted transactions, and must never appear.
 """
 
 from __future__ import annotations
@@ -24,18 +28,18 @@ class Entry(NamedTuple):
 
     number: int
     counts: tuple[int, ...]
-    """By stage."""
+    """Count of each stage."""
     writer: str
-    """Of the last stage: who had opened the task, different at each opening, ``@``, and when: ms since the epoch."""
+    """Owner of the task of the last stage: a name that is unique for each opening, ``@``, its time in ms since 1970."""
 
 
 def entry_bytes(entry: Entry) -> bytes:
-    """``number|count,count|writer``."""
+    """Encode an entry as ``number|count,count|writer``."""
     return f"{entry.number}|{','.join(map(str, entry.counts))}|{entry.writer}".encode()
 
 
 def read_entry(value: bytes) -> Entry:
-    """The opposite of :func:`entry_bytes`; ValueError."""
+    """Decode an entry of :func:`entry_bytes`. Raises ValueError."""
     number, counts, writer = value.decode().split("|", 2)
     return Entry(int(number), tuple(map(int, counts.split(","))) if counts else (), writer)
 
@@ -45,7 +49,10 @@ def _opened_ms(writer: str) -> int:
 
 
 class Violation(NamedTuple):
-    """``kind``: lost, duplicated, reordered, invented, aborted read, miscounted, double ownership or wrong state."""
+    """A violation, with the number of its occurrences and some examples.
+
+    ``kind``: lost, duplicated, reordered, invented, aborted read, miscounted, double ownership, wrong state or growth.
+    """
 
     kind: str
     times: int
@@ -58,13 +65,13 @@ class Violation(NamedTuple):
 @dataclass(slots=True)
 class _Key:
     expected: int = 0
-    """One above the highest number seen."""
+    """One more than the highest number seen."""
     missing: set[int] = field(default_factory=set)
     last_counts: tuple[int, ...] = ()
 
 
 class History:
-    """Hears all committed output records, those of a partition in their order. ``exact``: exactly-once was promised."""
+    """Checks all committed output records, in order within a partition. ``exact``: check for exactly-once."""
 
     def __init__(self, *, exact: bool) -> None:
         self._exact = exact
@@ -73,17 +80,17 @@ class History:
         self._found: dict[str, list[str]] = {}
         self._times: dict[str, int] = {}
         self.seen = 0
-        """Different records, so far."""
+        """Number of different records so far."""
         self.repeated = 0
-        """At-least-once: records that came out again."""
+        """Number of repeated records, with at-least-once."""
 
-    def hear(self, partition: int, offset: int, key: str, entry: Entry, fed_ms: int) -> None:
-        """One output record; ``fed_ms``: the time of its input record."""
+    def add_record(self, partition: int, offset: int, key: str, entry: Entry, fed_ms: int) -> None:
+        """Check one output record. ``fed_ms``: the time of its input record."""
         place = f"{key} number {entry.number} at {partition}:{offset}"
         if entry.number < 0:
             self._add("aborted read", place)
             return
-        self._hear_writer(partition, entry.writer, fed_ms, place)
+        self._check_writer(partition, entry.writer, fed_ms, place)
         known = self._keys.setdefault(key, _Key())
         number, expected = entry.number, known.expected
         if number < expected and number not in known.missing:
@@ -96,7 +103,7 @@ class History:
         else:
             known.missing.update(range(expected, number))
             known.expected = number + 1
-        self._hear_counts(known, entry, place)
+        self._check_counts(known, entry, place)
 
     def _repeat(self, known: _Key, entry: Entry, place: str) -> None:
         if self._exact:
@@ -105,33 +112,33 @@ class History:
             self.repeated += 1
             known.last_counts = entry.counts
 
-    def _hear_counts(self, known: _Key, entry: Entry, place: str) -> None:
+    def _check_counts(self, known: _Key, entry: Entry, place: str) -> None:
         wrong = [n for n in entry.counts if n != entry.number + 1 and (self._exact or n < entry.number + 1)]
         if wrong:
             self._add("miscounted", f"{place}: {entry.counts}, before {known.last_counts}")
         known.last_counts = entry.counts
 
-    def _hear_writer(self, partition: int, writer: str, fed_ms: int, place: str) -> None:
+    def _check_writer(self, partition: int, writer: str, fed_ms: int, place: str) -> None:
         now = self._writers.setdefault(partition, writer)
         if writer == now:
             return
         if _opened_ms(writer) >= _opened_ms(now):
             self._writers[partition] = writer
         elif self._exact or fed_ms > _opened_ms(now):
-            self._add("double ownership", f"{place}: {writer} goes on, although {now} had taken over")
+            self._add("double ownership", f"{place}: {writer} continues, although {now} is the owner")
 
     def compare_state(self, stage: int, what: str, stored: Mapping[str, int]) -> None:
-        """What the stores of a stage, or the fold of its changelog, say at the end: the last count of each key."""
+        """Compare the final counts in the stores of a stage, or in its changelog, with the output."""
         name = f"{what} of stage {stage}"
         for key, known in self._keys.items():
             last = known.last_counts[stage] if stage < len(known.last_counts) else 0
             if stored.get(key) != last and (self._exact or stored.get(key, 0) < last):
-                self._add("wrong state", f"{name} has {stored.get(key)} for {key}, and the output {last}")
+                self._add("wrong state", f"{name} has {stored.get(key)} for {key}, but the output has {last}")
         for key in sorted(stored.keys() - self._keys.keys()):
-            self._add("wrong state", f"{name} has {key}, which is in no output")
+            self._add("wrong state", f"{name} has {key}, which is not in the output")
 
     def violations(self, written: Mapping[str, int]) -> list[Violation]:
-        """What is wrong when ``written`` records of each key, numbers from 0 on, have been processed."""
+        """Return all violations at the end. ``written``: number of input records of each key."""
         for key, count in written.items():
             known = self._keys.get(key, _Key())
             lost = sorted(n for n in known.missing if n < count) + list(range(known.expected, count))

@@ -1,8 +1,8 @@
-"""Whether the coordinator of a group has lost what was committed.
+"""Detection of committed offsets that the group coordinator has lost.
 
-A coordinator of Kafka 4.3 that comes back may break off reading its log (``streams_py.runtime.commit.suspect_offsets``
-says why): from then on it tells old offsets, until its broker is started again. No application can go on rightly; a run
-has to tell that from an application that does not.
+After a failover, the coordinator of Kafka 4.3 may stop reading its log too early; see
+``streams_py.runtime.commit.suspect_offsets``. It then returns old offsets until its broker restarts. No application can
+continue correctly in this case, so a run must distinguish it from errors of the application.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ __all__ = ["LostCommits", "committed_offsets"]
 
 _REQUEST_S: Final = 10
 _STAYS_S: Final = 15
-"""So long an older answer must stay: a coordinator that is still reading tells newer ones."""
+"""Time for which an older offset must persist, in s. A coordinator that is still reading its log returns newer ones."""
 _NOTHING: Final = -1
 
 
 class LostCommits:
-    """Asks what a group has committed again and again, on a thread of its own. ``ask`` says it for each topic and
-    partition that has something, and raises KafkaException when nobody answers."""
+    """Requests the committed offsets of a group repeatedly, on a separate thread.
+
+    ``ask`` returns the committed offset of each topic and partition that has one. It raises KafkaException if the
+    coordinator does not answer.
+    """
 
     def __init__(self, ask: Callable[[], Mapping[tuple[str, int], int]]) -> None:
         self._ask = ask
@@ -31,10 +34,13 @@ class LostCommits:
         self._asked: Future[Mapping[tuple[str, int], int]] | None = None
         self._known: dict[tuple[str, int], int] = {}
         self._behind: dict[tuple[str, int], tuple[int, float]] = {}
-        """Those that were told to be older than they were: what was told, and since when."""
+        """Partitions with an older offset than before: that offset, and the time since when it is returned."""
 
-    def look(self, now_s: float) -> str | None:
-        """What was lost, when that is certain; to be called every few seconds. It is told again when it stays."""
+    def check(self, now_s: float) -> str | None:
+        """Return a description of lost commits, if the loss is certain; otherwise None.
+
+        Call it every few seconds. A loss that persists is returned again.
+        """
         if self._asked is None:
             self._asked = self._asking.submit(self._ask)
             return None
@@ -43,7 +49,7 @@ class LostCommits:
         asked, self._asked = self._asked, None
         try:
             told = asked.result()
-        except KafkaException:  # nobody is there, or it reads its log
+        except KafkaException:  # the coordinator is not available, or is reading its log
             self._behind = {}
             return None
         now_told = {at: told.get(at, _NOTHING) for at in self._known}
@@ -59,20 +65,23 @@ class LostCommits:
         self._behind = {at: (offset, now_s) for at, offset in behind.items()}
         (topic, number), offset = min(lost.items())
         return (
-            f"committed offsets of {len(lost)} partitions went back: {topic}-{number} from "
+            f"committed offsets of {len(lost)} partitions moved backwards: {topic}-{number} from "
             f"{self._known[topic, number]} to {offset}"
         )
 
     def close(self) -> None:
-        """Without waiting for an answer."""
+        """Stop without waiting for an answer."""
         self._asking.shutdown(wait=False, cancel_futures=True)
 
 
 def committed_offsets(
     connection: Mapping[str, Any], group: str, topics: Mapping[str, int]
 ) -> Callable[[], Mapping[tuple[str, int], int]]:
-    """Asks for what ``group`` has committed in ``topics`` (their partitions), open transactions or not. Through a
-    consumer that never joins: librdkafka's admin client crashes the process when a coordinator goes away."""
+    """Return a function that requests the committed offsets of ``group`` in ``topics`` (partition count by name).
+
+    Open transactions do not delay the answer. The function uses a consumer that never joins the group,
+    because librdkafka's admin client crashes the process when a coordinator becomes unavailable.
+    """
     settings = {**connection, "group.id": group, "enable.auto.commit": False, "isolation.level": "read_uncommitted"}
     consumer = Consumer(settings)
     wanted = [TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)]

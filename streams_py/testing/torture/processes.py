@@ -1,4 +1,4 @@
-"""The processes of a run: instances of the application, and busy ones beside them."""
+"""The processes of a run: instances of the application, and processes that use up processor time."""
 
 from __future__ import annotations
 
@@ -25,26 +25,32 @@ _STEP_S = 0.05
 
 
 class Instance:
-    """One instance. ``folder`` has its log, what it dumps, and its state, unless it has a ``disk`` of its own; ``door``
-    is where it reaches brokers: the address of one, or a proxy, which may do harm then."""
+    """One instance of the application.
+
+    Args:
+        folder: Folder for its log, its dumps and its state, unless it has a separate ``disk`` for the state.
+        order: Topics, stages and configuration.
+        brokers: Address of a broker, or a proxy that can disturb the connections.
+        disk: Separate disk for the state directory, which can be made full.
+    """
 
     def __init__(
-        self, folder: Path, order: Mapping[str, Any], door: str | Proxy, disk: SmallDisk | None = None
+        self, folder: Path, order: Mapping[str, Any], brokers: str | Proxy, disk: SmallDisk | None = None
     ) -> None:
         self.name = folder.name
-        self._door = door
+        self._brokers = brokers
         self.disk = disk
-        self.may_end_with: str | None = None
-        """Words with which it may end until it is started the next time."""
-        self.is_suffering = False
-        """Nobody starts it again for now: it would end again."""
+        self.expected_error: str | None = None
+        """Part of the error with which it may fail until its next start."""
+        self.stays_down = False
+        """Whether it is not restarted for now, because it would fail again."""
         self._folder = folder
         self._state = (folder if disk is None else disk.folder) / "state"
         self._dump, self._ready = folder / "dump.json", folder / "ready.txt"
         folder.mkdir(parents=True, exist_ok=True)
         self._order = folder / "order.json"
-        self._order.touch(mode=0o600)  # a password may be in it
-        bootstrap = door if isinstance(door, str) else door.bootstrap
+        self._order.touch(mode=0o600)  # it may contain a password
+        bootstrap = brokers if isinstance(brokers, str) else brokers.bootstrap
         config = {**order["config"], "state.dir": str(self._state), "bootstrap.servers": bootstrap}
         self._order.write_text(
             json.dumps({**order, "config": config, "dump": str(self._dump), "ready": str(self._ready)})
@@ -52,13 +58,13 @@ class Instance:
         self._process: subprocess.Popen[bytes] | None = None
         self._log_began = 0
         self.uses: list[Use] = []
-        """Memory and open files since it was started, as often as somebody looked."""
+        """Samples of its memory and open files since its start."""
         self.started_s = 0.0
 
     def start(self) -> None:
         self._dump.unlink(missing_ok=True)
         self.uses.clear()
-        self.may_end_with = None
+        self.expected_error = None
         command = [sys.executable, "-m", _MODULE, str(self._order)]
         with self._log.open("ab") as log:
             self._log_began = log.tell()
@@ -67,14 +73,14 @@ class Instance:
 
     @property
     def has_proxy(self) -> bool:
-        """False when nothing stands between it and the brokers."""
-        return isinstance(self._door, Proxy)
+        """Whether it connects to the brokers through a proxy."""
+        return isinstance(self._brokers, Proxy)
 
     @property
     def proxy(self) -> Proxy:
-        """That of an instance that has one."""
-        assert isinstance(self._door, Proxy)
-        return self._door
+        """The proxy of an instance that has one."""
+        assert isinstance(self._brokers, Proxy)
+        return self._brokers
 
     @property
     def _log(self) -> Path:
@@ -82,21 +88,21 @@ class Instance:
 
     @property
     def running(self) -> subprocess.Popen[bytes]:
-        """The process of an instance that was started, and not ended by us."""
+        """The process of an instance that was started and not stopped by this run."""
         assert self._process is not None
         return self._process
 
     @property
     def has_died(self) -> bool:
-        """True when it ended by itself."""
+        """Whether its process has terminated without a stop by this run."""
         return self._process is not None and self._process.poll() is not None
 
     def send(self, number: int) -> None:
-        """A signal."""
+        """Send a signal."""
         self.running.send_signal(number)
 
     def ask(self, number: int) -> None:
-        """A signal that would end a process which is not ready for it yet: then it is not sent."""
+        """Send a signal, but only if the process has installed its handlers; otherwise the signal would stop it."""
         if self._is_ready:
             self.send(number)
 
@@ -108,17 +114,20 @@ class Instance:
             return False
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Kill it with SIGKILL and wait for its end."""
         if self._process is not None:
             self.running.kill()
             self.reap()
 
     def forget_state(self) -> None:
-        """Delete its state directory; it must not run."""
+        """Delete its state directory. It must not be running."""
         shutil.rmtree(self._state, ignore_errors=True)
 
     def close(self, timeout_s: float) -> int:
-        """SIGTERM once it knows what that means; the exit status. It is killed when it takes too long, which is -9."""
+        """Send SIGTERM when its handlers are installed; return the exit status.
+
+        It is killed after ``timeout_s``; the status is then -9.
+        """
         until_s = time.monotonic() + timeout_s
         self.send(signal.SIGCONT)
         while not (self._is_ready or self.has_died) and time.monotonic() < until_s:
@@ -131,7 +140,7 @@ class Instance:
         return self.reap()
 
     def reap(self) -> int:
-        """Wait for its end; the exit status."""
+        """Wait for its end; return the exit status."""
         status = self.running.wait()
         if self.running.stdin is not None:
             with contextlib.suppress(OSError):
@@ -140,32 +149,32 @@ class Instance:
         return status
 
     def release(self) -> None:
-        """Kill it, and give back what it had to itself; it cannot be started again."""
+        """Kill it, and close its proxy and disk. It cannot be started again."""
         self.kill()
-        self._order.unlink(missing_ok=True)  # what stays is looked at, and a password is none of that
+        self._order.unlink(missing_ok=True)  # the folder is kept for inspection, but must not contain a password
         if self.has_proxy:
             self.proxy.close()
         if self.disk is not None:
             self.disk.close()
 
-    def look_at_use(self, at_s: float) -> None:
-        """Note its memory and open files now, if anybody knows them."""
+    def sample_use(self, at_s: float) -> None:
+        """Record its memory and open files, if the system reports them."""
         use = None if self._process is None else measured(self._process.pid, at_s)
         if use is not None:
             self.uses.append(use)
 
     @property
-    def says_why_it_ends(self) -> bool:
-        """True when its log, since it was started, says with what it may end."""
-        return self.may_end_with is not None and self.may_end_with in self._said()
+    def failed_as_expected(self) -> bool:
+        """Whether its log since the start contains the expected error."""
+        return self.expected_error is not None and self.expected_error in self._log_since_start()
 
-    def _said(self) -> str:
+    def _log_since_start(self) -> str:
         with self._log.open("rb") as log:
             log.seek(self._log_began)
             return log.read().decode(errors="replace")
 
     def counts(self) -> list[dict[str, int]]:
-        """By stage, what its stores said when it was asked to dump them; empty before that."""
+        """Return the last dump of its stores, by stage; empty without a dump."""
         try:
             found = json.loads(self._dump.read_text())
         except FileNotFoundError:
@@ -173,7 +182,7 @@ class Instance:
         return [found[str(stage)] for stage in range(len(found))]
 
     def tail(self) -> str:
-        """The end of its log."""
+        """Return the end of its log."""
         with contextlib.suppress(FileNotFoundError):
             return self._log.read_text(errors="replace")[-_TAIL_CHARACTERS:]
         return ""
@@ -181,7 +190,7 @@ class Instance:
 
 @contextlib.contextmanager
 def busy(processes: int) -> Iterator[None]:
-    """Processes that take all the processor they get."""
+    """Run processes that use all processor time they get, until the end of the block."""
     command: Sequence[str] = [sys.executable, "-c", "while True: pass"]
     made = [subprocess.Popen(command) for _ in range(processes)]
     try:

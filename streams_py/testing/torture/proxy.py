@@ -1,7 +1,7 @@
-"""A loopback proxy before all brokers of a cluster, for one process: its connections can be cut, slowed, or stalled.
+"""A loopback proxy for all brokers of a cluster, for one process. Its connections can be cut, delayed or stalled.
 
-It listens on a port of its own for each broker, which it learns of as its client does (:mod:`.addresses`). Everything
-runs on one thread with an event loop; the methods may be called on any other.
+It has a separate port for each broker, and discovers brokers as its client does (:mod:`.addresses`). It runs on one
+thread with an event loop. Its methods may be called on any other thread.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Look = Callable[[bytes], Awaitable[bytes]]
 
 
 class Proxy:
-    """``brokers``: ``host:port[,host:port]``, plain text. Open until :meth:`close`."""
+    """A proxy that runs until :meth:`close`. ``brokers``: ``host:port[,host:port]``, without TLS."""
 
     def __init__(self, brokers: str) -> None:
         self._delay_s = 0.0
@@ -42,24 +42,24 @@ class Proxy:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self.bootstrap = ",".join(f"{host}:{port}" for host, port in self._call(self._listen_for(_addresses(brokers))))
-        """Where the client is to begin."""
+        """Value of ``bootstrap.servers`` for the client."""
 
     # -- faults ----------------------------------------
 
     def cut(self) -> int:
-        """Break all connections off, without a goodbye; how many they were."""
+        """Abort all connections; return their number."""
         return self._call(self._cut())
 
     def delay(self, seconds: float) -> None:
-        """From now on everything arrives so much later; 0: at once."""
+        """Delay all further data by this time; 0 removes the delay."""
         self._delay_s = seconds
 
     def stall(self, stalled: bool) -> None:
-        """From now on nothing arrives, and no connection ends; or everything goes on."""
+        """Stop all data without closing connections, or continue."""
         self._call(self._stall(stalled))
 
     def close(self) -> None:
-        """Break everything off, and listen no more."""
+        """Abort all connections and close all ports."""
         self._call(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_STOP_S)
@@ -123,13 +123,13 @@ class Proxy:
             link.close()
             await asyncio.gather(*ways, return_exceptions=True)
         except OSError:
-            pass  # the broker is away
+            pass  # the broker is not available
         finally:
             link.close()
             self._links.discard(link)
 
     async def _carry(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, look: _Look) -> None:
-        """Carry frames one way until that side ends; what has come until then still arrives."""
+        """Carry frames in one direction until the source closes. Frames received before that are still delivered."""
         under_way: asyncio.Queue[tuple[float, bytes] | None] = asyncio.Queue(_FRAMES_MAX)
 
         async def receive() -> None:
@@ -139,9 +139,9 @@ class Proxy:
                     frame = await look(await source.readexactly(length))
                     await under_way.put((self._loop.time() + self._delay_s, frame))
             except (asyncio.IncompleteReadError, OSError):
-                pass  # this side has ended
+                pass  # this side has closed
             except Exception:
-                _log.exception("what came from %s is no part of Kafka's protocol", source)
+                _log.exception("data from %s is not valid in Kafka's protocol; closing the connection", source)
             finally:
                 await under_way.put(None)
 
@@ -168,7 +168,7 @@ class _Link:
         self.writers = [writer]
 
     def close(self) -> None:
-        """Say goodbye when everything is sent."""
+        """Close both connections after the data is sent."""
         for writer in self.writers:
             writer.close()
 

@@ -1,4 +1,4 @@
-"""What goes into the application, and what comes out of it."""
+"""The input and output records of the application."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BATCH: Final = 2_000
 
 
 def write_aborted(connection: Mapping[str, Any], topic: str, records: int) -> None:
-    """Write records that nobody may ever see: their transaction is aborted."""
+    """Write records in a transaction and abort it. The application must never process them."""
     producer = Producer({**connection, "transactional.id": f"{topic}-aborted"})
     producer.init_transactions(60)
     producer.begin_transaction()
@@ -30,8 +30,11 @@ def write_aborted(connection: Mapping[str, Any], topic: str, records: int) -> No
 
 
 class Feeder:
-    """Writes numbers 0, 1, 2, ... of each key, all keys in turn, ``rate`` records/s, until :meth:`stop`. It waits while
-    more than ``ahead_max`` records are not ``done`` yet: a slow machine gets less to do, not a backlog."""
+    """Writes the numbers 0, 1, 2, ... of each key, all keys in turn, until :meth:`stop`.
+
+    It writes ``rate`` records/s. It waits while more than ``ahead_max`` records are not ``done`` yet, so a slow machine
+    gets less input instead of a backlog.
+    """
 
     def __init__(
         self,
@@ -69,13 +72,13 @@ class Feeder:
         self._thread.start()
 
     def stop(self) -> None:
-        """Returns when everything is acknowledged. RuntimeError when something was not."""
+        """Stop, and wait until all records are acknowledged. Raises RuntimeError if a record was not."""
         self._ends.set()
         self._thread.join()
         self.check()
 
     def check(self) -> None:
-        """RuntimeError when something was not written."""
+        """Raise RuntimeError if a record could not be written."""
         if self._problem is not None:
             raise RuntimeError(f"the input could not be written: {self._problem}") from self._problem
 
@@ -90,7 +93,7 @@ class Feeder:
         while not self._ends.is_set():
             due = min(int((time.monotonic() - began) * self._rate), written + _BATCH)
             allowed = self._done() + self._ahead_max
-            if due > allowed:  # the time that it waits for is not made up for
+            if due > allowed:  # the rate is not increased later to make up for this wait
                 due = max(written, allowed)
                 began = time.monotonic() - due / self._rate
             for number in range(written, due):
@@ -108,7 +111,7 @@ class Feeder:
         while True:
             try:
                 self._producer.produce(self._topic, value, key.encode(), on_delivery=self._on_delivery)
-            except BufferError:  # the cluster is away
+            except BufferError:  # the cluster is not available
                 self._producer.poll(0.2)
             else:
                 return
@@ -119,8 +122,10 @@ class Feeder:
 
 
 def reader(connection: Mapping[str, Any], topic: str, partitions: int) -> Consumer:
-    """Reads all ``partitions`` of a topic from the beginning, what is committed; tells where they end. A topic that was
-    created a moment ago may be in no broker's list yet, so nobody is asked how many they are."""
+    """Return a consumer of the committed records of a topic, from the beginning. It also reports ends of partitions.
+
+    The caller gives the number of partitions, because the brokers may not know a topic yet that was just created.
+    """
     consumer = Consumer(
         {
             **connection,
@@ -136,7 +141,7 @@ def reader(connection: Mapping[str, Any], topic: str, partitions: int) -> Consum
 
 
 class Reader:
-    """Tells a history what comes out, from a thread of its own."""
+    """Reads the output and passes it to a history, on a separate thread."""
 
     def __init__(self, connection: Mapping[str, Any], topic: str, partitions: int, history: History) -> None:
         self._consumer = reader(connection, topic, partitions)
@@ -153,7 +158,7 @@ class Reader:
         self.check()
 
     def check(self) -> None:
-        """RuntimeError when reading has come to an end."""
+        """Raise RuntimeError if reading has failed."""
         if self._problem is not None:
             raise RuntimeError(f"the output could not be read: {self._problem}") from self._problem
 
@@ -164,7 +169,7 @@ class Reader:
                     if message.error() is None:
                         key, value = message.key() or b"", message.value() or b""
                         at = (message.partition() or 0, message.offset() or 0)
-                        self._history.hear(*at, key.decode(), read_entry(value), message.timestamp()[1])
+                        self._history.add_record(*at, key.decode(), read_entry(value), message.timestamp()[1])
         except BaseException as problem:
             self._problem = problem
 
@@ -172,7 +177,7 @@ class Reader:
 def last_counts(
     connection: Mapping[str, Any], changelog: str, partitions: int, wait: Callable[[], None]
 ) -> dict[str, int]:
-    """The fold of a changelog: the last count of each key. ``wait`` is called between polls, and may give up."""
+    """Read a changelog and return the last count of each key. ``wait`` is called between polls, and may raise."""
     consumer = reader(connection, changelog, partitions)
     left = set(range(partitions))
     found: dict[str, int] = {}

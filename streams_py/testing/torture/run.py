@@ -1,4 +1,4 @@
-"""A run: load, faults drawn from a seed, a quiet end, and the judgement."""
+"""A torture run: load, random faults from a seed, a phase without faults, and the check of the output."""
 
 from __future__ import annotations
 
@@ -33,35 +33,40 @@ from streams_py.testing.torture.usage import Growth, growth
 __all__ = ["Plan", "Result", "Torture"]
 
 _ABORTED: Final = 100
-_LOOK_S: Final = 2
+_CHECK_S: Final = 2
 _ANSWER_S: Final = 10
 _REQUEST_S: Final = 60
 _MAX_POLL_MS: Final = 60_000
 _AT_WORK: Final = 0.7
-"""Of so many faults that they hit an application that has processed something since the last one; others hit it while
-it recovers."""
+"""Share of faults that wait until the application has processed a record since the previous fault.
+
+The other faults may occur while it recovers."""
 _LAST_S: Final = 1
-"""For what may still come out after the last record, and must not. As long at least all keys are fed after the last
-fault: at-least-once, what a frozen process had under way may arrive in a changelog behind its successor's records."""
+"""Time to wait for wrong records after the last record, in s.
+
+All keys also get input for at least this time after the last fault. With at-least-once, records of a frozen process may
+arrive in a changelog after the new owner's records, and must be overwritten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is run. ``faults``: how often each; without one, any until ``seconds`` are over."""
+    """Parameters of a run. ``faults``: number of each kind; if empty, random faults for ``seconds`` seconds."""
 
     exact: bool = True
     instances: int = 3
     partitions: Sequence[int] = (5, 12)
-    """Of the input and the first repartition topic; of each further stage's; the last of them of the output, too."""
+    """Partition count of each stage's repartition topic.
+
+    The input topic has as many partitions as the first one, and the output topic as many as the last one."""
     keys: int = 300
     rate: float = 3_000
-    """Records/s, fewer while the application is ``ahead_max`` records behind."""
+    """Records/s; fewer while the application is ``ahead_max`` records behind."""
     ahead_max: int = 50_000
     records_min: int = 0
     seconds: float = 60
     faults: Mapping[str, int] = field(default_factory=dict)
     pace_s: float = 4
-    """Mean time between two faults."""
+    """Mean time between two faults, in s."""
     session_ms: int = 6_000
     config: Mapping[str, Any] = field(default_factory=dict)
     settle_s: float = 180
@@ -70,19 +75,19 @@ class Plan:
 
 @dataclass(slots=True)
 class Result:
-    """``violations`` is empty when everything held."""
+    """The result of a run. ``violations`` is empty if all checks passed."""
 
     violations: list[Violation]
     records: int
     repeated: int
     faults: Counter[str]
     deaths: list[str]
-    """Ends of the logs of instances that ended by themselves."""
+    """Ends of the logs of instances that stopped unexpectedly."""
     seconds: float
     growth: list[Growth]
-    """Memory and open files of an instance that lived through the run."""
+    """Growth of memory and open files of an instance that ran from start to end."""
     left_out: list[str]
-    """What was not done or not judged, and why."""
+    """Faults and checks that were left out, with the reasons."""
 
     @property
     def ok(self) -> bool:
@@ -90,9 +95,17 @@ class Result:
 
 
 class Torture:
-    """One run. ``connection``: librdkafka settings that reach the cluster, beside Kafka's keys for its ``security``,
-    with which instances get in, too; ``broker`` kills it, waits, starts it; instances go through the door of ``login``
-    if there is one. ``tell`` hears of faults and phases, and how many records are written and done."""
+    """One torture run.
+
+    Args:
+        plan: Parameters of the run.
+        connection: librdkafka settings of the cluster.
+        folder: Folder for the files of all instances.
+        security: Kafka's security settings of the cluster, also used by the instances.
+        broker: Kills the broker and starts it after a time in seconds; None if the broker may not be killed.
+        login: Login of the instances; None if they connect as this process does.
+        tell: Called with the text of a fault or an empty text, and the numbers of written and processed records.
+    """
 
     def __init__(
         self,
@@ -135,17 +148,22 @@ class Torture:
         inputs[self._source] = plan.partitions[0]
         self._commits = LostCommits(committed_offsets(self._connection, self.id, inputs))
         self._commits_lost: list[str] = []
-        self._next_look_s = 0.0
+        self._next_sample_s = 0.0
         self._left_out: list[str] = []
 
     def run(self) -> Result:
-        """TimeoutError when the application does not come to an end after the last fault; BrokerUnavailableError when
-        it cannot begin; ValueError for a fault that cannot be done here, before anything is done."""
+        """Run, and return the result.
+
+        Raises:
+            TimeoutError: The application made no progress for ``plan.settle_s`` seconds.
+            BrokerUnavailableError: The run could not start.
+            ValueError: A fault of the plan is not possible here. Raised before the run starts.
+        """
         began = time.monotonic()
         try:
             if self._is_encrypted:
                 self._left_out.append(
-                    "no connection is cut, slow or silent: a proxy does that, and cannot look into TLS"
+                    "no connection faults (cut, delay, stall): they need a proxy, which cannot read TLS"
                 )
             self._instances += (self._new(number + 1) for number in range(self._plan.instances))
             faults = self._chosen_faults()
@@ -161,10 +179,10 @@ class Torture:
             for instance in self._instances:
                 instance.release()
         if self._commits_lost:
-            self._left_out.append(self._what_was_lost())
+            self._left_out.append(self._describe_lost_commits())
         found, grown = growth(self._instances[0].uses)
         if grown is None:
-            self._left_out.append("memory and open files are not judged: nobody knows them for long enough")
+            self._left_out.append("memory and open files were not checked: no measurements over a long enough time")
         return Result(
             violations=[*self._history.violations(self._feeder.written), *(grown or ())],
             records=self._history.seen,
@@ -177,7 +195,7 @@ class Torture:
         )
 
     def _create_topics(self) -> None:
-        # A partition of the output has one owner at a time when it is that of the last stage.
+        # The output has the partitions of the last stage, so each output partition has one owner at a time.
         partitions = self._plan.partitions
         topics = [NewTopic(self._source, partitions[0]), NewTopic(self._sink, partitions[-1])]
         try:
@@ -185,7 +203,7 @@ class Torture:
             for future in self._admin.create_topics(topics).values():
                 future.result(_REQUEST_S)
         except KafkaException as error:
-            raise BrokerUnavailableError(f"topics cannot be created: {error}") from error
+            raise BrokerUnavailableError(f"cannot create topics: {error}") from error
 
     def _live_through(self, faults: Faults) -> None:
         plan = self._plan
@@ -196,7 +214,7 @@ class Torture:
         self._output = output = Reader(self._connection, self._sink, plan.partitions[-1], self._history)
         self._feeder.start()
         self._wait_until(lambda: self._history.seen > 0, "the first record")
-        self._strike_all(faults)
+        self._inject_all(faults)
         enough = max(plan.records_min, self._feeder.total + int(_LAST_S * plan.rate) + plan.keys)
         self._wait_until(lambda: self._feeder.total >= enough, "the input")
         self._feeder.stop()
@@ -204,8 +222,8 @@ class Torture:
         stores = self._stores()
         for instance in self._instances:
             status = instance.close(CLOSE_S)
-            if status < 0 or (status > 0 and not instance.says_why_it_ends):
-                self._deaths.append(f"{instance.name} was to close, and ended with {status}\n{instance.tail()}")
+            if status < 0 or (status > 0 and not instance.failed_as_expected):
+                self._deaths.append(f"{instance.name} stopped with status {status} on close\n{instance.tail()}")
         time.sleep(_LAST_S)
         output.stop()
         self._compare(stores)
@@ -220,17 +238,17 @@ class Torture:
             "heartbeat.interval.ms": plan.session_ms // 10,
             "num.standby.replicas": 1,
             "commit.interval.ms": 200,
-            # A coordinator of Kafka 4.3 that comes back may count members that are gone, without sessions: at worst the
-            # group waits for them for so long. The default of 5 minutes is more than what a run waits for a record.
+            # After a failover, the coordinator of Kafka 4.3 may include stopped members that have no session. A
+            # rebalance then waits for them for this time; the default of 5 minutes would exceed the run's time-out.
             "max.poll.interval.ms": _MAX_POLL_MS,
-            **(self._security if self._login is None else self._login.keys),
+            **(self._security if self._login is None else self._login.settings),
             **plan.config,
         }
         order = {"source": self._source, "sink": self._sink, "partitions": plan.partitions, "config": config}
         folder = self._folder / f"instance-{number}"
         disk = self._disk(folder) if number == plan.instances else None
-        door = self._connection["bootstrap.servers"] if self._login is None else self._login.door
-        return Instance(folder, order, door if self._is_encrypted else Proxy(door), disk)
+        brokers = self._connection["bootstrap.servers"] if self._login is None else self._login.address
+        return Instance(folder, order, brokers if self._is_encrypted else Proxy(brokers), disk)
 
     def _disk(self, folder: Path) -> SmallDisk | None:
         if self._plan.faults and "full" not in self._plan.faults:
@@ -238,7 +256,7 @@ class Torture:
         try:
             return SmallDisk(folder / "disk")
         except DiskError as error:
-            self._left_out.append(f"no disk is filled: a small one cannot be mounted here ({error})")
+            self._left_out.append(f"no full disk: cannot mount a small disk here ({error})")
             return None
 
     # -- faults ----------------------------------------
@@ -254,14 +272,14 @@ class Torture:
         )
         if not self._plan.faults:  # any may be drawn
             if self._broker is None:
-                self._left_out.append("no broker is killed or away: this one may not be")
+                self._left_out.append("no broker faults: this broker may not be killed")
             if self._login is None:
-                self._left_out.append("no login is lost: there is none that may be")
+                self._left_out.append("no login faults: this run has no login that can be removed")
         if impossible := sorted(self._plan.faults.keys() - set(faults.possible)):
-            raise ValueError("; ".join([f"cannot be done here: {', '.join(impossible)}", *self._left_out]))
+            raise ValueError("; ".join([f"faults not possible here: {', '.join(impossible)}", *self._left_out]))
         return faults
 
-    def _strike_all(self, faults: Faults) -> None:
+    def _inject_all(self, faults: Faults) -> None:
         plan = self._plan
         kinds = [kind for kind, times in plan.faults.items() for _ in range(times)]
         self._draw.shuffle(kinds)
@@ -272,7 +290,7 @@ class Torture:
                 self._wait_until(self._is_at_work(), "a record after a fault")
             kind = kinds.pop() if plan.faults else faults.draw()
             self._faults[kind] += 1
-            faults.strike(kind, self._say)
+            faults.inject(kind, self._say)
 
     def _is_at_work(self) -> Callable[[], bool]:
         before = self._history.seen
@@ -281,41 +299,41 @@ class Torture:
     def _rest(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
-            self._look_after_instances()
-            self._look_around()
+            self._restart_stopped_instances()
+            self._take_samples()
             time.sleep(min(left, 0.2))
 
-    def _look_around(self) -> None:
+    def _take_samples(self) -> None:
         now_s = time.monotonic()
-        if now_s >= self._next_look_s:
-            self._next_look_s = now_s + _LOOK_S
-            self._instances[0].look_at_use(now_s)
-            if (lost := self._commits.look(now_s)) is not None:
+        if now_s >= self._next_sample_s:
+            self._next_sample_s = now_s + _CHECK_S
+            self._instances[0].sample_use(now_s)
+            if (lost := self._commits.check(now_s)) is not None:
                 self._commits_lost.append(lost)
                 self._say(lost)
                 if self._broker is not None:
                     self._broker(0)
 
-    def _look_after_instances(self) -> None:
-        """Start again what ended by itself, as an orchestrator would. It is a death unless a fault explains it."""
+    def _restart_stopped_instances(self) -> None:
+        """Restart instances that stopped, as an orchestrator does. A stop is an error unless a fault explains it."""
         for instance in self._instances:
-            if instance.has_died and not instance.is_suffering:
+            if instance.has_died and not instance.stays_down:
                 status = instance.reap()
-                if not instance.says_why_it_ends:
-                    self._deaths.append(f"{instance.name} ended with {status}\n{instance.tail()}")
+                if not instance.failed_as_expected:
+                    self._deaths.append(f"{instance.name} stopped with status {status}\n{instance.tail()}")
                 instance.start()
 
-    def _what_was_lost(self) -> str:
-        done = "start its broker again" if self._broker is None else "its broker was started again"
+    def _describe_lost_commits(self) -> str:
+        done = "restart its broker" if self._broker is None else "its broker was restarted"
         return (
-            f"the group's coordinator lost what was committed ({len(self._commits_lost)} x), as one of Kafka 4.3 does "
-            f"when it breaks off reading its log; {done}: {self._commits_lost[0]}"
+            f"the group coordinator lost committed offsets ({len(self._commits_lost)} times), as Kafka 4.3 does if it "
+            f"stops reading its log too early; {done}: {self._commits_lost[0]}"
         )
 
     # -- the end ----------------------------------------
 
     def _wait_until(self, condition: Callable[[], bool], what: str) -> None:
-        """Patience is renewed by progress: a busy machine is no failure."""
+        """Wait for a condition. The time limit restarts with each progress, so a busy machine causes no error."""
         best, until = -1, time.monotonic() + self._plan.settle_s
         while not condition():
             self._feeder.check()
@@ -326,16 +344,16 @@ class Torture:
             if time.monotonic() > until:
                 logs = "\n".join(instance.tail() for instance in self._instances)
                 if self._commits_lost:
-                    logs = f"{self._what_was_lost()}\n{logs}"
+                    logs = f"{self._describe_lost_commits()}\n{logs}"
                 raise TimeoutError(
-                    f"{what} did not come: {best} of {self._feeder.total} records came out, and no more for "
-                    f"{self._plan.settle_s:.0f} s\n{logs}"
+                    f"timed out waiting for {what}: {best} of {self._feeder.total} records were processed, and none in "
+                    f"the last {self._plan.settle_s:.0f} s\n{logs}"
                 )
             self._say("")
             self._rest(0.2)
 
     def _stores(self) -> list[dict[str, int]]:
-        """What the stores of all instances say, by stage, asked until every stage has all keys."""
+        """Request dumps of all stores until every stage has all keys; return the counts by stage."""
         found: list[dict[str, int]] = []
 
         def is_whole() -> bool:
@@ -349,7 +367,7 @@ class Torture:
                     found[stage] |= counts
             return all(len(stage) == self._plan.keys for stage in found)
 
-        self._wait_until(is_whole, "a look at all stores")
+        self._wait_until(is_whole, "the content of all stores")
         return found
 
     def _compare(self, stores: Sequence[Mapping[str, int]]) -> None:
@@ -357,7 +375,7 @@ class Torture:
 
         def wait() -> None:
             if time.monotonic() > until:
-                raise TimeoutError("a changelog does not end: a transaction is open in it")
+                raise TimeoutError("timed out reading a changelog: a transaction in it is still open")
 
         for stage, stored in enumerate(stores):
             topic = f"{self.id}-counts-{stage}-changelog"

@@ -1,9 +1,8 @@
-"""Memory and open files of a process, measured through a run, and the judgement: they must not grow.
+"""Memory and open files of a process, measured during a run, and the check that they do not grow.
 
-Only a process that lives through the run says something; so one instance is spared from what would end it. Tasks come
-and go with every fault, and their files with them. Therefore quarters of the run are compared, by their medians: the
-second, when everything is warm, with the last. What is lost with each rebalance, each producer or each commit has come
-together by then.
+Only a process that runs from start to end can be measured, so one instance gets no faults that would stop it. Tasks,
+and with them files, come and go with every fault. So the medians of two quarters of the run are compared: the second
+quarter, when everything is warm, with the last one. By then, leaks in each rebalance, producer or commit have added up.
 """
 
 from __future__ import annotations
@@ -20,17 +19,19 @@ __all__ = ["JUDGED_S", "SHOWN_S", "Growth", "Use", "growth", "measured"]
 
 SHOWN_S: Final = 120
 JUDGED_S: Final = 600
-"""From so long a life on figures are shown, and judged: databases open more and more files in their first minutes."""
+"""Minimum run times, in s, for showing the measurements and for checking them.
+
+Databases open an increasing number of files in their first minutes."""
 
 _SAMPLES_MIN: Final = 5
-"""In each of the two quarters."""
+"""Minimum number of samples in each of the two quarters."""
 _FACTOR_MAX: Final = 1.3
 _MEMORY_MORE_MAX: Final = 64 << 20
 _FILES_MORE_MAX: Final = 80
 
 
 class Use(NamedTuple):
-    """``at_s`` of the clock of the one who measures."""
+    """One measurement. ``at_s``: time on the clock of the measuring process."""
 
     at_s: float
     memory_bytes: int
@@ -38,7 +39,7 @@ class Use(NamedTuple):
 
 
 class Growth(NamedTuple):
-    """Medians of the second and of the last quarter."""
+    """Medians of a measured value in the second and in the last quarter."""
 
     what: str
     before: float
@@ -50,8 +51,10 @@ class Growth(NamedTuple):
 
 
 def measured(pid: int, at_s: float, *, proc: Path = Path("/proc")) -> Use | None:
-    """What a process has now: resident memory, and open files. None when the system does not say it (only Linux does),
-    or the process is gone."""
+    """Measure the resident memory and the open files of a process.
+
+    Returns None if the system does not report them (only Linux does), or if the process has stopped.
+    """
     try:
         pages = int((proc / str(pid) / "statm").read_text().split()[1])
         files = len(os.listdir(proc / str(pid) / "fd"))
@@ -61,7 +64,7 @@ def measured(pid: int, at_s: float, *, proc: Path = Path("/proc")) -> Use | None
 
 
 def growth(samples: Sequence[Use]) -> tuple[list[Growth], list[Violation] | None]:
-    """How memory and open files have changed, and what has grown; None when there is too little to judge by."""
+    """Return (the change of memory and open files, violations). None instead of violations: too few samples."""
     if not samples or samples[-1].at_s - samples[0].at_s < SHOWN_S:
         return [], None
     began_s, quarter_s = samples[0].at_s, (samples[-1].at_s - samples[0].at_s) / 4
@@ -74,13 +77,13 @@ def growth(samples: Sequence[Use]) -> tuple[list[Growth], list[Violation] | None
         return statistics.median(map(value, early)), statistics.median(map(value, late))
 
     mebibyte = 1 << 20
-    figures = [
+    measures = [
         (Growth("memory", *of(lambda use: use.memory_bytes / mebibyte), " MiB"), _MEMORY_MORE_MAX / mebibyte),
         (Growth("open files", *of(lambda use: use.open_files), ""), _FILES_MORE_MAX),
     ]
     grown = [
         Violation("growth", 1, (str(one),))
-        for one, more_max in figures
+        for one, more_max in measures
         if one.after > _FACTOR_MAX * one.before and one.after > one.before + more_max
     ]
-    return [one for one, _ in figures], grown if 4 * quarter_s >= JUDGED_S else None
+    return [one for one, _ in measures], grown if 4 * quarter_s >= JUDGED_S else None

@@ -25,7 +25,7 @@ SHOWN_BY = {
 FOUND_BY_ONE = {
     "lose a task",
     "standby forgotten",
-    "hand over at once",
+    "hand over too early",
     "accept every commit",
     "never at rest",
     "chance decides",

@@ -122,7 +122,7 @@ def test_input_topic_names_the_sources_when_nothing_reads_the_topic() -> None:
 
 
 def test_store_names_those_that_exist_when_there_is_none_of_that_name() -> None:
-    says = "no store 'count'; the topology has counts"
+    says = "store 'count' does not exist; the topology has counts"
     with TopologyTestDriver(word_count()) as driver, pytest.raises(UnknownStateStoreError, match=says):
         driver.store("count")
 

@@ -24,7 +24,7 @@ def clean() -> list[Line]:
 def found(lines: list[Line], *, exact: bool = True, stored: dict[str, int] | None = None) -> set[str]:
     history = History(exact=exact)
     for offset, (partition, key, entry) in enumerate(lines):
-        history.hear(partition, offset, key, entry, 10 * entry.number)
+        history.add_record(partition, offset, key, entry, 10 * entry.number)
     for stage in range(2):
         history.compare_state(stage, "store", {"a": 5, "b": 5} if stored is None else stored)
     return {violation.kind for violation in history.violations(WRITTEN)}

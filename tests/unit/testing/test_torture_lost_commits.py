@@ -41,7 +41,7 @@ def looks(commits: LostCommits, since: int, until: int) -> set[str]:
     for now_s in range(since, until, 2):
         while commits._asked is not None and not commits._asked.done():
             time.sleep(0.001)
-        if (lost := commits.look(now_s)) is not None:
+        if (lost := commits.check(now_s)) is not None:
             said.add(lost)
     return said
 
@@ -51,7 +51,7 @@ def test_older_answer_that_stays_is_a_loss(commits: LostCommits, group: Group, t
     group.committed = told
     assert looks(commits, 4, 20) == set()
     (said,) = looks(commits, 20, 30)
-    assert said == f"committed offsets of 1 partitions went back: in-0 from 40 to {told.get(0, -1)}"
+    assert said == f"committed offsets of 1 partitions moved backwards: in-0 from 40 to {told.get(0, -1)}"
     group.committed = {0: 40, 1: 50}
     assert looks(commits, 30, 80) == set()
 
@@ -61,7 +61,7 @@ def test_loss_is_told_though_other_partitions_go_on(commits: LostCommits, group:
     for now_s in range(4, 40, 2):
         group.committed = {0: 30, 1: 50 + now_s}
         said |= looks(commits, now_s, now_s + 2)
-    assert said == {"committed offsets of 1 partitions went back: in-0 from 40 to 30"}
+    assert said == {"committed offsets of 1 partitions moved backwards: in-0 from 40 to 30"}
 
 
 def test_loss_is_told_though_a_member_goes_on_from_what_else_was_lost(commits: LostCommits, group: Group) -> None:
@@ -69,7 +69,7 @@ def test_loss_is_told_though_a_member_goes_on_from_what_else_was_lost(commits: L
     for now_s in range(4, 40, 2):
         group.committed = {0: 30, 1: 2 + now_s // 2}
         said |= looks(commits, now_s, now_s + 2)
-    assert said == {"committed offsets of 1 partitions went back: in-0 from 40 to 30"}
+    assert said == {"committed offsets of 1 partitions moved backwards: in-0 from 40 to 30"}
 
 
 def test_coordinator_that_goes_on_reading_has_lost_nothing(commits: LostCommits, group: Group) -> None:

@@ -19,7 +19,7 @@ _LIKELIHOOD: Final = (0.2, 0.5, 1.0)
 
 
 def execute(world: World, action: Action, thread: SimulatedThread | None) -> bool:
-    """Execute an action on ``thread``, or on the target that the action picks; return False if there is no target."""
+    """Execute an action on ``thread``, or on the target that the action picks; return False without a target."""
     fault = action.fault
     if fault in _LASTING:
         world.note("{} begins", fault.value)
@@ -70,7 +70,7 @@ def _release_of_newcomers(world: World) -> tuple[int, str | None]:
 
 
 def _least_upgraded(world: World) -> SimulatedProcess | None:
-    """Return the least upgraded process, among those that run or have a planned start."""
+    """Return the least upgraded process that runs or has a planned start."""
     there = [process for process in world.processes if process.alive or process.coming_back]
     return min(there, key=lambda process: (process.bounces, process.number), default=None)
 

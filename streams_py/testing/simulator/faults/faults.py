@@ -1,4 +1,4 @@
-"""All kinds of faults, and the state of those that last.
+"""All kinds of faults, and the state of lasting faults.
 
 An *instant* fault happens at one point in time (a process is killed). A *lasting* fault has a duration (topics cannot
 be created). Each schedule excludes a random subset of kinds and gives the others random weights, because some bugs

@@ -60,7 +60,7 @@ def garbage_user_data(rng: random.Random, sample: bytes, version: int) -> bytes 
 class HostileMember:
     """One hostile member. ``lies``: it sends well-formed false data instead of garbage.
 
-    ``steady``: it does not rejoin by itself once it has an assignment.
+    ``steady``: it does not start a rebalance once it has an assignment.
     """
 
     def __init__(self, world: World, number: int, *, lies: bool, steady: bool = False) -> None:

@@ -137,7 +137,7 @@ class LocalState:
         return copy is not None and copy.holder is thread and copy.working
 
     def position(self, task: TaskId) -> int | None:
-        """Return the position of the task's state, in records; None if there is no state."""
+        """Return the position of the task's state, in records; None without state."""
         copy = self._copies.get(task)
         if copy is None:
             return None

@@ -36,7 +36,7 @@ class Timeline:
         return self._queue[0][0] if self._queue else None
 
     def step(self) -> bool:
-        """Run the next action; return False if there is none."""
+        """Run the next action; return False if no action is planned."""
         if not self._queue:
             return False
         at_ms, _, action, args = heappop(self._queue)

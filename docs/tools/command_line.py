@@ -11,9 +11,12 @@ __all__ = ["page"]
 
 _INTRO = """# Command line
 
-`streams-py` comes with the extra `cli`; `python -m streams_py` is the same. Each command explains itself:
-`streams-py COMMAND --help`. A command that could not do its work (wrong usage, a cluster that is away or
-refuses, no such group) says why in one sentence, and its exit status is 2. Status 1: it did, and what it found is bad.
+`streams-py` comes with the extra `cli`. `python -m streams_py` is the same. `streams-py COMMAND --help` explains each
+command.
+
+A command that could not do its work prints the reason in one sentence, and its exit status is 2. Examples are wrong
+usage, an unknown group, and a cluster that does not answer or rejects the request. With exit status 1 the command did
+its work and found something bad.
 """
 
 

@@ -1,4 +1,4 @@
-"""The commands and their options; what they do is in the modules beside."""
+"""The commands and their options. Other modules of this package do the work."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["app"]
 
 
 class _DescribeByDefault(typer.core.TyperGroup):
-    """``streams-py topology app.py`` means ``streams-py topology describe app.py``."""
+    """Read ``streams-py topology app.py`` as ``streams-py topology describe app.py``."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] not in self.commands and not args[0].startswith("-"):
@@ -38,20 +38,20 @@ class _DescribeByDefault(typer.core.TyperGroup):
 app = typer.Typer(
     name="streams-py",
     cls=ByPanel,
-    help="Kafka Streams for Python: run applications, look at groups, try a change before it goes out.",
-    epilog="Each command explains itself: streams-py COMMAND --help",
+    help="Kafka Streams for Python: run applications, inspect groups, check a change before you deploy it.",
+    epilog="Help for a command: streams-py COMMAND --help",
     no_args_is_help=True,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
 topology_app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", cls=_DescribeByDefault)
-app.add_typer(topology_app, name="topology", help="Look at a topology: streams-py topology app.py prints it.")
+app.add_typer(topology_app, name="topology", help="Print or draw a topology: streams-py topology app.py.")
 new_typer = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
-app.add_typer(new_typer, name="new", help="Make a project to begin with.")
+app.add_typer(new_typer, name="new", help="Create a starter project.")
 app.command("run")(run_command)
-app.add_typer(connect_app, name="connect", help="A group of workers that run connectors.")
-# Neither imports Spark before it is needed: without the extra, they say so when they are used.
+app.add_typer(connect_app, name="connect", help="Run and inspect a group of workers that run connectors.")
+# Neither imports Spark before it is needed. Without the extra, the commands say so when they run.
 app.add_typer(telemetry_app, name="telemetry")
 app.add_typer(backtest_app(), name="backtest")
 app.command()(torture)
@@ -59,46 +59,49 @@ add_history_commands(app)
 add_group_commands(app)
 
 _PROCESSES = Annotated[int | None, typer.Option("--processes", min=1, help="Worker processes; default: one per core.")]
-_SEED = Annotated[int, typer.Option("--seed", help="First seed; the same seed always takes the same course.")]
+_SEED = Annotated[int, typer.Option("--seed", help="First seed. The same seed always gives the same run.")]
 
 
 @app.command()
 def simulate(
-    schedules: Annotated[int, typer.Option("--schedules", "-n", min=1, help="How many schedules to run.")] = 200,
+    schedules: Annotated[int, typer.Option("--schedules", "-n", min=1, help="Number of schedules to run.")] = 200,
     seed: _SEED = 1,
     assignor: Annotated[
         str | None,
         typer.Option(
             help="Run all groups with this assignor: package.module:Class for your own, or high_availability, "
-            "legacy_sticky, sticky, fallback, static, custom (one that may fail). Default: a mixture."
+            "legacy_sticky, sticky, fallback, static, custom (an assignor that may fail). Default: a mixture."
         ),
     ] = None,
     mutant: Annotated[
-        str | None, typer.Option(help="Plant a bug, which must be found; --mutant list names them all.")
+        str | None, typer.Option(help="Plant a bug that the run must find. --mutant list shows all of them.")
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(help="Settings of the application (.toml or .properties) for your assignor's configure."),
+        typer.Option(help="The application's settings (.toml or .properties), passed to your assignor's configure()."),
     ] = None,
     known_bugs: Annotated[
-        bool, typer.Option("--known-bugs", help="Play known bugs of Kafka Streams again, by their tickets.")
+        bool, typer.Option("--known-bugs", help="Replay known bugs of Kafka Streams, listed by ticket.")
     ] = False,
-    replay: Annotated[int | None, typer.Option(help="Run the schedule of one seed and tell its whole history.")] = None,
+    replay: Annotated[
+        int | None, typer.Option(help="Run the schedule of one seed and print its whole history.")
+    ] = None,
     keep: Annotated[
-        str | None, typer.Option(help="With --replay: only these actions, as a finding lists them, e.g. 3,8,11.")
+        str | None, typer.Option(help="With --replay: run only these actions, numbered as in a finding, e.g. 3,8,11.")
     ] = None,
     shorten: Annotated[
-        bool, typer.Option("--shorten/--no-shorten", help="Look for the shortest history of the first finding.")
+        bool,
+        typer.Option("--shorten/--no-shorten", help="Search for the shortest history that repeats the first finding."),
     ] = True,
     processes: _PROCESSES = None,
 ) -> None:
-    """Whole groups of real leaders and members in virtual time, while everything goes wrong that can.
+    """Test whole groups of real leaders and members in virtual time, with faults of every kind.
 
-    Members join, leave, die, freeze and lie, brokers fail at every step, releases are mixed and rolled. First nothing
-    may happen that is [bold]never[/bold] allowed (safety). Then the faults stop, and the group must come to rest with
-    every task running ([bold]liveness[/bold]).
+    Members join, leave, die, freeze and send wrong data. Brokers fail at every step. Releases are mixed and upgraded
+    one by one. While faults occur, nothing may happen that is [bold]never[/bold] allowed (safety). Then the faults
+    stop, and the group must become stable with every task running ([bold]liveness[/bold]).
 
-    Exit status: 0 nothing found; 1 safety violated; 4 only liveness missed; 2 wrong usage.
+    Exit status: 0 nothing found; 1 safety violated; 4 only liveness violated; 2 wrong usage.
 
     Examples:
 
@@ -146,14 +149,17 @@ def fuzz(
     target: Annotated[list[str] | None, typer.Option(help="Only this target; may be repeated. Default: all.")] = None,
     vectors: Annotated[
         Path | None,
-        typer.Option(help="Folder with recorded bytes to start from; default: those of a checkout, if any."),
+        typer.Option(
+            help="Folder with recorded bytes to start from. Default: the vectors of a source checkout, if there is one."
+        ),
     ] = None,
 ) -> None:
-    """Everything that reads other people's bytes, fed with damaged ones.
+    """Feed damaged bytes to every decoder that reads bytes from outside.
 
-    Random, truncated, mutated, spliced and blown up bytes go into every decoder of the protocol, the serdes, the
-    events, the files of the state directory and of the user. Whatever comes in, the answer is a value or a documented
-    error, within 50 ms of processor time, and with no more memory than a small multiple of the input and a megabyte.
+    Random, truncated, mutated, spliced and enlarged bytes go into every decoder of the protocol, the serdes, the
+    events, the state directory's files and the user's files. For any input, a decoder must return a value or raise a
+    documented error. It may use at most 50 ms of processor time, and memory of at most a small multiple of the input
+    plus one megabyte.
 
     Exit status: 0 nothing found; 1 something found; 2 wrong usage.
 
@@ -177,7 +183,7 @@ def topics(
 ) -> None:
     """List the topics of a cluster, or create one.
 
-    Exit status: 0 done; 2 wrong usage, or the cluster does not answer or refuses.
+    Exit status: 0 done; 2 wrong usage, or the cluster does not answer or rejects the request.
 
     Examples:
 
@@ -196,20 +202,23 @@ def topics(
 def produce(
     topic: Annotated[str, typer.Argument(help="An existing topic.")],
     lines: Annotated[list[str] | None, typer.Argument(help="Values; default: the lines of standard input.")] = None,
-    value: Annotated[str, typer.Option(metavar="SERDE", help=f"What the values are: {SERDES_ALLOWED}.")] = "string",
+    value: Annotated[str, typer.Option(metavar="SERDE", help=f"Serde of the values: {SERDES_ALLOWED}.")] = "string",
     key: Annotated[
         str | None,
-        typer.Option(metavar="SERDE", help="Lines are KEY:VALUE, with keys of this serde; window-string: KEY@START."),
+        typer.Option(
+            metavar="SERDE", help="Read lines as KEY:VALUE, with keys of this serde. window-string: KEY@START."
+        ),
     ] = None,
-    separator: Annotated[str, typer.Option("--separator", "-s", help="Stands between key and value.")] = ":",
+    separator: Annotated[str, typer.Option("--separator", "-s", help="Text between key and value.")] = ":",
     bootstrap: BOOTSTRAP_OR_EMBEDDED = None,
     config: CONFIG = None,
 ) -> None:
     """Write records to a topic: one per argument, or per line of standard input.
 
-    When an argument is wrong nothing is written; when a line of standard input is, what came before it.
+    If an argument is wrong, no record is written. If a line of standard input is wrong, the lines before it are
+    written.
 
-    Exit status: 0 all are acknowledged; 2 wrong usage, or the cluster does not answer or refuses.
+    Exit status: 0 all records are acknowledged; 2 wrong usage, or the cluster does not answer or rejects the request.
 
     Examples:
 
@@ -231,34 +240,44 @@ def produce(
 def consume(
     topic: Annotated[str, typer.Argument(help="An existing topic.")],
     value: Annotated[
-        str, typer.Option(metavar="SERDE", help=f"What the values are: {SERDES_ALLOWED}, or change- and one of these.")
+        str,
+        typer.Option(
+            metavar="SERDE", help=f"Serde of the values: {SERDES_ALLOWED}; or change- followed by one of these."
+        ),
     ] = "string",
     key: Annotated[
         str,
         typer.Option(
             metavar="SERDE",
-            help="What the keys are: one of these, or window-, session- or stored-window- and one of these.",
+            help="Serde of the keys: one as for --value, or window-, session- or stored-window- followed by one.",
         ),
     ] = "string",
     window_size: Annotated[
-        int | None, typer.Option(min=1, metavar="MS", help="Size of the windows, to show where they end.")
+        int | None, typer.Option(min=1, metavar="MS", help="Window size. With it, the end of each window is shown.")
     ] = None,
     details: Annotated[
-        bool, typer.Option("--details", "-d", help="Partition:offset and time in front, headers behind.")
+        bool,
+        typer.Option(
+            "--details", "-d", help="Also print partition:offset and time before the record, and headers after it."
+        ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object for each record.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new records until Ctrl-C.")] = False,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="End after so many records.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each record as a JSON object.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue with new records until Ctrl-C.")] = False,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="Stop after this number of records.")
+    ] = None,
     bootstrap: BOOTSTRAP_OR_EMBEDDED = None,
     config: CONFIG = None,
 ) -> None:
-    """Print the records of a topic from the beginning: key, tab, value. It reads outside of any consumer group.
+    """Print the records of a topic from the beginning: key, tab, value. Joins no consumer group.
 
-    Keys of windowed tables are window-string for example, and session-string for sessions. In changelogs, keys of
-    window stores are stored-window-string, all others are as above, and values are plain. Values of a table that is
-    grouped anew are change-int64 for example: new value <- old value. bytes shows everything.
+    For keys of windowed tables use for example window-string, and for keys of sessions session-string. In changelog
+    topics, keys of window stores are stored-window-string, keys of all other stores are as above, and values are
+    plain. Values in the repartition topic of a regrouped table are for example change-int64, printed as new value <-
+    old value. bytes shows any record.
 
-    Exit status: 0 done; 1 a record is not what was said; 2 wrong usage, or the cluster does not answer or refuses.
+    Exit status: 0 done; 1 a record does not match --key or --value; 2 wrong usage, or the cluster does not answer or
+    rejects the request.
 
     Examples:
 
@@ -285,11 +304,15 @@ def consume(
 
 @new_typer.command("app")
 def new_app(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the project and its folder, for example word-count.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the project and its folder, for example word-count.")
+    ],
 ) -> None:
-    """Make a small project: a topology, its test, a compose file with a broker. The test passes at once.
+    """Create a small project: a topology, its test, a compose file with a broker.
 
-    Exit status: 0 made; 2 the name is taken or cannot be one, and nothing was made.
+    The test passes right away.
+
+    Exit status: 0 created; 2 the name exists already or is not valid, and nothing was created.
 
     Example: streams-py new app word-count
     """
@@ -306,12 +329,16 @@ def describe(
             metavar="MODULE:NAME|FILE.PY[:NAME]", help="A StreamsBuilder, a Topology, or a function that returns one."
         ),
     ],
-    optimize: Annotated[bool, typer.Option(help="With topology.optimization=all.")] = False,
-    svg: Annotated[bool, typer.Option("--svg", help="A picture instead.")] = False,
-    mermaid: Annotated[bool, typer.Option("--mermaid", help="A Mermaid flowchart instead, for Markdown.")] = False,
-    dot: Annotated[bool, typer.Option("--dot", help="A Graphviz graph instead.")] = False,
+    optimize: Annotated[bool, typer.Option(help="Build with topology.optimization=all.")] = False,
+    svg: Annotated[bool, typer.Option("--svg", help="Print an SVG picture instead.")] = False,
+    mermaid: Annotated[
+        bool, typer.Option("--mermaid", help="Print a Mermaid flowchart instead, for Markdown.")
+    ] = False,
+    dot: Annotated[bool, typer.Option("--dot", help="Print a Graphviz graph instead.")] = False,
 ) -> None:
-    """Print a topology as Kafka Streams' Topology.describe() does: sub-topologies, processors, stores, topics.
+    """Print a topology in the format of Kafka Streams' Topology.describe().
+
+    The output lists sub-topologies, processors, stores and topics.
 
     Examples:
 
@@ -323,7 +350,7 @@ def describe(
 
     forms = [form for form, wanted in (("svg", svg), ("mermaid", mermaid), ("dot", dot)) if wanted]
     if len(forms) > 1:
-        raise typer.BadParameter("only one of --svg, --mermaid and --dot")
+        raise typer.BadParameter("give only one of --svg, --mermaid and --dot")
     raise typer.Exit(describe_topology(what, optimize=optimize, form=forms[0] if forms else "text"))
 
 
@@ -333,32 +360,33 @@ def check_upgrade(
         str,
         typer.Argument(
             metavar="OLD",
-            help="module:name, path/to/file.py:name, or a file with the text of describe() (Java's too). With "
-            "--bootstrap or --config: the new version, checked against the group's internal topics.",
+            help="module:name, path/to/file.py:name, or a file with the output of describe() (also Java's). With "
+            "--bootstrap or --config: the new version, which is checked against the group's internal topics.",
         ),
     ],
-    new: Annotated[str | None, typer.Argument(metavar="NEW", help="The same of the new version.")] = None,
+    new: Annotated[str | None, typer.Argument(metavar="NEW", help="The new version, in the same form.")] = None,
     bootstrap: Annotated[str | None, typer.Option("--bootstrap", "-b", help="Brokers of the running group.")] = None,
     application_id: Annotated[
-        str | None, typer.Option("--application-id", "-a", help="Its application.id, if --config does not say it.")
+        str | None,
+        typer.Option("--application-id", "-a", help="The group's application.id, if --config does not contain it."),
     ] = None,
     config: CONFIG = None,
     other_application: Annotated[
         list[str] | None,
         typer.Option(
             "--other-application",
-            help="The application.id of a stopped application whose topics begin alike; may be repeated.",
+            help="The application.id of a stopped application whose topic names start alike; may be repeated.",
         ),
     ] = None,
     optimize: Annotated[bool, typer.Option(help="Build both with topology.optimization=all.")] = False,
     rolling: Annotated[
-        bool, typer.Option(help="Not safe, too, when old and new instances must not run at the same time.")
+        bool, typer.Option(help="Also report as not safe if old and new instances must not run at the same time.")
     ] = False,
 ) -> None:
-    """Is it safe to roll a new version out over the state of the old one?
+    """Check whether a new version can be deployed over the state of the old version.
 
-    Names stores and internal topics that would be renamed, left behind, read with other serdes or have another
-    partition count, and the line that keeps them. Exit status: 0 safe, 1 not safe, 2 wrong usage.
+    Lists the stores and internal topics that the new version would rename, abandon, read with other serdes or need
+    with another partition count, and the line of code that keeps each. Exit status: 0 safe, 1 not safe, 2 wrong usage.
 
     Examples:
 
@@ -393,15 +421,15 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _common(
     _: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Options of the command itself."""
+    """Options that come before a command's name."""
 
 
 @app.command()
 def version() -> None:
-    """Versions of everything that matters in a bug report.
+    """Print the versions that a bug report needs.
 
     Example: streams-py version
     """

@@ -20,7 +20,10 @@ _TIMEOUT_MS: Final = 15_000
 
 
 class Connection:
-    """A cluster as seen by one command; see also :class:`~streams_py.inspection.gather.Cluster`."""
+    """The clients of one command for one cluster.
+
+    Implements :class:`~streams_py.inspection.gather.Cluster`.
+    """
 
     def __init__(self, clients: KafkaClients, name: str, *, embedded: bool) -> None:
         self.clients = clients
@@ -32,10 +35,15 @@ class Connection:
 
     @property
     def groups(self) -> GroupAdmin:
-        """Made when it is first needed. ConfigError on the embedded cluster, which never answers about groups."""
+        """The admin client for groups, created on first use.
+
+        Raises:
+            ConfigError: The cluster is the embedded one, which never answers requests about groups.
+        """
         if self._embedded:
             raise ConfigError(
-                "the embedded cluster tells nothing about its groups; this needs a Kafka broker: --bootstrap host:port",
+                "the embedded cluster gives no information about groups; name a Kafka broker with "
+                "--bootstrap host:port",
                 key="bootstrap.servers",
             )
         if self._groups is None:
@@ -43,7 +51,7 @@ class Connection:
         return self._groups
 
     def consumer(self) -> RecordConsumer:
-        """A consumer that joins no group."""
+        """Return a consumer that joins no group."""
         return self.clients.main_consumer(self._name)
 
     def close(self) -> None:
@@ -54,8 +62,14 @@ class Connection:
 
 @contextlib.contextmanager
 def connected(bootstrap: str | None, config: Path | None, name: str, default: str = LOCAL) -> Iterator[Connection]:
-    """A connection with the settings of a configuration file, to the cluster that ``bootstrap`` names, else the file,
-    else ``default``. ConfigError, also when the cluster does not let us in; BrokerUnavailableError."""
+    """Yield a connection that has the settings of the file ``config``, and close it afterwards.
+
+    ``bootstrap`` names the cluster; without it the file does, and without both ``default``.
+
+    Raises:
+        ConfigError: A setting is wrong, or the cluster rejects the credentials.
+        BrokerUnavailableError: No broker answers.
+    """
     patience = {
         ClientRole.ADMIN.key("default.api.timeout.ms"): _TIMEOUT_MS,
         ClientRole.PRODUCER.key("max.block.ms"): _TIMEOUT_MS,
@@ -72,5 +86,5 @@ def _checked(clients: KafkaClients, name: str, *, embedded: bool) -> Connection:
     try:
         clients.check_connection(must_answer=True)
     except BrokerUnavailableError as away:
-        raise BrokerUnavailableError(f"{away}: start it, or name another one with --bootstrap") from None
+        raise BrokerUnavailableError(f"{away}; start the broker, or name another one with --bootstrap") from None
     return Connection(clients, name, embedded=embedded)

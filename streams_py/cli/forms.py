@@ -1,7 +1,9 @@
-"""How ``streams-py produce`` and ``consume`` write a key or a value in a line of text, by the name of its serde.
+"""Keys and values as text, for ``streams-py produce`` and ``consume``.
 
-Beside the serdes of configuration files (:func:`streams_py.serdes.resolve_serde`) there are those of the topics that an
-application makes, with the name of the serde inside behind them:
+The name of a serde selects the form.
+
+All serdes of configuration files (:func:`streams_py.serdes.resolve_serde`) are available. The topics that an
+application creates need a prefix before the name of the serde:
 
 ========================  ===============================================  ==================
 name                      topics                                           shown as
@@ -12,8 +14,8 @@ name                      topics                                           shown
 ``change-int64``          repartition topics of tables (values)            ``2 <- 1``
 ========================  ===============================================  ==================
 
-Where a time window ends is not in its bytes (:mod:`streams_py.serdes.windowed`): it is shown when the size is given.
-Values of all other changelogs, timestamped and versioned stores included, are those of the plain serde.
+The bytes of a time window do not contain its end (:mod:`streams_py.serdes.windowed`): the end is shown if the window
+size is given. The values of all other changelogs, also of timestamped and versioned stores, have the plain serde.
 """
 
 from __future__ import annotations
@@ -43,9 +45,10 @@ _WINDOWED_TEXT: Final = re.compile(r"\[?(?P<key>.*)@(?P<start>-?\d+)(?:/(?P<end>
 
 @dataclass(frozen=True)
 class Form:
-    """The bytes of a key or a value, its text in a line, and the JSON value that stands for it.
+    """A serde, and the functions for its text and its JSON value.
 
-    ``read`` raises ValueError for text that is none of it.
+    ``read`` parses the text, ``show`` returns it, and ``plain`` returns the JSON value.
+    ``read`` raises ValueError if the text is not valid for the serde.
     """
 
     serde: Serde[Any]
@@ -55,12 +58,15 @@ class Form:
 
 
 def form_named(name: str, *, setting: str, is_key: bool, window_ms: int | None = None) -> Form:
-    """What ``name`` means; ConfigError naming ``setting`` when it means nothing."""
+    """Return the form called ``name``.
+
+    Raises a ConfigError that names ``setting`` if ``name`` is unknown.
+    """
     for prefix, make in _MADE_OF_OTHERS.items():
         if name.startswith(prefix):
             inner = form_named(name.removeprefix(prefix), setting=setting, is_key=is_key)
             if prefix == "change-" and is_key:
-                raise ConfigError(f"{setting}: {name!r} is a form of values, and keys have none like it", key=setting)
+                raise ConfigError(f"{setting}: {name!r} is not a form of keys; only values have it", key=setting)
             return make(inner, window_ms)
     serde = resolve_serde(name, setting=setting)
     return Form(serde, _READERS.get(serde.name, json.loads), _shown, _plain)
@@ -136,8 +142,11 @@ def _session(inner: Form, _: int | None) -> Form:
 
 
 class _StoredWindowSerde(Serde[tuple[Windowed[Any], int]]):
-    """Keys of a window store's changelog. The number tells records of one key and time apart, in stores that keep them
-    all (joins of streams); elsewhere it is 0."""
+    """Keys in a window store's changelog.
+
+    The number distinguishes records with the same key and time, in stores that keep duplicates (stream-stream joins).
+    In other stores it is 0.
+    """
 
     def __init__(self, inner: Serde[Any], window_ms: int) -> None:
         self._inner = inner
@@ -156,7 +165,7 @@ class _StoredWindowSerde(Serde[tuple[Windowed[Any], int]]):
 
         def deserialize(data: bytes) -> tuple[Windowed[Any], int]:
             if len(data) < _STORED_WINDOW.size:
-                raise SerializationError(f"{len(data)} bytes are no key of a window store")
+                raise SerializationError(f"{len(data)} bytes are too few for a key of a window store")
             start, number = _STORED_WINDOW.unpack_from(data, len(data) - _STORED_WINDOW.size)
             return Windowed(decode(data[: -_STORED_WINDOW.size]), start, start + self._window_ms), number
 
@@ -186,7 +195,7 @@ def _change(inner: Form, _: int | None) -> Form:
         return absent if value is None else how(value)
 
     def read(text: str) -> Any:
-        raise ValueError("changes of a table are written by the application only")
+        raise ValueError("only the application can write changes of a table")
 
     return Form(
         ChangeSerde(inner.serde),

@@ -1,7 +1,7 @@
-"""``streams-py``: what the library can say about itself and about your application, from a shell.
+"""The entry point of ``streams-py``.
 
-Each command is a module of its own, loaded when it is used. The commands ``simulate`` and ``fuzz`` use the test
-kit (:mod:`streams_py.testing`); they are the only place outside of it that may, and only inside a command.
+Each command is a module that is loaded when the command is used. Only the commands ``simulate``, ``fuzz``, ``torture``
+and ``new`` use the test kit (:mod:`streams_py.testing`), which is loaded with them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Entry point of the command."""
+    """Run the command line."""
     try:
         from streams_py.cli.commands import app
     except ImportError as error:
@@ -24,6 +24,6 @@ def main() -> None:
             file=sys.stderr,
         )
         raise SystemExit(2) from None
-    # As Ctrl-C: what a command has started, mounted or half shown is put away by whoever ends it, too.
+    # SIGTERM acts like Ctrl-C, so that a command also cleans up its processes, mounts and output when it is stopped.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     app()

@@ -1,4 +1,4 @@
-"""Options that several commands have, and the settings that they make."""
+"""Options that several commands share, and the settings that result from them."""
 
 from __future__ import annotations
 
@@ -17,18 +17,24 @@ EMBEDDED = "embedded"
 
 
 def _bootstrap(help_text: str) -> Any:
-    return typer.Option("--bootstrap", "-b", envvar="BOOTSTRAP", help=f"host:port of a broker; {help_text}.")
+    return typer.Option("--bootstrap", "-b", envvar="BOOTSTRAP", help=f"host:port of a broker. Default: {help_text}.")
 
 
-BOOTSTRAP = Annotated[str | None, _bootstrap(f"else as --config says, or {LOCAL}")]
-BOOTSTRAP_OR_EMBEDDED = Annotated[str | None, _bootstrap(f"else as --config says, or {EMBEDDED}")]
+BOOTSTRAP = Annotated[str | None, _bootstrap(f"the value in --config, or {LOCAL}")]
+BOOTSTRAP_OR_EMBEDDED = Annotated[str | None, _bootstrap(f"the value in --config, or {EMBEDDED}")]
 CONFIG = Annotated[
-    Path | None, typer.Option("--config", help="A .toml or .properties file: the cluster, its security settings.")
+    Path | None,
+    typer.Option("--config", help="A .toml or .properties file with the cluster and its security settings."),
 ]
 
 
 def settings_of(bootstrap: str | None, config: Path | None, default: str = LOCAL) -> dict[str, Any]:
-    """What the file says, on the cluster that ``bootstrap`` names, else the file, else ``default``; not checked yet.
-    ConfigError when the file cannot be read."""
+    """Return the settings of the file, not checked yet.
+
+    ``bootstrap`` names the cluster; without it the file does, and without both ``default``.
+
+    Raises:
+        ConfigError: The file cannot be read.
+    """
     given = {"bootstrap.servers": default} | ({} if config is None else read_config_file(config))
     return given if bootstrap is None else given | {"bootstrap.servers": bootstrap}

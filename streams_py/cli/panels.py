@@ -1,5 +1,4 @@
-"""The command as a whole: ``--help`` shows what it can do under headings, in the order in which people meet it; and
-wrong usage is one sentence, as all else is that it cannot do."""
+"""The command group: lists commands under headings, and reports wrong usage in one sentence."""
 
 from __future__ import annotations
 
@@ -13,30 +12,33 @@ from streams_py.cli.usage import FAILED, refuse, say
 __all__ = ["PANELS", "ByPanel"]
 
 PANELS: Final = {
-    "Begin and run": ("new", "run", "connect"),
+    "Start and run": ("new", "run", "connect"),
     "Topics and records": ("topics", "produce", "consume"),
-    "Look at a group, Java or Python": ("inspect", "dashboard", "explain", "reset"),
-    "Before a change goes out": ("topology", "check-upgrade", "diff", "simulate", "torture", "fuzz"),
+    "Inspect a group, Java or Python": ("inspect", "dashboard", "explain", "reset"),
+    "Before you deploy a change": ("topology", "check-upgrade", "diff", "simulate", "torture", "fuzz"),
     "Months of history, on Spark": ("bootstrap", "backfill", "telemetry", "backtest"),
     "About": ("version",),
 }
-"""The commands as ``--help`` shows them."""
+"""Commands by heading, in the order in which ``--help`` shows them."""
 _UsageError: Final[Any] = typer.BadParameter.__base__
-"""Click's, or that of the copy of click which newer releases of typer carry."""
+"""Click's class.
+
+Newer releases of typer contain a copy of click, so this takes the class that typer uses.
+"""
 
 
 class ByPanel(typer.core.TyperGroup):
     """Commands in the order and under the headings of :data:`PANELS`."""
 
     def main(self, *args: Any, **options: Any) -> Any:
-        """As typer's, without its boxes round complaints."""
+        """Run as typer does, but report errors without boxes."""
         try:
             sys.exit(super().main(*args, **(options | {"standalone_mode": False})))
         except typer.Abort:
-            say("a question was not answered: nothing was done")
+            say("a question was not answered; nothing was done")
             sys.exit(FAILED)
         except _UsageError as wrong:
-            message = wrong.format_message()  # empty: it has shown the help that was missing
+            message = wrong.format_message()  # empty if click has already printed the help
             if not message:
                 sys.exit(wrong.exit_code)
             see = " See" if message.endswith("?") else "; see"  # did you mean ...?
@@ -56,8 +58,10 @@ class ByPanel(typer.core.TyperGroup):
 
 
 def _let_flow(command: Any) -> None:
-    """Lines of a docstring end where the editor wanted it; its paragraphs end where the terminal does. What is indented
-    stays as it is."""
+    """Join the lines of each paragraph in a command's help, so that the terminal wraps them.
+
+    Keeps indented text.
+    """
     if command is None:
         return
     paragraphs = (command.help or "").split("\n\n")

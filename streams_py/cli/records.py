@@ -1,4 +1,4 @@
-"""``streams-py topics | produce | consume``: topics and records of any cluster, the embedded one included."""
+"""``streams-py topics | produce | consume``: topics and records of any cluster."""
 
 from __future__ import annotations
 
@@ -37,19 +37,22 @@ Topics = Mapping[str, tuple[PartitionInfo, ...]]
 
 
 class _RefusedError(Exception):
-    """A sentence for the user."""
+    """A request that cannot be carried out. Its text is shown to the user."""
 
 
 class _BadRecordError(StreamsError):
-    """A record is not what was said."""
+    """A record that does not match the serdes of the command."""
 
 
 def _ended(command: Callable[[], None]) -> int:
-    """Run it; the exit status. What the user can do something about is one sentence."""
+    """Run a command and return its exit status.
+
+    Errors that the user can solve are printed in one sentence.
+    """
     try:
         command()
         sys.stdout.flush()
-    except BrokenPipeError:  # `| head`: nobody reads on
+    except BrokenPipeError:  # `| head`: the reader has stopped
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except _BadRecordError as bad:
         say(bad)
@@ -68,24 +71,28 @@ def existing_topics(admin: Admin) -> Topics:
 
 
 def _partitions_of(topic: str, admin: Admin, clients: KafkaClients) -> list[TopicPartition]:
-    """Its partitions. All topics are listed and searched: some brokers create what is asked for by name."""
+    """Return the partitions of a topic.
+
+    Lists all topics, because some brokers create a topic when asked for it.
+    """
     topics = existing_topics(admin)
     if topic in topics:
         return [TopicPartition(topic, info.partition) for info in topics[topic]]
     near = get_close_matches(topic, topics, n=1)
     if near:
-        raise _RefusedError(f"there is no topic {topic}; did you mean {near[0]}?")
+        raise _RefusedError(f"topic {topic} does not exist; did you mean {near[0]}?")
     raise _RefusedError(
-        f"there is no topic {topic}; there are: {', '.join(topics) or 'none'}. {_how_topics_come(clients)}"
+        f"topic {topic} does not exist; existing topics: {', '.join(topics) or '(no topics)'}. "
+        f"{_how_topics_come(clients)}"
     )
 
 
 def _how_topics_come(clients: KafkaClients) -> str:
     if clients.embedded is None:
-        return "Create it with: streams-py topics --create NAME"
+        return "Create a topic with: streams-py topics --create NAME"
     return (
-        "The embedded cluster begins empty with the first process that uses it and ends with the last: start the "
-        "application first, it creates its topics there"
+        "The embedded cluster exists while a process uses it, and is empty at first. Start the application first: it "
+        "creates its topics"
     )
 
 
@@ -93,7 +100,7 @@ def _how_topics_come(clients: KafkaClients) -> str:
 
 
 def list_topics(bootstrap: str | None, config: Path | None) -> int:
-    """Print every topic with its partitions and how many records it has; the exit status."""
+    """Print every topic with its numbers of partitions and records. Returns the exit status."""
 
     def command() -> None:
         with connected(bootstrap, config, "streams-py", EMBEDDED) as cluster:
@@ -115,10 +122,10 @@ def list_topics(bootstrap: str | None, config: Path | None) -> int:
 
 
 def create_topic(name: str, partitions: int, bootstrap: str | None, config: Path | None) -> int:
-    """Create a topic; the exit status."""
+    """Create a topic. Returns the exit status."""
 
     def command() -> None:
-        check_topic(name)  # the embedded cluster takes any
+        check_topic(name)  # the embedded cluster accepts any name
         with connected(bootstrap, config, "streams-py", EMBEDDED) as cluster:
             failed = cluster.admin.create_topics([TopicSpec(name, partitions)])[name]
             if failed is not None:
@@ -129,14 +136,14 @@ def create_topic(name: str, partitions: int, bootstrap: str | None, config: Path
 
 
 def _ranges(admin: Admin, partitions: list[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
-    """First and end offset of each partition."""
+    """Return the first offset and the end offset of each partition."""
     first, end = admin.list_offsets(partitions, earliest=True), admin.list_offsets(partitions)
     ranges: dict[TopicPartition, tuple[int, int]] = {}
     for partition in partitions:
         low, high = first[partition], end[partition]
         if isinstance(low, AdminError) or isinstance(high, AdminError):
             problem = low if isinstance(low, AdminError) else high
-            raise StreamsError(f"the offsets of {partition} cannot be learnt: {problem}")
+            raise StreamsError(f"cannot fetch the offsets of {partition}: {problem}")
         ranges[partition] = low, high
     return ranges
 
@@ -145,12 +152,15 @@ def _ranges(admin: Admin, partitions: list[TopicPartition]) -> dict[TopicPartiti
 
 
 def lines_of(stream: BinaryIO) -> Iterator[str]:
-    """What ``produce_lines`` wants, from bytes. A line that is no text raises when it comes."""
+    """Yield the lines of a byte stream for ``produce_lines``.
+
+    Raises when it reaches a line that is not UTF-8.
+    """
     for line in stream:
         try:
             yield line.decode().removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError as error:
-            raise _RefusedError(f"{line[:_LENGTH_SHOWN_MAX]!r} is no text in UTF-8 ({error.reason})") from None
+            raise _RefusedError(f"{line[:_LENGTH_SHOWN_MAX]!r} is not valid UTF-8 text ({error.reason})") from None
 
 
 def produce_lines(
@@ -163,9 +173,12 @@ def produce_lines(
     value: str,
     separator: str,
 ) -> int:
-    """Write each line as a record; the exit status. With ``key``, a line is key, separator, value.
+    """Write each line as a record.
 
-    Of a list nothing is written when one line is wrong; of a stream, which need not end, what came before it.
+    Returns the exit status. With ``key``, a line is key, separator, value.
+
+    If ``lines`` is a list and one line is wrong, no record is written. A stream may be endless, so the lines before
+    the wrong one are written.
     """
 
     def command() -> None:
@@ -193,7 +206,7 @@ def produce_lines(
 
 
 def _written(records: Iterable[tuple[bytes, bytes | None]], topic: str, clients: KafkaClients) -> int:
-    """How many there were; all are acknowledged."""
+    """Write the records, wait until all are acknowledged, and return their number."""
     producer = clients.producer("streams-py")
     written = 0
     try:
@@ -207,7 +220,7 @@ def _written(records: Iterable[tuple[bytes, bytes | None]], topic: str, clients:
         late = producer.flush(_TIMEOUT_MS)
         producer.check()
         if late:
-            raise StreamsError(f"{late} of {written} records were not acknowledged in {_TIMEOUT_MS // 1000} s")
+            raise StreamsError(f"{late} of {written} records were not acknowledged within {_TIMEOUT_MS // 1000} s")
         if refused is not None:
             before = f"; {_records(written)} before it {'is' if written == 1 else 'are'} written" if written else ""
             raise _RefusedError(f"line {written + 1}: {refused}{before}")
@@ -226,7 +239,9 @@ def _encoded(text: str, form: Form, topic: str, *, is_key: bool) -> bytes:
     try:
         value = form.read(text)
     except ValueError as error:
-        raise _RefusedError(f"{_short(text)} is no {serde.name}: {error}; choose another serde with {option}") from None
+        raise _RefusedError(
+            f"{_short(text)} is not a valid {serde.name}: {error}; choose another serde with {option}"
+        ) from None
     try:
         return serde.serializer(topic, is_key=is_key)(value)
     except Exception as error:
@@ -242,7 +257,14 @@ def _short(text: str) -> str:
 
 @dataclass(frozen=True)
 class Shown:
-    """How records are shown. ``details``: partition, offset, time and headers too. ``as_json``: one object a line."""
+    """The form in which records are shown.
+
+    Attributes:
+        key: Form of the keys.
+        value: Form of the values.
+        details: Whether to show partition, offset, time and headers, too.
+        as_json: Whether to show one JSON object per line.
+    """
 
     key: Form
     value: Form
@@ -250,7 +272,7 @@ class Shown:
     as_json: bool = False
 
     def line(self, record: RawRecord) -> str:
-        """One record."""
+        """Return the text of one record."""
         if self.as_json:
             text = json.dumps(
                 {
@@ -285,7 +307,10 @@ def consume_topic(
     follow: bool,
     limit: int | None,
 ) -> int:
-    """Print the topic's records, oldest first in each partition; the exit status. ``shown`` may raise ConfigError."""
+    """Print the topic's records, oldest first in each partition. Returns the exit status.
+
+    ``shown`` is called inside the command, because it may raise ConfigError.
+    """
 
     def command() -> None:
         how = shown()
@@ -306,13 +331,13 @@ def consume_topic(
                             warned = True
                             print(hint, file=sys.stderr)
                     sys.stdout.flush()
-                    # A lag of 0 before the end: the rest belongs to a transaction that is open.
+                    # A lag of 0 before the end offset: the remaining records belong to an open transaction.
                     ends = {
                         at: end
                         for at, end in ends.items()
                         if (consumer.position(at) or 0) < end and consumer.lag(at) != 0
                     }
-            except KeyboardInterrupt:  # how one stops following
+            except KeyboardInterrupt:  # the user stops --follow this way
                 if not follow:
                     raise
             finally:
@@ -330,7 +355,7 @@ def _decoded(record: RawRecord, data: bytes | None, form: Form, show: Callable[[
         at = f"partition {record.partition()}, offset {record.offset()}"
         raise _BadRecordError(
             f"{cannot_decode(error, form.serde, data, topic=record.topic(), is_key=is_key)} ({at}; --key and --value "
-            "choose serdes, bytes shows everything)"
+            "select serdes; bytes shows any record)"
         ) from None
 
 
@@ -345,12 +370,15 @@ def _time_text(timestamp_ms: int) -> str:
 
 
 def _looks_wrong(topic: str, record: RawRecord, how: Shown) -> str | None:
-    """Numbers are valid text, too, so no serde complains of them; nor of a window's bytes behind a key."""
+    """Return a hint if the serde is probably wrong.
+
+    The bytes of a number, or of a window behind a key, are valid text. So the string serde reports no error for them.
+    """
     value, key = record.value() or b"", record.key() or b""
     if how.value.serde.name == "string" and b"\0" in value:
         likely = {4: "int32", 8: "int64"}.get(len(value), "bytes")
-        return f"values of {topic} do not look like text ({len(value)} bytes, with zeros): try --value {likely}"
+        return f"values of {topic} do not look like text ({len(value)} bytes, with zero bytes); try --value {likely}"
     if how.key.serde.name == "string" and b"\0" in key:
         likely = {4: "int32", 8: "int64"}.get(len(key), "window-string, stored-window-string or session-string")
-        return f"keys of {topic} do not look like text ({len(key)} bytes, with zeros): try --key {likely}"
+        return f"keys of {topic} do not look like text ({len(key)} bytes, with zero bytes); try --key {likely}"
     return None

@@ -1,4 +1,4 @@
-"""A progress bar for programs in the foreground, while their stores are restored (extra ``cli``)."""
+"""A progress bar while a foreground program restores its stores (extra ``cli``)."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _INTERVAL_S: Final = 0.2
 
 
 class Restoring(Protocol):
-    """What is asked of a client."""
+    """The part of a client that the bar needs."""
 
     def restore_progress(self) -> RestoreProgress: ...
 
 
 @contextlib.contextmanager
 def restore_bar(streams: Restoring, *, console: Console | None = None) -> Iterator[None]:
-    """Shows a bar whenever ``streams`` restores, as long as the block lasts::
+    """Show a bar whenever ``streams`` restores, until the block ends::
 
         with restore_bar(streams):
             streams.run()
 
-    It goes to standard error; nothing is shown when that is no terminal.
+    The bar goes to standard error. Without a terminal there, nothing is shown.
     """
     console = console or Console(stderr=True)
     ended = threading.Event()

@@ -1,4 +1,4 @@
-"""``streams-py run``: a topology of user code as an application, in one process or several."""
+"""``streams-py run``: runs a user's topology as an application, in one or several processes."""
 
 from __future__ import annotations
 
@@ -30,15 +30,22 @@ def run(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A configuration key; may be repeated.")
     ] = None,
     processes: Annotated[
-        int, typer.Option("--processes", "-p", min=1, help="So many processes share the tasks: one core each.")
+        int,
+        typer.Option("--processes", "-p", min=1, help="Number of processes that share the tasks. Each uses one core."),
     ] = 1,
     drain: Annotated[
         float | None,
-        typer.Option(min=0, metavar="SECONDS", help="At the end, give other instances so long to take the tasks over."),
+        typer.Option(
+            min=0,
+            metavar="SECONDS",
+            help="When stopped, wait this long until other instances have taken over the tasks.",
+        ),
     ] = None,
     health: Annotated[
         str | None,
-        typer.Option("--health", metavar="PORT|HOST:PORT", help="Answer HTTP probes: /live, /ready. A port: loopback."),
+        typer.Option(
+            "--health", metavar="PORT|HOST:PORT", help="Answer HTTP probes /live and /ready. PORT alone: on loopback."
+        ),
     ] = None,
     metrics: Annotated[
         str | None,
@@ -49,14 +56,14 @@ def run(
         typer.Option(
             "--accepted-name",
             metavar="NAME",
-            help="A further host name by which probes and metrics may be requested; may be repeated.",
+            help="Additional host name under which probes and metrics may be requested; may be repeated.",
         ),
     ] = None,
 ) -> None:
-    """Run a topology until Ctrl-C or SIGTERM, in [bold]as many processes as there are cores[/bold] if you like.
+    """Run a topology until Ctrl-C or SIGTERM, in [bold]one or several processes[/bold].
 
-    A process that dies is started again. All write to this terminal; one Ctrl-C closes them in order, a second one ends
-    them at once.
+    A process that dies is restarted. All processes write to this terminal. The first Ctrl-C closes them in order, a
+    second one stops them immediately.
 
     Exit status: 0 closed; 1 failed; 2 wrong usage, topology or configuration.
 

@@ -1,4 +1,4 @@
-"""How a command ends that was used wrongly, that could not do what it was asked for, or that found something bad."""
+"""Exit statuses and messages of a command that failed or found something bad."""
 
 from __future__ import annotations
 
@@ -12,20 +12,28 @@ from streams_py.system.printable import printable
 __all__ = ["FAILED", "NOT_DONE", "pairs_of", "refuse", "say"]
 
 FAILED: Final = 1
-"""The exit status when the command did its work, and what it found is bad: a verification that fails, an upgrade that
-is not safe, a record that is not what was said, an application that ended with an error."""
+"""Exit status of a command that did its work and found something bad.
+
+Examples: a failed verification, an upgrade that is not safe, a record that does not match its serde, an application
+that stopped with an error.
+"""
 NOT_DONE: Final = 2
-"""The exit status when the command could not do its work: wrong usage, a cluster that is away or refuses, no such
-group, a port in use."""
+"""Exit status of a command that could not do its work.
+
+Examples: wrong usage, a cluster that does not answer or rejects the request, an unknown group, a port in use.
+"""
 
 
 def say(why: object) -> None:
-    """Print it in one line, where errors go. It may quote names that somebody else chose."""
+    """Print a message in one line on standard error.
+
+    Escapes control characters, because the message may quote names that others chose.
+    """
     print(printable(" ".join(str(why).split())), file=sys.stderr)
 
 
 def refuse(why: object) -> int:
-    """Say in one sentence why a command could not do its work; the exit status."""
+    """Print in one sentence why a command could not do its work. Returns the exit status."""
     say(why)
     return NOT_DONE
 
@@ -33,14 +41,19 @@ def refuse(why: object) -> int:
 def pairs_of(
     given: Iterable[str] | None, option: str, form: str = "KEY=VALUE", *, each_once: bool = False
 ) -> dict[str, str]:
-    """What an option of the form KEY=VALUE was given, which may be repeated; the last one counts, unless a key may be
-    there ``each_once`` only. ConfigError for another form."""
+    """Parse the values of a repeatable option of the form KEY=VALUE.
+
+    If a key occurs twice, the last value counts, or ``each_once`` makes it an error.
+
+    Raises:
+        ConfigError: A value has another form, or a key occurs twice although ``each_once`` is set.
+    """
     pairs = {}
     for text in given or ():
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise ConfigError(f"{option} {text!r}: write {form}", key=option)
+            raise ConfigError(f"{option} {text!r}: expected {form}", key=option)
         if each_once and key.strip() in pairs:
-            raise ConfigError(f"{option} {key.strip()}: it is given twice; give it once", key=option)
+            raise ConfigError(f"{option} {key.strip()}: given twice; give it once", key=option)
         pairs[key.strip()] = value.strip()
     return pairs

@@ -1,4 +1,4 @@
-"""``streams-py version``: what a bug report needs."""
+"""``streams-py version``: the versions that a bug report needs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PACKAGES = ("kafka-streams-py", "kafka-python", "confluent-kafka", "rocksdict",
 
 
 def versions() -> list[tuple[str, str]]:
-    """Name and version of Python, the platform and the packages that matter."""
+    """Return names and versions of Python, the platform and the packages that matter."""
     found = [("python", platform.python_version()), ("platform", platform.platform())]
     for name in _PACKAGES:
         try:

@@ -1,5 +1,5 @@
-"""What a Kafka Streams group does, learnt from outside: from the bytes its coordinator keeps. Java groups included.
+"""The state of a Kafka Streams group, Java or Python, as seen from outside the group.
 
-:mod:`.members` decodes, :mod:`.view` says who has which task, :mod:`.lags` how far behind, :mod:`.election` who leads.
-Nothing here joins the group or writes anything.
+:mod:`.members` decodes the bytes that the coordinator keeps. :mod:`.view` finds the member of each task,
+:mod:`.lags` the lags, and :mod:`.election` the leader. This package never joins a group and never writes anything.
 """

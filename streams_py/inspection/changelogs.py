@@ -1,8 +1,9 @@
-"""Which changelog topics belong to which sub-topology: that is not on the wire.
+"""The changelog topics of each sub-topology. The protocol does not carry this information.
 
-Their names begin with the group's name, and they have as many partitions as their sub-topology has tasks. Where several
-sub-topologies fit, a repartition topic of the same store tells (Kafka Streams names both after it). What is left after
-that is a guess, and is called one: sub-topologies and stores are numbered in the order of the program.
+The names of changelog topics start with the group's name, and a changelog topic has as many partitions as its
+sub-topology has tasks. If several sub-topologies match, the repartition topic of the same store decides, because Kafka
+Streams names both topics after the store. Topics that still match several sub-topologies are guessed in the order of
+the program, in which sub-topologies and stores are numbered. Guesses are marked as such.
 """
 
 from __future__ import annotations
@@ -25,19 +26,28 @@ _NUMBER: Final = re.compile(r"\d{10}")
 
 @dataclass(frozen=True, slots=True)
 class Changelogs:
-    """Sub-topology -> its changelog topics, ascending. ``guessed`` are those that might as well be another's."""
+    """Changelog topics by sub-topology, in ascending order.
+
+    Topics in ``guessed`` may belong to another sub-topology.
+    """
 
     certain: Mapping[Subtopology, tuple[str, ...]] = field(default_factory=dict)
     guessed: Mapping[Subtopology, tuple[str, ...]] = field(default_factory=dict)
 
     def of(self, subtopology: Subtopology) -> tuple[str, ...]:
-        """The certain and the guessed ones together, ascending; empty when there are none."""
+        """Return the certain and the guessed topics together, in ascending order."""
         return tuple(sorted((*self.certain.get(subtopology, ()), *self.guessed.get(subtopology, ()))))
 
 
 def changelogs_of(view: GroupView, partition_counts: Mapping[str, int], *, groups: Collection[str] = ()) -> Changelogs:
-    """The group's changelogs. ``partition_counts``: of all topics. ``groups``: the names of all groups, as far as they
-    are known; a topic of a group whose longer name begins with this one's is not ours."""
+    """Return the group's changelog topics.
+
+    Args:
+        view: The group.
+        partition_counts: Partition counts of all topics.
+        groups: Names of all visible groups. A topic can belong to another group whose longer name starts with this
+            group's name.
+    """
     sizes: defaultdict[Subtopology, int] = defaultdict(int)
     stateful: set[Subtopology] = set()
     reads: defaultdict[Subtopology, set[str]] = defaultdict(set)
@@ -48,7 +58,7 @@ def changelogs_of(view: GroupView, partition_counts: Mapping[str, int], *, group
         if task.is_stateful:
             stateful.add(subtopology)
     certain: defaultdict[Subtopology, list[str]] = defaultdict(list)
-    open_questions: dict[str, list[Subtopology]] = {}
+    ambiguous: dict[str, list[Subtopology]] = {}
     for topic in _own_changelogs(view.group, partition_counts, groups):
         fitting = sorted(sub for sub, size in sizes.items() if size == partition_counts[topic])
         fitting = [sub for sub in fitting if sub in stateful] or fitting
@@ -56,10 +66,8 @@ def changelogs_of(view: GroupView, partition_counts: Mapping[str, int], *, group
         if len(named or fitting) == 1:
             certain[(named or fitting)[0]].append(topic)
         elif fitting:
-            open_questions[topic] = fitting
-    return Changelogs(
-        {sub: tuple(topics) for sub, topics in certain.items()}, _guess(open_questions, stateful, certain)
-    )
+            ambiguous[topic] = fitting
+    return Changelogs({sub: tuple(topics) for sub, topics in certain.items()}, _guess(ambiguous, stateful, certain))
 
 
 def _own_changelogs(group: str, topics: Iterable[str], groups: Collection[str]) -> list[str]:
@@ -70,14 +78,18 @@ def _own_changelogs(group: str, topics: Iterable[str], groups: Collection[str]) 
 
 
 def _guess(
-    open_questions: Mapping[str, list[Subtopology]],
+    ambiguous: Mapping[str, list[Subtopology]],
     stateful: Collection[Subtopology],
     certain: Mapping[Subtopology, Collection[str]],
 ) -> dict[Subtopology, tuple[str, ...]]:
-    """Each sub-topology that must have one gets one in order; the last of those that fit gets the rest."""
+    """Assign ambiguous topics to sub-topologies.
+
+    Each stateful sub-topology without a changelog gets one topic, in order. The last sub-topology that matches gets the
+    remaining topics.
+    """
     found: defaultdict[Subtopology, list[str]] = defaultdict(list)
-    for topic in sorted(open_questions, key=_program_order):
-        fitting = open_questions[topic]
+    for topic in sorted(ambiguous, key=_program_order):
+        fitting = ambiguous[topic]
         empty = [sub for sub in fitting if sub in stateful and not certain.get(sub) and not found[sub]]
         found[(empty or fitting[-1:])[0]].append(topic)
     return {sub: tuple(topics) for sub, topics in found.items() if topics}

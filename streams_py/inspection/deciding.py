@@ -1,6 +1,6 @@
-"""A running group's question, decided by the leader that every member has: read-only.
+"""Decides an assignment for a running group with the leader's own code. Read-only.
 
-It asks the cluster for end offsets and topics, and creates nothing.
+This module requests end offsets and topics from the cluster, and creates no topics.
 """
 
 from __future__ import annotations
@@ -30,8 +30,16 @@ _ASSIGNOR_TIMEOUT_MS: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the leader would do. ``explanations`` is empty for an assignor of the application's own: it alone knows its
-    reasons. ``owners``: task -> the member that is to run it, one from whom it is withheld for now included."""
+    """The assignment that the leader would decide.
+
+    Attributes:
+        gathered: Offsets and topics that the decision is based on.
+        decided: The decision.
+        explanations: Reasons by task. Empty for a custom assignor, because only the assignor itself knows its reasons.
+        assignments: Assignment of each member, by member id.
+        owners: The member that will run each task, even if the task is withheld from it for now.
+        warnings: Warnings of the leader.
+    """
 
     gathered: Gathered
     decided: Decided
@@ -42,8 +50,13 @@ class Answer:
 
 
 def decide(admin: Admin, group: str, request: AssignRequested, settings: LeaderSettings) -> Answer:
-    """The leader's answer. StreamsError with its reason when it would give none, BrokerUnavailableError."""
-    executor = _Looking(admin, group)
+    """Return the assignment that the leader would decide.
+
+    Raises:
+        StreamsError: The leader could not decide, with the reason.
+        BrokerUnavailableError: No broker answers.
+    """
+    executor = _RecordingExecutor(admin, group)
     outcome = run_assign(GroupLeader(settings), request, executor.carry_out)
     if isinstance(outcome, FailAssign):
         if isinstance(outcome.error, StreamsError):
@@ -52,7 +65,7 @@ def decide(admin: Admin, group: str, request: AssignRequested, settings: LeaderS
     if outcome.error is not None:
         raise outcome.error
     if executor.gathered is None or executor.decided is None:
-        raise IllegalStateError("the leader has published what it did not decide")
+        raise IllegalStateError("the leader published an assignment without a decision")
     explained = executor.explanations
     return Answer(
         executor.gathered,
@@ -73,8 +86,8 @@ def decide(admin: Admin, group: str, request: AssignRequested, settings: LeaderS
     )
 
 
-class _Looking(Executor):
-    """Keeps what the leader notes on its way."""
+class _RecordingExecutor(Executor):
+    """Executes the leader's effects and keeps its intermediate results."""
 
     def __init__(self, admin: Admin, group: str) -> None:
         runner = AssignorRunner(timeout_ms=_ASSIGNOR_TIMEOUT_MS)
@@ -107,7 +120,7 @@ class _Clock:
 
 
 class _ReadOnly:
-    """The cluster, for somebody who only looks."""
+    """Read-only access to the cluster."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
@@ -116,7 +129,9 @@ class _ReadOnly:
         return self._admin.describe_topics(names)
 
     def create_topics(self, specs: Collection[TopicSpec]) -> Mapping[str, AdminError | None]:
-        refused = AdminError(AdminErrorKind.OTHER, "it does not exist, and nothing is created by who only looks")
+        refused = AdminError(
+            AdminErrorKind.OTHER, "the topic does not exist, and a read-only command does not create it"
+        )
         return {spec.name: refused for spec in specs}
 
     def list_offsets(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int | AdminError]:

@@ -1,7 +1,8 @@
-"""Who leads a group, and its generation: neither is in the answer to DescribeGroups.
+"""The leader and the generation of a group.
 
-The group's coordinator writes both down in ``__consumer_offsets`` at the end of each rebalance. Who may read that topic
-learns them; nobody else needs them. Source: Kafka's ``GroupMetadataKey`` and ``GroupMetadataValue``.
+The response to DescribeGroups contains neither. The group's coordinator writes both to ``__consumer_offsets`` at the
+end of each rebalance. They are available to users with READ on that topic, and optional for a view. Source: Kafka's
+``GroupMetadataKey`` and ``GroupMetadataValue``.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ __all__ = ["OFFSETS_TOPIC", "Election", "decode_election", "offsets_partition"]
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 _KEY_OF_GROUP: Final = 2
-_NEWEST_VALUE: Final = 3  # 4 would be Kafka's first compact one; no release has written it
+_NEWEST_VALUE: Final = 3  # 4 would be the first flexible version; no release of Kafka has written it
 
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """Who led ``generation``, and when (epoch ms) the rebalance ended; None for what was not written down."""
+    """The leader of a generation, and the end of its rebalance (epoch ms).
+
+    Unrecorded values are None.
+    """
 
     generation: int
     leader: str | None
@@ -31,14 +35,14 @@ class Election:
 
 
 def offsets_partition(group: str, partitions: int) -> int:
-    """The partition of ``__consumer_offsets`` with the group's records."""
+    """Return the partition of ``__consumer_offsets`` that contains the group's records."""
     unsigned = string_hash(group)
-    distance = min(unsigned, 2**32 - unsigned)  # abs of Java's signed number
-    return distance % 2**31 % partitions  # Kafka's abs of the smallest number is 0
+    distance = min(unsigned, 2**32 - unsigned)  # the absolute value of Java's signed hash
+    return distance % 2**31 % partitions  # Kafka's Utils.abs returns 0 for the smallest integer
 
 
 def decode_election(key: bytes | None, value: bytes | None, group: str) -> Election | None:
-    """The election in a record of ``__consumer_offsets``; None for every other record, whatever its bytes."""
+    """Return the election in a record of ``__consumer_offsets``, or None for any other bytes."""
     if key is None or value is None:
         return None
     try:

@@ -1,4 +1,7 @@
-"""Ask the cluster for everything a view of a group needs. Read-only; what may not be read is left out."""
+"""Requests the data for a view of a group from the cluster.
+
+Read-only; skips data that the user may not read.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from streams_py.inspection.changelogs import changelogs_of
 from streams_py.inspection.election import OFFSETS_TOPIC, Election, decode_election, offsets_partition
 from streams_py.inspection.lags import with_copy_lags, with_input_lags
 from streams_py.inspection.members import decode_member
-from streams_py.inspection.streams_protocol_groups import changelogs_told, view_streams_group
+from streams_py.inspection.streams_protocol_groups import reported_changelogs, view_streams_group
 from streams_py.inspection.view import CLASSIC, STREAMS, GroupView, Subtopology, view_group
 from streams_py.ports import Admin, AdminError, AdminErrorKind, GroupAdmin, PartitionInfo, RecordConsumer
 from streams_py.ports.described_groups import DescribedGroup, DescribedStreamsGroup
@@ -34,13 +37,16 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 _ELECTION_RECORDS_MAX: Final = 20_000
-"""So many of the newest records of the coordinator's log are searched: commits of busy groups lie above an election."""
+"""Number of newest records to search in the coordinator's log.
+
+Commits of busy groups follow an election there.
+"""
 _ELECTION_SECONDS_MAX: Final = 3.0
 _AT_REST: Final = frozenset({"Stable", "Empty"})
 
 
 class Cluster(Protocol):
-    """The clients that are needed."""
+    """The clients that reading a group needs."""
 
     @property
     def admin(self) -> Admin: ...
@@ -51,24 +57,30 @@ class Cluster(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a group's coordinator and the cluster's metadata say at one moment: the members' bytes, what they mean, and
-    every topic that may be seen."""
+    """The state of a group's coordinator and of the cluster's metadata at one moment.
+
+    Contains the members' bytes, their decoded form, and every visible topic.
+    """
 
     described: DescribedGroup | DescribedStreamsGroup
     view: GroupView
     """Without lags; see :func:`with_lags`."""
     topics: Mapping[str, tuple[PartitionInfo, ...]]
     groups: frozenset[str]
-    """Names of all groups that may be seen."""
+    """Names of all visible groups."""
 
     @property
     def partition_counts(self) -> dict[str, int]:
-        """Topic -> its number of partitions."""
+        """Partition counts by topic."""
         return {topic: len(infos) for topic, infos in self.topics.items()}
 
 
 def read_group(cluster: Cluster, group: str, *, election: bool = True) -> Reading:
-    """The group as it is now. StreamsError when it is no Kafka Streams group, or does not exist."""
+    """Read the present state of a group.
+
+    Raises:
+        StreamsError: The group does not exist, or is not a Kafka Streams group.
+    """
     described = describe(cluster, group)
     topics = _topics(cluster.admin)
     counts = {topic: len(infos) for topic, infos in topics.items()}
@@ -86,7 +98,11 @@ def read_group(cluster: Cluster, group: str, *, election: bool = True) -> Readin
 
 
 def describe(cluster: Cluster, group: str) -> DescribedGroup | DescribedStreamsGroup:
-    """What the coordinator keeps of the group, whichever protocol it speaks. StreamsError when there is none."""
+    """Return the coordinator's description of the group, for either protocol.
+
+    Raises:
+        StreamsError: The group does not exist, or is not a Kafka Streams group.
+    """
     try:
         return cluster.groups.describe_group(group)
     except BrokerUnavailableError:
@@ -97,24 +113,29 @@ def describe(cluster: Cluster, group: str) -> DescribedGroup | DescribedStreamsG
             return found
         kind = _groups(cluster).get(group)
         if kind is not None and kind.lower() not in (CLASSIC, STREAMS):
-            raise StreamsError(f"{group} is no Kafka Streams group, but one of type {kind.lower()}") from None
+            raise StreamsError(f"{group} is not a Kafka Streams group, but a group of type {kind.lower()}") from None
         raise
 
 
 def inspect_group(cluster: Cluster, group: str, *, election: bool = True) -> GroupView:
-    """A view of the group as it is now, with lags. StreamsError when there is no such Kafka Streams group."""
+    """Return a view of the group's present state, with lags.
+
+    Raises:
+        StreamsError: The group does not exist, or is not a Kafka Streams group.
+    """
     return with_lags(cluster.admin, read_group(cluster, group, election=election))
 
 
 def check_is_streams(described: DescribedGroup) -> None:
-    """StreamsError when the group has members, and they are no Kafka Streams applications."""
+    """Raise StreamsError if the group's members are not Kafka Streams applications."""
     if described.members and (described.protocol_type, described.protocol) not in (
         (PROTOCOL_TYPE, PROTOCOL_NAME),
         (PROTOCOL_TYPE, ""),  # while the group is rebalancing
     ):
         raise StreamsError(
-            f"{described.group} is no Kafka Streams group: its members speak {described.protocol or 'no protocol'} of "
-            f"type {described.protocol_type or 'none'}, not {PROTOCOL_NAME} of type {PROTOCOL_TYPE}"
+            f"{described.group} is not a Kafka Streams group: its members use the protocol "
+            f"{described.protocol or '(none)'} of type {described.protocol_type or '(none)'}, not {PROTOCOL_NAME} of "
+            f"type {PROTOCOL_TYPE}"
         )
 
 
@@ -124,28 +145,31 @@ def _topics(admin: Admin) -> dict[str, tuple[PartitionInfo, ...]]:
 
 
 def _check_may_be_seen(admin: Admin, missing: Collection[str]) -> None:
-    """A topic that is read and not listed does not exist, or is hidden from us: only who asks by name is told."""
+    """Raise StreamsError if a missing topic is hidden from this user.
+
+    The list of all topics omits hidden topics. Only a request by name returns the authorization error.
+    """
     for answer in admin.describe_topics(sorted(missing)).values() if missing else ():
         if isinstance(answer, AdminError) and answer.kind is AdminErrorKind.NOT_ALLOWED:
             raise StreamsError(answer.message)
 
 
 def _groups(cluster: Cluster) -> Mapping[str, str]:
-    """Every group that may be seen, with its type."""
+    """Return every visible group with its type."""
     try:
         return cluster.groups.list_groups()
     except StreamsError as error:
-        _log.debug("the groups cannot be listed: %s", error)
+        _log.debug("cannot list groups: %s", error)
         return {}
 
 
 def with_lags(admin: Admin, reading: Reading) -> GroupView:
-    """The view with the lags that can be known."""
+    """Return the view with all lags that can be computed."""
     view, counts = reading.view, reading.partition_counts
     inputs = sorted({partition for task in view.tasks for partition in task.partitions})
     changelogs: Mapping[Subtopology, Sequence[str]]
     if isinstance(reading.described, DescribedStreamsGroup):
-        changelogs = changelogs_told(reading.described, counts)
+        changelogs = reported_changelogs(reading.described, counts)
     else:
         changelogs = changelogs_of(view, counts, groups=reading.groups).certain
     states = sorted(
@@ -162,10 +186,10 @@ def with_lags(admin: Admin, reading: Reading) -> GroupView:
         beginnings = _known(admin.list_offsets(nowhere, earliest=True)) if nowhere else {}
         ends = _known(admin.list_offsets([*inputs, *states])) if inputs or states else {}
     except StreamsError as error:
-        _log.warning("lags are not known: %s", error)
+        _log.warning("lags are unknown: %s", error)
         return view
     view = with_input_lags(view, committed, beginnings, ends)
-    if view.protocol == STREAMS:  # there a member that tells no offsets may have any
+    if view.protocol == STREAMS:  # in this protocol, a copy without a reported offset may have any lag
         return view
     return with_copy_lags(view, changelogs, ends)
 
@@ -177,7 +201,7 @@ def _known(offsets: Mapping[TopicPartition, int | AdminError]) -> dict[TopicPart
 def find_election(
     cluster: Cluster, group: str, counts: Mapping[str, int], *, seconds_max: float = _ELECTION_SECONDS_MAX
 ) -> Election | None:
-    """The newest election in the coordinator's log; None when it may not be read, or is too far back."""
+    """Return the newest election in the coordinator's log, or None if unreadable or too old."""
     if OFFSETS_TOPIC not in counts:
         return None
     log = TopicPartition(OFFSETS_TOPIC, offsets_partition(group, counts[OFFSETS_TOPIC]))
@@ -188,7 +212,7 @@ def find_election(
             return None
         return _read_election(cluster, group, log, max(first, end - _ELECTION_RECORDS_MAX), end, seconds_max)
     except StreamsError as error:
-        _log.debug("%s cannot be read: %s", log, error)
+        _log.debug("cannot read %s: %s", log, error)
         return None
 
 

@@ -1,4 +1,4 @@
-"""Short names for people: a letter for a process, a letter and a number for a member (one of its threads)."""
+"""Short names for people: a letter per process, and a number per member (stream thread)."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ __all__ = ["last_rebalance", "letters", "member_labels", "named", "process_label
 
 
 def named(text: str, names: Mapping[ProcessId, str]) -> str:
-    """The text with names in the place of process ids."""
+    """Return the text with process ids replaced by names."""
     for process_id, name in names.items():
         text = text.replace(str(process_id), printable(name))
     return text
 
 
 def process_labels(view: GroupView) -> dict[str, str]:
-    """Process (:attr:`~.members.Member.process`) -> A, B, ..., in the order of the members."""
+    """Return a label A, B, ... for each process, in the order of the members."""
     processes = dict.fromkeys(member.process for member in view.members)
     return {process: letters(number) for number, process in enumerate(processes)}
 
 
 def member_labels(view: GroupView) -> dict[str, str]:
-    """Member id -> its process's letter, and a number for the thread."""
+    """Return a label for each member id: its process's letter and a thread number."""
     processes = process_labels(view)
     counts = dict.fromkeys(processes, 0)
     labels: dict[str, str] = {}
@@ -36,7 +36,7 @@ def member_labels(view: GroupView) -> dict[str, str]:
 
 
 def letters(number: int) -> str:
-    """A, B, ..., Z, AA, AB, ...: the name number ``number``, counted from 0."""
+    """Return label ``number``, counted from 0: A, B, ..., Z, AA, AB, ..."""
     text = ""
     number += 1
     while number:
@@ -46,7 +46,7 @@ def letters(number: int) -> str:
 
 
 def last_rebalance(view: GroupView, now_ms: int) -> str:
-    """``the last rebalance (3 h ago)``; without the age when the end of that rebalance is not known."""
+    """Return ``the last rebalance (3 h ago)``, without the age if its time is unknown."""
     ended_ms = None if view.election is None else view.election.ended_ms
     if ended_ms is None:
         return "the last rebalance"

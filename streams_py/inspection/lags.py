@@ -1,9 +1,10 @@
-"""How far tasks and their copies are behind.
+"""Lags of tasks and of their copies.
 
-Input lag is what a task has not processed yet: end offset minus committed position, over its input partitions. A copy's
-lag is what its changelogs hold beyond the offset sum that its process reported when it last joined: an upper bound, for
-it may have caught up since.
-Where it is not certain which changelogs are a sub-topology's (:mod:`.changelogs`), lags of copies stay unknown.
+The input lag of a task is the number of records that it has not processed yet: end offsets minus committed offsets,
+summed over its input partitions. The lag of a copy is the end of its changelogs minus the offset sum that its process
+reported when it last joined. This is an upper bound, because the copy may have caught up since.
+
+If the changelogs of a sub-topology are not certain (:mod:`.changelogs`), the lags of its copies remain unknown.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ def with_input_lags(
     beginnings: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
 ) -> GroupView:
-    """The view with the input lag of each task all of whose offsets are known. Nothing committed: all that is there."""
+    """Return the view with the input lag of each task whose offsets are all known.
+
+    A partition without a committed offset counts from its beginning.
+    """
 
     def lag(task: Task) -> int | None:
         total = 0
@@ -40,7 +44,7 @@ def with_input_lags(
 def with_copy_lags(
     view: GroupView, changelogs: Mapping[Subtopology, Collection[str]], ends: Mapping[TopicPartition, int]
 ) -> GroupView:
-    """The view with the lags of standbys and warm-ups whose changelogs' end offsets are known."""
+    """Return the view with the lags of copies whose changelogs' end offsets are known."""
 
     def end_sum(task: TaskId) -> int | None:
         topics = changelogs.get((task.name, task.subtopology), ())

@@ -1,4 +1,7 @@
-"""One member of a group, decoded. Bytes that cannot be read are a sentence beside the member, never an error."""
+"""One decoded member of a group.
+
+Undecodable bytes result in a sentence about the member, not in an error.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +27,9 @@ __all__ = ["Member", "decode_member"]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member as it described itself when it last joined, and what it was given then.
+    """A member as it described itself when it last joined, with its assignment.
 
-    ``problems`` has a sentence for each part that could not be read; such a part is empty.
+    ``problems`` has a sentence for each part that could not be decoded. Such a part is empty.
     """
 
     member_id: str
@@ -36,27 +39,27 @@ class Member:
     topics: tuple[str, ...] = ()
     owned: tuple[TopicPartition, ...] = ()
     generation: int | None = None
-    """Generation in which it owned them: the one before the present one, at the latest."""
+    """Generation in which the member owned ``owned``. It is older than the present generation."""
     rack: str | None = None
     subscription: SubscriptionInfo | None = None
     assignment: AssignmentInfo | None = None
     active: Mapping[TaskId, frozenset[TopicPartition]] = field(default_factory=dict)
     standby: Mapping[TaskId, frozenset[TopicPartition]] = field(default_factory=dict)
-    """Standbys and warm-ups: the protocol does not tell them apart."""
+    """Standby and warm-up tasks, which the protocol does not distinguish."""
     problems: tuple[str, ...] = ()
     protocol: str = "classic"
-    """``streams``: versions of the classic protocol's messages mean nothing."""
+    """For ``streams``, the versions of the classic protocol's messages have no meaning."""
 
     @property
     def process(self) -> str:
-        """Id of the process; the member's own id where that is not known."""
+        """Id of the process, or the member's own id if the process is unknown."""
         return self.member_id if self.subscription is None else str(self.subscription.process_id)
 
 
 def decode_member(member: DescribedMember, *, is_rebalancing: bool = False) -> Member:
-    """Decode what the coordinator keeps of a member. Raises nothing, whatever the bytes.
+    """Decode the coordinator's description of a member. Never raises, for any bytes.
 
-    ``is_rebalancing``: the coordinator leaves subscriptions out until the rebalance is over.
+    While the group ``is_rebalancing``, the coordinator omits subscriptions.
     """
     problems: list[str] = []
     topics: tuple[str, ...] = ()

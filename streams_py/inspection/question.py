@@ -1,15 +1,16 @@
-"""What the leader of a running group is asked: made from the bytes that the group's coordinator keeps.
+"""Rebuilds the request to assign of a running group's leader.
 
-The *last* question is what the members said when they last joined. The *next* one is what they would say if they joined
-again now: they own what they were given, and what they run is restored. How far their copies have come since the last
-rebalance is not known from outside. So there are two next questions. In one, the copies are where they were then. In
-the other, they have caught up. A figure of that time decides nothing where both have the same answer.
+The bytes that the coordinator keeps are the source. The *last* question is the request of the last rebalance: what the
+members sent when they joined. The *next* question is what they would send if they joined again now: they own their
+assigned tasks, and the stores of running tasks are restored. The progress of their copies since the last rebalance is
+not visible from outside. So there are two next questions. In the first, the copies have made no progress. In the
+second, they have caught up. If both get the same answer, the progress does not matter.
 
-The last question has the same gap: the end offsets of that time are no longer known. With the current ones, lags are
-the largest that they can have been. With ``end_sums``, :func:`last_question` makes them the smallest.
+The last question has the same gap, because the end offsets at that time are no longer known. With the current end
+offsets, lags are the largest possible. With ``end_sums``, :func:`last_question` makes them the smallest possible.
 
-Sub-topologies, stores and settings are not on the wire. The first follow from assignments and topics
-(:mod:`.changelogs`), settings from what tasks have; whatever is assumed is said in a sentence.
+Sub-topologies, stores and settings are not part of the protocol. Sub-topologies and stores are derived from assignments
+and topics (:mod:`.changelogs`), and settings from the tasks of the members. Each assumption is returned as a sentence.
 """
 
 from __future__ import annotations
@@ -54,23 +55,27 @@ __all__ = [
 ]
 
 Assumptions = tuple[str, ...]
-"""Sentences: what had to be assumed because nothing tells it."""
+"""Sentences about assumptions that nothing confirms."""
 
-_TOPIC_SETUP_TIMEOUT_MS: Final = 2_000  # nothing is created here; it is only waited for partitions' leaders
+_TOPIC_SETUP_TIMEOUT_MS: Final = 2_000  # no topics are created here; only waits for leaders of partitions
 _TAG_KEYS_MAX: Final = 5
 
 
 def topology_of(reading: Reading) -> tuple[TopologyMetadata, Assumptions]:
-    """The sub-topologies, as far as assignments tell; StreamsError when they tell nothing, or of named topologies."""
+    """Return the sub-topologies, as far as assignments show them.
+
+    Raises:
+        StreamsError: No assignment mentions a task, or the group uses named topologies.
+    """
     view = reading.view
     read = subtopology_topics(view.members)
     named = sorted({name for name, _ in read if name})
     if named:
         raise StreamsError(
-            f"group {view.group} runs named topologies ({', '.join(named)}): their tasks cannot be decided"
+            f"group {view.group} runs named topologies ({', '.join(named)}): assignments for them cannot be computed"
         )
     if not read:
-        raise StreamsError(f"no assignment of group {view.group} mentions a task; ask again when it has rebalanced")
+        raise StreamsError(f"no assignment of group {view.group} mentions a task; try again after its next rebalance")
     changelogs = changelogs_of(view, reading.partition_counts, groups=reading.groups)
     stateful = {task.subtopology for task in view.tasks if task.is_stateful}
     subs, assumed = {}, list(_guesses(changelogs))
@@ -81,7 +86,7 @@ def topology_of(reading: Reading) -> tuple[TopologyMetadata, Assumptions]:
         if key in stateful and not own and sources:
             shared = frozenset({min(sources)})
             assumed.append(
-                f"sub-topology {key[1]} has state and no changelog topic: {min(sources)}, which it reads, counts as one"
+                f"sub-topology {key[1]} has state but no changelog topic: source topic {min(sources)} is taken as one"
             )
         subs[key[1]] = SubtopologyTopics(
             source_topics=sources,
@@ -93,14 +98,14 @@ def topology_of(reading: Reading) -> tuple[TopologyMetadata, Assumptions]:
         )
     if view.topics_without_tasks:
         assumed.append(
-            f"no assignment mentions {', '.join(view.topics_without_tasks)}: tasks that read it are left out"
+            f"no assignment mentions {', '.join(view.topics_without_tasks)}, so tasks that read it are missing here"
         )
     return TopologyMetadata(subs), tuple(assumed)
 
 
 def _guesses(changelogs: Changelogs) -> list[str]:
     return [
-        f"{', '.join(topics)} could be of another sub-topology as well, and counts as that of sub-topology {number}"
+        f"{', '.join(topics)} may belong to another sub-topology; taken as a changelog of sub-topology {number}"
         for (_, number), topics in sorted(changelogs.guessed.items())
     ]
 
@@ -109,7 +114,7 @@ def _guesses(changelogs: Changelogs) -> list[str]:
 
 
 def observed_configs(view: GroupView) -> dict[str, object]:
-    """What shows of the group's settings: Kafka's keys and values."""
+    """Return the settings that are visible in the group, with Kafka's keys and values."""
     standbys = warm_ups = 0
     for task in view.tasks:
         lasting = sum(copy.kind is CopyKind.STANDBY for copy in task.copies)
@@ -133,16 +138,22 @@ def _tag_keys(member: Member) -> frozenset[str]:
 
 
 def leader_settings(view: GroupView, configs: Mapping[str, object], assignor: str | None) -> LeaderSettings:
-    """Settings of somebody who decides as the group's leader would. ``configs``: Kafka's keys, complete.
+    """Return settings with which the group's leader would decide.
 
-    ``assignor``: as in ``task.assignor.class``; None for the group's internal one. ConfigError for a bad value.
+    Args:
+        view: The group.
+        configs: All settings, with Kafka's keys.
+        assignor: As in ``task.assignor.class``. None for the group's internal assignor.
+
+    Raises:
+        ConfigError: A value is not valid.
     """
     leader = None if view.election is None else view.election.leader
     processes = {m.member_id: m.subscription.process_id for m in view.members if m.subscription is not None}
-    nobody = ProcessId(uuid.uuid5(uuid.NAMESPACE_URL, view.group))
+    unknown = ProcessId(uuid.uuid5(uuid.NAMESPACE_URL, view.group))
     return LeaderSettings(
-        process_id=processes.get(leader or "") or min(processes.values(), default=nobody),
-        future_process_id=nobody,
+        process_id=processes.get(leader or "") or min(processes.values(), default=unknown),
+        future_process_id=unknown,
         assignment=AssignmentConfigs.of(configs),
         internal_assignor=configs.get(INTERNAL_TASK_ASSIGNOR_CLASS),
         task_assignor=assignor,
@@ -157,22 +168,22 @@ def leader_settings(view: GroupView, configs: Mapping[str, object], assignor: st
 def last_question(
     reading: Reading, topology: TopologyMetadata, now_ms: int, end_sums: Mapping[TaskId, int] | None = None
 ) -> AssignRequested:
-    """As the members described themselves when they last joined.
+    """Return the request of the last rebalance, with the members' data when they joined.
 
     Args:
         reading: The group.
         topology: Its sub-topologies.
-        now_ms: The time of the question, epoch.
-        end_sums: Task with state -> sum of its changelogs' end offsets now. If given, the copy of a task that was
-            ahead of all others counts as caught up, and the others lag behind it as they did.
+        now_ms: Time of the request (epoch).
+        end_sums: Present sum of the changelogs' end offsets of each stateful task. If given, the most advanced copy of
+            a task counts as caught up, and the lags of the other copies are relative to it.
     """
     members = {raw.member_id: _subscription(raw) for raw in classic_group(reading).members}
     if end_sums is not None:
-        members = _brought_near(reading, members, end_sums)
+        members = _with_smallest_lags(reading, members, end_sums)
     return AssignRequested(now_ms, members, reading.topics, topology)
 
 
-def _brought_near(
+def _with_smallest_lags(
     reading: Reading, members: Mapping[str, MemberSubscription], end_sums: Mapping[TaskId, int]
 ) -> dict[str, MemberSubscription]:
     said = {
@@ -197,17 +208,24 @@ def _brought_near(
 
 
 def classic_group(reading: Reading) -> DescribedGroup:
-    """The members' bytes. StreamsError for a group that has none: its members assign nothing."""
+    """Return the members' bytes.
+
+    Raises:
+        StreamsError: The group uses the streams protocol, in which members do not assign tasks.
+    """
     if isinstance(reading.described, DescribedStreamsGroup):
         raise StreamsError(
-            f"group {reading.view.group} speaks the streams protocol (KIP-1071): its coordinator, a broker, assigns "
-            "the tasks and tells no reasons; streams-py inspect shows who has which"
+            f"group {reading.view.group} uses the streams protocol (KIP-1071): its coordinator, a broker, assigns the "
+            "tasks and gives no reasons; streams-py inspect shows the tasks of each member"
         )
     return reading.described
 
 
 def _subscription(raw: DescribedMember) -> MemberSubscription:
-    """The leader refuses bytes that are none, as it would in the group."""
+    """Return the decoded subscription, or an empty one if it cannot be decoded.
+
+    The leader refuses an empty subscription, as it would in the group.
+    """
     try:
         sent = decode_subscription(raw.subscription)
     except DecodeError:
@@ -229,9 +247,16 @@ def next_question(
     *,
     caught_up: bool = False,
 ) -> AssignRequested:
-    """As they would describe themselves now. ``end_sums``: task with state -> sum of its changelogs' end offsets.
-    ``caught_up``: all standbys and warm-ups have caught up; otherwise they are where they were when the group last
-    joined."""
+    """Return the request of a rebalance now, as the members would describe themselves.
+
+    Args:
+        reading: The group.
+        topology: Its sub-topologies.
+        now_ms: Time of the request (epoch).
+        end_sums: Present sum of the changelogs' end offsets of each stateful task.
+        caught_up: Whether all standby and warm-up tasks have caught up. Otherwise they have made no progress since the
+            last rebalance.
+    """
     last = last_question(reading, topology, now_ms)
     members = {member.member_id: member for member in reading.view.members}
     running: defaultdict[str, set[TaskId]] = defaultdict(set)
@@ -262,7 +287,7 @@ def _sums_now(
 ) -> dict[TaskId, int]:
     sums = {task: offset for task, offset in said.task_offset_sums.items() if task not in running}
     for task, offset in sums.items():
-        if offset == LATEST_OFFSET:  # it ran here, and its state is still on the disk
+        if offset == LATEST_OFFSET:  # the task ran here, and its state is still on disk
             sums[task] = max(end_sums.get(task, 0), 0)
     for task in member.standby:
         sums.setdefault(task, 0)

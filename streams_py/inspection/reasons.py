@@ -1,4 +1,4 @@
-"""Why each task of a running group is where it is, and whether a rebalance now would move it."""
+"""Explains where each task of a running group is, and whether a rebalance now would move it."""
 
 from __future__ import annotations
 
@@ -32,36 +32,44 @@ _PAUSE_SECONDS: Final = 0.3
 
 
 class Outlook(Enum):
-    """What a rebalance now would do to a task."""
+    """The effect of a rebalance now on a task."""
 
     STAYS = "stays"
     MOVES = "moves"
     STARTS = "starts"
     """No member runs it yet."""
     DEPENDS = "depends"
-    """It stays or moves, depending on how far copies have come since the last rebalance."""
+    """The task stays or moves, depending on the progress of copies since the last rebalance."""
 
 
 class Lags(Enum):
-    """What is known of the lags that the last rebalance was decided with. The changelogs may have grown since."""
+    """How exactly the lags at the last rebalance are known. The changelogs may have grown since."""
 
     EXACT = "exact"
     BOUNDED = "bounded"
-    """Those of ``decided`` are upper bounds. The decision and its reasons are the same with smaller ones."""
+    """The lags in ``decided`` are upper bounds.
+
+    With smaller lags, decision and reasons are the same.
+    """
     UNKNOWN = "unknown"
-    """The decision or its reasons depend on them, so there is no ``decided``."""
+    """The decision or its reasons depend on the lags, so ``decided`` is None."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskReason:
-    """One task. ``decided``: why the last rebalance meant it for whom it did; ``next``: why one now would.
+    """The reasons for the place of one task.
 
-    ``destination`` is the member that one now would mean it for if all copies are where they were at the last
-    rebalance, ``destination_if_caught_up`` if all copies have caught up. Where they differ, ``outlook`` is DEPENDS and
-    ``next`` None. ``is_as_decided``: whether the group's own leader put it on the same client as ``decided`` does. If
-    not, the leader's settings or assignor are others than assumed.
-
-    ``lags``: what is known of the lags of then. Both explanations are None for an assignor of the application's own.
+    Attributes:
+        task: The task.
+        outlook: The effect of a rebalance now.
+        destination: The member that a rebalance now would select if copies have made no progress since the last one.
+        destination_if_caught_up: The member that it would select if all copies have caught up. If it differs from
+            ``destination``, ``outlook`` is DEPENDS and ``next`` is None.
+        is_as_decided: Whether the group's own leader chose the same client as ``decided``. If not, the leader's
+            settings or assignor differ from the assumed ones.
+        lags: How exactly the lags at the last rebalance are known.
+        decided: Why the last rebalance selected the task's member. None for a custom assignor.
+        next: Why a rebalance now would select its member. None for a custom assignor.
     """
 
     task: Task
@@ -76,8 +84,10 @@ class TaskReason:
 
 @dataclass(frozen=True, slots=True)
 class Reasons:
-    """A group explained. ``configs`` and ``assignor`` are what was decided with; ``assumed``, sentence by sentence,
-    what of it nothing tells."""
+    """The explanation of a group.
+
+    ``configs`` and ``assignor`` are the basis of the decisions. ``assumed`` lists assumptions about them, as sentences.
+    """
 
     view: GroupView
     assignor: str
@@ -90,15 +100,18 @@ class Reasons:
 
 
 def read_group_at_rest(cluster: Cluster, group: str) -> Reading:
-    """The group when no rebalance is under way; it is waited for a few seconds. StreamsError when it has no members, or
-    does not come to rest."""
+    """Read the group when it is stable. Waits a few seconds for the end of a rebalance.
+
+    Raises:
+        StreamsError: The group has no members, or does not become stable in time.
+    """
     until = time.monotonic() + _REST_SECONDS_MAX
     while (reading := read_group(cluster, group)).view.state != "Stable" and classic_group(reading):
         state = reading.view.state
         if state == "Empty":
-            raise StreamsError(f"group {group} has no members: nobody runs its tasks")
+            raise StreamsError(f"group {group} has no members that could run its tasks")
         if time.monotonic() > until:
-            raise StreamsError(f"group {group} is rebalancing ({state}); ask again when that is over")
+            raise StreamsError(f"group {group} is rebalancing ({state}); try again after the rebalance")
         time.sleep(_PAUSE_SECONDS)
     return reading
 
@@ -106,15 +119,24 @@ def read_group_at_rest(cluster: Cluster, group: str) -> Reading:
 def explain_group(
     cluster: Cluster, group: str, *, configs: Mapping[str, object] | None = None, assignor: str | None = None
 ) -> Reasons:
-    """Explain a running group, Java or Python. ``configs``: its settings, as far as they are known (Kafka's keys);
-    others are taken from what shows. ``assignor``: as in ``task.assignor.class``. StreamsError says why not."""
+    """Explain a running group, Java or Python.
+
+    Args:
+        cluster: The cluster of the group.
+        group: The application.id.
+        configs: Known settings of the group (Kafka's keys). Other settings are derived from its visible state.
+        assignor: As in ``task.assignor.class``.
+
+    Raises:
+        StreamsError: The group cannot be explained, with the reason.
+    """
     return explain_reading(cluster, read_group_at_rest(cluster, group), configs=configs, assignor=assignor)
 
 
 def explain_reading(
     cluster: Cluster, reading: Reading, *, configs: Mapping[str, object] | None = None, assignor: str | None = None
 ) -> Reasons:
-    """As :func:`explain_group`, of what was read."""
+    """Explain a group that has been read already, like :func:`explain_group`."""
     classic_group(reading)
     given = dict(configs or {})
     chosen = given.get(TASK_ASSIGNOR_CLASS) if assignor is None else assignor
@@ -141,7 +163,7 @@ def explain_reading(
         reading.view,
         name,
         merged,
-        (*((f"taken from what the members have: {shown}",) if shown else ()), *assumed),
+        (*((f"derived from the members' tasks and tags: {shown}",) if shown else ()), *assumed),
         tuple(dict.fromkeys((*last.warnings, *following.warnings))),
         {task.id: _reason(reading.view, task, (last, nearest), (following, caught_up)) for task in reading.view.tasks},
         last,
@@ -159,7 +181,10 @@ def _is_where_meant(view: GroupView, task: Task, answer: Answer) -> bool:
 
 
 def _reason(view: GroupView, task: Task, last: tuple[Answer, Answer], following: tuple[Answer, Answer]) -> TaskReason:
-    """``last``: with the largest and the smallest lags of then; ``following``: with copies of then, and caught up."""
+    """Compare the answers of two questions each.
+
+    ``last`` has the largest and the smallest possible lags. ``following`` has copies without progress and caught up.
+    """
     destination, if_caught_up = (answer.owners.get(task.id) for answer in following)
     decided, nearest = (answer.explanations.get(task.id) for answer in last)
     coming = following[0].explanations.get(task.id)
@@ -169,15 +194,15 @@ def _reason(view: GroupView, task: Task, last: tuple[Answer, Answer], following:
     else:
         outlook = Outlook.STAYS if destination in (task.owner, None) else Outlook.MOVES
         as_decided = any(_is_where_meant(view, task, answer) for answer in last)
-    if _ways(decided) != _ways(nearest) or last[0].owners.get(task.id) != last[1].owners.get(task.id):
+    if _content(decided) != _content(nearest) or last[0].owners.get(task.id) != last[1].owners.get(task.id):
         lags, decided = Lags.UNKNOWN, None
     if destination != if_caught_up:
         outlook, coming = Outlook.DEPENDS, None
     return TaskReason(task, outlook, destination, if_caught_up, as_decided, lags, decided, coming)
 
 
-def _ways(explanation: TaskExplanation | None) -> object:
-    """What an explanation says, without its figures."""
+def _content(explanation: TaskExplanation | None) -> object:
+    """Return the content of an explanation without its figures, for comparison."""
     if explanation is None:
         return None
     hosts = [(host.process_id, host.rule) for host in (explanation.active, *explanation.standbys)]

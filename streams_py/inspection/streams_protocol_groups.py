@@ -1,4 +1,7 @@
-"""A view of a group that speaks the streams protocol (KIP-1071): its coordinator knows the topology, and decides."""
+"""The view of a group of the streams protocol (KIP-1071).
+
+The coordinator of such a group knows the topology and assigns the tasks.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,11 @@ from streams_py.inspection.view import STREAMS, Copy, CopyKind, GroupView, Subto
 from streams_py.ports.described_groups import DescribedStreamsGroup, DescribedStreamsMember
 from streams_py.system.printable import printable
 
-__all__ = ["changelogs_told", "view_streams_group"]
+__all__ = ["reported_changelogs", "view_streams_group"]
 
 
 def view_streams_group(described: DescribedStreamsGroup, partition_counts: Mapping[str, int]) -> GroupView:
-    """Put it together. ``partition_counts``: of all topics that may be seen."""
+    """Return the view of the group. ``partition_counts`` are those of all visible topics."""
     ordered = sorted(described.members, key=lambda member: (member.client_id, member.member_id))
     reads: dict[int, dict[str, int]] = {}
     for sub in described.subtopologies:
@@ -33,17 +36,20 @@ def view_streams_group(described: DescribedStreamsGroup, partition_counts: Mappi
         _tasks(described, ordered, reads),
         problems=(
             *(f"{member.client_id}: {problem}" for member in members for problem in member.problems),
-            *(f"topic {topic} is read and does not exist, or may not be seen" for topic in missing),
-            *(f"sub-topology {name!r:.60} has no number: its tasks are left out" for name in described.unknown),
+            *(f"source topic {topic} does not exist, or this user may not see it" for topic in missing),
+            *(
+                f"sub-topology {name!r:.60} has an id that is not a number, so its tasks are missing here"
+                for name in described.unknown
+            ),
         ),
         protocol=STREAMS,
     )
 
 
-def changelogs_told(
+def reported_changelogs(
     described: DescribedStreamsGroup, partition_counts: Mapping[str, int]
 ) -> dict[Subtopology, list[str]]:
-    """Sub-topology -> those of its changelog topics that exist."""
+    """Return the existing changelog topics of each sub-topology."""
     return {
         ("", sub.id): [topic for topic in sub.changelog_topics if topic in partition_counts]
         for sub in described.subtopologies
@@ -69,7 +75,7 @@ def _member(member: DescribedStreamsMember, reads: Mapping[int, Mapping[str, int
         ),
         active=inputs(member.active),
         standby=inputs(member.standby | member.warm_up),
-        problems=() if process is not None else (f"its process id {member.process_id!r:.60} is none",),
+        problems=() if process is not None else (f"its process id {member.process_id!r:.60} is not valid",),
         protocol=STREAMS,
     )
 

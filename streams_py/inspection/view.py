@@ -1,7 +1,8 @@
-"""Who has which task of a group, which tasks nobody has, and what happens next: a fold over the members' bytes.
+"""The tasks of a group with their members, and its expected rebalances.
 
-The protocol does not say which sub-topology reads which topics; the members' assignments do, because they pair each
-active task with its partitions. Tasks that nobody was given are found by the partitions of those topics.
+The view is computed from the members' bytes. The protocol does not carry the topics of a sub-topology. The members'
+assignments show them, because they contain the partitions of each active task. Tasks without a member are found by the
+partitions of those topics.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ __all__ = [
 ]
 
 Subtopology: TypeAlias = tuple[str, int]
-"""Name of the topology ("" when it has none), number of the sub-topology."""
+"""Name of the topology ("" for an unnamed one) and number of the sub-topology."""
 
 CLASSIC: Final = "classic"
 STREAMS: Final = "streams"
 
-_PARTITIONS_MAX = 1_000_000  # of one sub-topology: a damaged assignment must not make us list the numbers up to 2^31
+_PARTITIONS_MAX = 1_000_000  # per sub-topology: a damaged assignment must not create up to 2^31 tasks
 
 
 class CopyKind(Enum):
-    """What a second copy of a task is for."""
+    """The purpose of a copy of a task."""
 
     STANDBY = "standby"
     WARM_UP = "warm-up"
@@ -48,10 +49,10 @@ class CopyKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A standby or warm-up of a task at a member.
+    """A standby or warm-up task at a member.
 
-    ``reported`` is the offset sum, in records, that the member's process gave for it when it last joined; None when it
-    had no state. ``lag`` is how far that was behind the changelogs' present end; None when that is not known.
+    ``reported`` is the offset sum, in records, that the member's process reported when it last joined, or None without
+    state. ``lag`` is its distance from the present end of the changelogs, or None if unknown.
     """
 
     member_id: str
@@ -62,8 +63,11 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A task and where it is. ``owner`` None: nobody runs it; ``coming_from`` then says who still held its partitions
-    when the group last joined, so that it had to be withheld for a round (KIP-429). ``input_lag`` in records."""
+    """A task and its place.
+
+    If ``owner`` is None, no member runs the task. ``coming_from`` is then the member that still owned its partitions at
+    the last rebalance, so that the task had to be withheld for one rebalance (KIP-429). ``input_lag`` is in records.
+    """
 
     id: TaskId
     partitions: frozenset[TopicPartition]
@@ -73,17 +77,17 @@ class Task:
     is_stateful: bool = False
     input_lag: int | None = None
     heading_to: str | None = None
-    """Who is to run it instead of ``owner``, where the coordinator says so (streams protocol)."""
+    """The member that will run the task next, if the coordinator reports it (streams protocol)."""
 
     @property
     def subtopology(self) -> Subtopology:
-        """Whose partition it is."""
+        """The sub-topology of the task."""
         return self.id.name, self.id.subtopology
 
 
 @dataclass(frozen=True, slots=True)
 class FollowUp:
-    """A member was told to ask for another rebalance. ``at_ms``: epoch, 0 = at once."""
+    """A member that will request another rebalance. ``at_ms``: epoch, 0 = immediately."""
 
     member_id: str
     at_ms: int
@@ -91,7 +95,10 @@ class FollowUp:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A group as its coordinator knows it. ``generation`` is exact with an election, else the least it can be."""
+    """A group as its coordinator knows it.
+
+    ``generation`` is exact if there is an election. Otherwise it is a lower bound.
+    """
 
     group: str
     state: str
@@ -104,11 +111,14 @@ class GroupView:
     """Subscribed topics that no assignment of this generation mentions."""
     problems: tuple[str, ...] = field(default=())
     protocol: str = CLASSIC
-    """``streams`` (KIP-1071): the coordinator decides, nobody leads, and ``generation`` is the group's epoch."""
+    """The group protocol.
+
+    For ``streams`` (KIP-1071), the coordinator decides without a leader, and ``generation`` is the group's epoch.
+    """
 
 
 def subtopology_topics(members: Iterable[Member]) -> dict[Subtopology, frozenset[str]]:
-    """Sub-topology -> the topics that its tasks read, as far as assignments tell."""
+    """Return the source topics of each sub-topology, as far as assignments show them."""
     topics: defaultdict[Subtopology, set[str]] = defaultdict(set)
     for member in members:
         for given in (member.active, member.standby):
@@ -120,7 +130,10 @@ def subtopology_topics(members: Iterable[Member]) -> dict[Subtopology, frozenset
 def view_group(
     group: str, state: str, members: Collection[Member], partition_counts: Mapping[str, int], election: Election | None
 ) -> GroupView:
-    """Put the members together. ``partition_counts``: of the topics they subscribe to, as far as these exist."""
+    """Return the view of the members.
+
+    ``partition_counts`` are those of the subscribed topics that exist.
+    """
     ordered = tuple(sorted(members, key=lambda member: (member.client_id, member.member_id)))
     topics = subtopology_topics(ordered)
     tasks = _tasks(ordered, topics, partition_counts)
@@ -186,13 +199,15 @@ def _tasks(
 
 
 def _copies(members: Collection[Member]) -> dict[TaskId, tuple[Copy, ...]]:
-    """Standbys and warm-ups.
+    """Return standby and warm-up tasks.
 
-    They look the same on the wire. Warm-ups exist only while a follow-up rebalance is planned for them, and are copies
-    beyond ``num.standby.replicas``; that number is at most what the task with the fewest copies has. Of a task with
-    more, those that are furthest behind are taken for the warm-ups.
+    Both look the same in the protocol. Warm-up tasks exist only while a follow-up rebalance is planned. They are copies
+    beyond ``num.standby.replicas``, which is at most the number of copies of the task with the fewest copies. If a task
+    has more copies, those with the lowest offsets are taken as warm-up tasks.
     """
-    sums: defaultdict[str, dict[TaskId, int]] = defaultdict(dict)  # by process: the state directory is shared
+    sums: defaultdict[str, dict[TaskId, int]] = defaultdict(
+        dict
+    )  # by process, because its threads share the state directory
     for member in members:
         if member.subscription is not None:
             sums[member.process] |= member.subscription.task_offset_sums
@@ -200,7 +215,7 @@ def _copies(members: Collection[Member]) -> dict[TaskId, tuple[Copy, ...]]:
     for member in members:
         for task in member.standby:
             reported = sums[member.process].get(task)
-            rank = -1 if reported is None else 2**63 if reported < 0 else reported  # negative: it ran there
+            rank = -1 if reported is None else 2**63 if reported < 0 else reported  # negative: the task ran there
             found[task].append((rank, member.member_id, reported))
     warming = any(True for _ in _follow_ups(members))
     stateful = {(task.name, task.subtopology) for task in found}
@@ -223,11 +238,12 @@ def _problems(members: Collection[Member], partition_counts: Mapping[str, int]) 
         code = 0 if member.assignment is None else member.assignment.error_code
         if code:
             name = ErrorCode(code).name if code in {known.value for known in ErrorCode} else f"code {code}"
-            yield f"{member.client_id}: its leader answered with an error: {name}"
+            yield f"{member.client_id}: the leader sent it an error: {name}"
     for topic in sorted({topic for topics in subscriptions for topic in topics} - partition_counts.keys()):
-        yield f"topic {topic} is subscribed to and does not exist"
+        yield f"subscribed topic {topic} does not exist"
     if len({frozenset(topics) for topics in subscriptions}) > 1:
-        yield "members subscribe to different topics: more than one topology runs under this application.id"
+        yield "members subscribe to different topics: several topologies use this application.id"
     versions = {m.assignment.version for m in members if m.assignment is not None}
     if len(versions) > 1:
-        yield f"assignments have different versions ({', '.join(map(str, sorted(versions)))}): releases are mixed"
+        listed = ", ".join(map(str, sorted(versions)))
+        yield f"assignments have different versions ({listed}): several releases are running"

@@ -131,15 +131,15 @@ def test_one_wrong_argument_and_nothing_is_written(broker: EmbeddedBroker) -> No
     broker.create_topic("whole", 1)
     refused = run(broker, "produce", "whole", "--value", "int64", "1", "x", "3")
     assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
-    assert "'x' is no int64" in refused.stderr
+    assert "'x' is not a valid int64" in refused.stderr
     assert run(broker, "consume", "whole", "--value", "int64").stdout == ""
 
 
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        (b"1\r\n2\nx\n4\n", "'x' is no int64"),
-        (b"1\n2\n\xff\n", r"b'\xff\n' is no text in UTF-8"),
+        (b"1\r\n2\nx\n4\n", "'x' is not a valid int64"),
+        (b"1\n2\n\xff\n", r"b'\xff\n' is not valid UTF-8 text"),
         (b"1\n2\n99999999999999999999", "int64"),
     ],
     ids=["other serde", "no text", "out of range"],
@@ -161,7 +161,7 @@ def test_slip_in_a_name_is_refused_with_the_nearest_one_and_creates_no_topic(
 ) -> None:
     refused = run(broker, *command)
     assert refused.exit_code == 2
-    assert refused.stderr == "there is no topic line; did you mean lines?\n"
+    assert refused.stderr == "topic line does not exist; did you mean lines?\n"
     assert "line" not in [shown.split()[0] for shown in run(broker, "topics").stdout.splitlines()]
 
 
@@ -169,12 +169,12 @@ def test_slip_in_a_name_is_refused_with_the_nearest_one_and_creates_no_topic(
     ("arguments", "why"),
     [
         (["produce", "lines", "--value", "int46", "1"], "did you mean 'int64'?"),
-        (["produce", "lines", "--value", "int64", "one"], "'one' is no int64"),
+        (["produce", "lines", "--value", "int64", "one"], "'one' is not a valid int64"),
         (["produce", "lines", "--key", "string", "one"], "with --key a line is KEY:VALUE"),
         (["produce", "lines", "--key", "session-string", "a@7:x"], "expected KEY@START/END"),
         (["produce", "lines", "--key", "window-string", "a:x"], "expected KEY@START"),
-        (["produce", "lines", "--value", "change-string", "x"], "written by the application only"),
-        (["consume", "lines", "--key", "change-string"], "a form of values"),
+        (["produce", "lines", "--value", "change-string", "x"], "only the application can write changes"),
+        (["consume", "lines", "--key", "change-string"], "is not a form of keys"),
         (["topics", "--create", "a/b"], "'a/b' is not a valid topic name"),
         (["consume", "lines", "--key", "window-strnig"], "did you mean 'string'?"),
         (["consume", "lines", "--bootstrap", "nowhere"], "bootstrap.servers = 'nowhere' is not valid"),
@@ -203,14 +203,14 @@ def test_numbers_shown_as_text_are_told_of_once_and_do_nothing_to_the_terminal(b
     read = run(broker, "consume", "numbers")
     assert read.exit_code == 0
     assert read.stdout.splitlines() == ["null\t" + r"\x00" * 7 + r"\x01", "null\t" + r"\x00" * 7 + r"\x1b"]
-    assert read.stderr == "values of numbers do not look like text (8 bytes, with zeros): try --value int64\n"
+    assert read.stderr == "values of numbers do not look like text (8 bytes, with zero bytes); try --value int64\n"
 
 
 def test_empty_embedded_cluster_says_where_topics_come_from(tmp_path: Path) -> None:
     empty = EmbeddedBroker()
     try:
-        assert "start the application first" in run(empty, "topics").stderr
-        assert "start the application first" in run(empty, "produce", "lines", "x").stderr
+        assert "Start the application first" in run(empty, "topics").stderr
+        assert "Start the application first" in run(empty, "produce", "lines", "x").stderr
     finally:
         empty.close()
 

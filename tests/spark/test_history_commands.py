@@ -202,7 +202,7 @@ def test_outputs_in_files_have_the_partitions_that_are_said(files: Files, spark:
     assert f"{files.out}: 5 records the same" in same.output
     refused = files.do("backfill", topology, "--sinks", *said, sinks=True)
     assert refused.exit_code == 2
-    assert f"--partitions {files.out}: it is not read from an archive (--input), nor written to files" in refused.output
+    assert f"--partitions {files.out}: the topic is not read from an archive (--input)" in refused.output
 
 
 @pytest.mark.weekly
@@ -250,7 +250,7 @@ def test_backfill_to_topics_writes_every_record_once_also_when_it_is_repeated(
     files.produce("later")  # beyond the plan
     again = files.backfill()
     assert again.exit_code == 0, again.output
-    assert "5 records were there already" in again.output
+    assert "5 records existed already" in again.output
     files.await_written(BY_OLD)
     files.leave_unfinished()
     other = files.backfill("--until", "1700000000002")
@@ -308,7 +308,7 @@ def test_backfill_that_fails_when_it_has_begun_to_write_says_how_it_goes_on(
         while_it_is_away.setattr("streams_py.spark.history.sinks.write_sinks", fails)
         failed = files.backfill()
     assert failed.exit_code == 1
-    assert "broker is away; what is written stays, and the same command goes on once that is mended" in failed.output
+    assert "broker is away; the written records stay; fix the error and repeat the command to continue" in failed.output
     assert files.backfill().exit_code == 0
     files.await_written(BY_OLD)
 
@@ -364,11 +364,11 @@ def test_topics_without_records_make_no_outputs(files: Files) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "say where outputs go"),
-        (("--out", "x", "--sinks"), "say where outputs go"),
+        ((), "choose where to write outputs"),
+        (("--out", "x", "--sinks"), "choose where to write outputs"),
         (("--out", "x", "--input", "other=y"), "--input other: "),
-        (("--out", "x", "--input", "other"), "write TOPIC=PATH"),
-        (("--out", "x", "--input", "a=b", "--input", "a=c"), "--input a: it is given twice"),
+        (("--out", "x", "--input", "other"), "expected TOPIC=PATH"),
+        (("--out", "x", "--input", "a=b", "--input", "a=c"), "--input a: given twice"),
     ],
 )
 def test_backfill_that_cannot_be_is_refused_in_one_sentence(files: Files, arguments: Any, said: str) -> None:
@@ -411,7 +411,7 @@ def test_outputs_that_cannot_be_taken_back_are_said_to_be_there(
     monkeypatch.setattr("streams_py.spark.jobs.end_jobs", gone)
     out = tmp_path / "made"
     half = spark.range(3).selectExpr("raise_error('no more room') AS n")
-    with pytest.raises(StreamsError, match=f"no more room.*; what is in {out} is not complete: delete it"):
+    with pytest.raises(StreamsError, match=f"no more room.*; the outputs in {out} are not complete; delete them"):
         write_new(spark, str(out), {"whole": spark.range(3).toDF("n"), "half": half})
     assert (out / "whole").exists()
 
@@ -432,7 +432,7 @@ def test_global_table_is_allowed_as_it_is_at_the_end_and_said_so(files: Files) -
     assert "the only supported value is as-of-end" in wrong.output
     done = files.do("backfill", *arguments, "--global-tables", "as-of-end", sinks=True)
     assert done.exit_code == 0, done.output
-    assert f"global table of topic {files.short}: every record meets it as it is at the end" in done.output
+    assert f"global table of topic {files.short}: all records are joined with its final state" in done.output
     files.await_written(Counter([b"a!", b"bbb?"]))
     same = files.do("diff", *[files.topology(name="named")] * 2, "--global-tables", "as-of-end", "--last", "1h")
     assert same.exit_code == 0, same.output
@@ -477,10 +477,10 @@ def test_diff_counts_what_differs_and_ends_with_status_1(files: Files) -> None:
     assert f"{files.out}: 0 records the same, 1 only old, 1 only new" in newest.output
     wrong = files.do("diff", files.topology("old"), files.topology("new"), "--last", "soon")
     assert wrong.exit_code == 2
-    assert "write for example 1d" in wrong.output
+    assert "use for example 1d" in wrong.output
     lost = files.do("diff", files.topology("old"), files.topology("new"), "--report", "nowhere/report.json")
     assert lost.exit_code == 2
-    assert "there is no folder nowhere" in lost.output
+    assert "folder nowhere does not exist" in lost.output
     folder = files.do("diff", files.topology("old"), files.topology("new"), "--report", str(files.folder))
     assert folder.exit_code == 2
     assert "is a folder; name a file" in folder.output

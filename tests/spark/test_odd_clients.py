@@ -71,14 +71,12 @@ def test_jobs_read_records_that_are_delivered_again_once_and_count_them(cluster:
     assert said["stream"] == "42 42"
     assert said["history"] == "42 42 42"
     assert said["warm"].startswith("42 ")
-    assert (
-        "clients delivered 42 records again, after a change of leaders for example; each was read once" in said["warm"]
-    )
+    assert "clients delivered 42 records more than once, for example after a leader change" in said["warm"]
     assert said["verify"].startswith("42 "), "it reads a changelog of 42 keys"
     assert "a second client counted 42 records" in said["verify"]
     again = f"{len(events):,}"
     assert f" {again} records in " in said["telemetry"]
-    assert f"; {again} delivered again" in said["telemetry"]
+    assert f"; {again} delivered more than once" in said["telemetry"]
 
 
 class App:

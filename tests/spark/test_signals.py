@@ -155,7 +155,7 @@ def test_backfill_to_files_leaves_nothing_of_them(commands: Commands, how: signa
     out = commands.folder / "made"
     place = ("--out", str(out), "--bootstrap", commands.bootstrap)
     status, _, said = commands.ended(how, commands.at_work, "backfill", commands.topology, *place)
-    assert said == f"error: interrupted; nothing of it is in {out}, and the same command begins anew\n"
+    assert said == f"error: interrupted; no output is in {out}, and the same command starts from the beginning\n"
     assert status == _INTERRUPTED
     assert not out.exists()
 
@@ -165,7 +165,7 @@ def test_command_whose_jvm_is_starting_ends_with_a_sentence(commands: Commands, 
     out = commands.folder / "made"
     place = ("--out", str(out), "--bootstrap", commands.bootstrap)
     status, _, said = commands.ended(how, jvms_of, "backfill", commands.topology, *place)
-    assert said == f"error: interrupted; nothing of it is in {out}, and the same command begins anew\n"
+    assert said == f"error: interrupted; no output is in {out}, and the same command starts from the beginning\n"
     assert status == _INTERRUPTED
 
 
@@ -173,7 +173,7 @@ def test_command_whose_jvm_is_starting_ends_with_a_sentence(commands: Commands, 
 def test_backfill_to_topics_lets_go_of_its_plan(commands: Commands, how: signal.Signals) -> None:
     more = ("--sinks", "--application-id", commands.id, "--plan", str(commands.plan), "--bootstrap", commands.bootstrap)
     status, _, said = commands.ended(how, commands.at_work, "backfill", commands.topology, *more)
-    assert said == "error: interrupted; the same command goes on\n"
+    assert said == "error: interrupted; repeat the command to continue\n"
     assert status == _INTERRUPTED
     assert commands.plan.exists()
     assert not [*commands.folder.glob(".*")], "its lock is gone"
@@ -199,7 +199,7 @@ def test_comparison_writes_nothing(commands: Commands, how: signal.Signals) -> N
     both = [commands.topology] * 2
     more = ("--report", str(report), "--bootstrap", commands.bootstrap)
     status, _, said = commands.ended(how, commands.at_work, "diff", *both, *more)
-    assert said == "error: interrupted; nothing is written\n"
+    assert said == "error: interrupted; nothing was written\n"
     assert status == _INTERRUPTED
     assert not report.exists()
 
@@ -220,7 +220,7 @@ def telemetry_of(commands: Commands, cluster: Cluster) -> tuple[Callable[[int], 
 def test_telemetry_ends_with_complete_tables(commands: Commands, cluster: Cluster, how: signal.Signals) -> None:
     status, output, said = commands.ended(how, *telemetry_of(commands, cluster))
     assert said == ""
-    assert output.splitlines()[-1].startswith("stopped; the tables are complete up to the last look")
+    assert output.splitlines()[-1].startswith("stopped; the tables are complete up to the last read of the topic")
     assert status == 0
 
 
@@ -235,7 +235,7 @@ def backtest_of(commands: Commands) -> tuple[Callable[[int], object], *tuple[str
 @pytest.mark.parametrize("how", _SIGNALS, ids=attrgetter("name"))
 def test_backtest_can_be_resumed(commands: Commands, how: signal.Signals) -> None:
     status, _, said = commands.ended(how, *backtest_of(commands))
-    assert said == "error: interrupted; the same command with --resume goes on\n"
+    assert said == "error: interrupted; repeat the command with --resume to continue\n"
     assert status == _INTERRUPTED
 
 

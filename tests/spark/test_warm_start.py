@@ -140,7 +140,7 @@ def test_windows_that_the_changelog_would_delete_at_once_are_left_out(app: App) 
     assert app.plan().exit_code == 0
     said = app.ok("run", "--commit")
     assert f"{app.id}-counts-changelog: 1 records left out" in said
-    assert "verified: 1 records are as they were written" in said
+    assert "verified: 1 records match what was written" in said
 
 
 def state_of(streams: KafkaStreams) -> dict[str, int]:

@@ -1,1 +1,1 @@
-"""The commands ``streams-py connect``."""
+"""The commands of ``streams-py connect``."""

@@ -25,9 +25,16 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 _EXTRA: Final = ("starlette", "uvicorn", "httpx", "orjson")
 _FAILED: Final = 1
 _SWITCH_S: Final = 0.0005
-"""A job that was answered (by a database, say) waits so long for one that computes; 5 ms is Python's default."""
+"""Longest wait of a thread for another thread that computes, in seconds.
+
+A job whose answer has arrived (from a database, say) waits this long. Python's default is 5 ms.
+"""
 _OBJECTS_BETWEEN_COLLECTIONS: Final = 20_000
-"""Batches are many objects without cycles: looking for garbage among them every 700 halves the speed."""
+"""Allocations between two garbage collections.
+
+Batches consist of many objects without cycles. Collecting after every 700 objects, as Python does, halves the
+throughput.
+"""
 
 
 @app.command()
@@ -35,14 +42,15 @@ def worker(
     config: Annotated[
         Path, typer.Option("--config", "-c", help="A .properties or .toml file with Kafka Connect's keys.")
     ],
-    debug: Annotated[bool, typer.Option("--debug", help="Log details, too.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Log details as well.")] = False,
 ) -> None:
     """Run a worker until Ctrl-C or SIGTERM.
 
-    It joins its group, runs the connectors and tasks that it is given, and answers Kafka Connect's REST requests. The
-    first signal stops its jobs, commits what is done and leaves the group; a second one ends it at once.
+    The worker joins its group, runs the connectors and tasks that the group assigns to it, and serves Kafka Connect's
+    REST API. The first signal stops its jobs, commits finished work and leaves the group. A second one stops the
+    process immediately.
 
-    Exit status: 0 stopped; 1 it failed; 2 the settings are wrong, or no broker has answered for a minute.
+    Exit status: 0 stopped; 1 the worker failed; 2 the settings are wrong, or no broker has answered for a minute.
 
     Example: streams-py connect worker --config worker.properties
     """
@@ -54,7 +62,7 @@ def worker(
         settings = WorkerSettings.of(read_config_file(config))
         with stop_signals() as asked, _at_speed(), WorkerProcess(settings) as process:
             if not wait_or_stop(asked, process.worker.wait, None):
-                logging.getLogger("streams_py.connect").info("stopping; a second signal ends the process at once")
+                logging.getLogger("streams_py.connect").info("stopping; a second signal stops the process immediately")
         if process.worker.failure is not None:
             raise process.worker.failure
 
@@ -72,19 +80,20 @@ def status(
         ),
     ] = "http://127.0.0.1:8083",
     ca_location: Annotated[
-        Path | None, typer.Option("--ca-location", help="PEM file with the authorities of the workers' certificates.")
+        Path | None,
+        typer.Option("--ca-location", help="PEM file with the CA certificates that sign the workers' certificates."),
     ] = None,
     certificate_location: Annotated[
         Path | None, typer.Option("--certificate-location", help="PEM file with a client certificate and its key.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON instead of a table.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Which worker runs what, and why some jobs run nowhere.
+    """Show which worker runs each job, and why a job has no worker.
 
-    A table of jobs by workers; * marks a job that the worker lists (static.connectors, static.tasks). Below it: jobs
-    that no worker has, who could run each, and why nobody does.
+    Prints a table of jobs and workers. * marks a job that the worker lists (static.connectors, static.tasks). Below
+    the table: each job without a worker, the reason, and the workers that could run it.
 
-    Exit status: 0 everything runs; 1 a job has failed or has no worker; 2 the worker does not answer.
+    Exit status: 0 all jobs run; 1 a job has failed or has no worker; 2 the worker does not answer.
 
     Examples:
 
@@ -100,7 +109,7 @@ def status(
 
 @contextlib.contextmanager
 def _at_speed() -> Iterator[None]:
-    """The interpreter, set up for threads that handle batches of records."""
+    """Tune the interpreter for threads that handle batches of records, until the block ends."""
     collections, switch_s = gc.get_threshold(), sys.getswitchinterval()
     gc.freeze()
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, 50, 100)
@@ -115,7 +124,7 @@ def _at_speed() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _explained() -> Iterator[None]:
-    """What goes wrong ends the command with one sentence."""
+    """Print errors as one sentence and exit with their status."""
     try:
         yield
     except (ConfigError, BrokerUnavailableError) as error:

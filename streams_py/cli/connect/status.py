@@ -1,4 +1,4 @@
-"""``streams-py connect status``: asks a worker over REST, and shows jobs by workers."""
+"""``streams-py connect status``: requests the status from a worker and shows jobs by workers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ _JOB_MAX: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """``worker`` is None for a job without one; ``listers`` are workers that list it."""
+    """A connector or task.
+
+    ``worker`` is None if no worker runs it; ``listers`` are the workers that list it.
+    """
 
     kind: str
     name: str
@@ -40,18 +43,21 @@ class _Job:
 
 
 def show_status(url: str, *, as_json: bool, ca_file: Path | None = None, certificate_file: Path | None = None) -> int:
-    """Print it; the exit status. ``url`` may have a user and a password, and may be ``unix:/path``."""
+    """Print the status.
+
+    Returns the exit status. ``url`` may contain user and password, or be ``unix:/path``.
+    """
     try:
         with _client(url, ca_file, certificate_file) as client:
             url = redact(url)
             group, connectors = _get(client, "/workers"), _get(client, "/connectors?expand=status")
         jobs = _jobs(group, connectors)
     except (KeyError, TypeError, AttributeError, RecursionError):
-        return refuse(f"what answers at {url} is not a worker of Connect; name another with --url")
+        return refuse(f"the server at {url} is not a Connect worker; name a worker with --url")
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         why = redact(str(error)).rstrip(".") or type(error).__name__
-        return refuse(f"no worker answers at {redact(url)}: {why}; name another with --url")
-    except OSError as error:  # of the files
+        return refuse(f"no worker answers at {redact(url)}: {why}; name a worker with --url")
+    except OSError as error:  # from reading the two files
         return refuse(f"--ca-location or --certificate-location cannot be used: {error.strerror or error}")
     if as_json:
         print(printable_json(_content(group, jobs)))
@@ -76,10 +82,10 @@ def _get(client: httpx.Client, path: str) -> Any:
         for piece in answer.iter_bytes():
             body += piece
             if len(body) > _ANSWER_BYTES_MAX:
-                raise ValueError(f"its answer to {path} is longer than {_ANSWER_BYTES_MAX:,} bytes")
+                raise ValueError(f"its response to {path} is longer than {_ANSWER_BYTES_MAX:,} bytes")
     if not answer.is_success:
         raise ValueError(f"{answer.status_code} {_message(body)}")
-    # Anyone who may create a connector names it.
+    # Users who may create connectors choose their names, so control characters are escaped.
     return printable_values(loads_foreign(bytes(body)))
 
 
@@ -91,7 +97,7 @@ def _message(body: bytearray) -> str:
 
 
 def _jobs(group: Any, connectors: Any) -> list[_Job]:
-    """Connectors and tasks, each connector before its tasks."""
+    """Return connectors and tasks, each connector before its tasks."""
     states: dict[tuple[str, str], str] = {}
     for name, known in connectors.items():
         states["connectors", name] = known["status"]["connector"]["state"]
@@ -149,7 +155,7 @@ def _print(group: Any, jobs: list[_Job]) -> None:
         fits = min(_JOB_MAX, max(len(job.name) for job in jobs)) + len(workers) * (_CELL + 2) <= console.width
         console.print(_matrix(workers, jobs) if fits else _list(jobs))
     for job in group["unassigned"]:
-        could = ", ".join(job["could_run"]) or "nobody"
+        could = ", ".join(job["could_run"]) or "no worker"
         sentence = f"{job['kind']} {job['job']} has no worker: {job['reason']} (could run it: {could})"
         console.print(sentence, markup=False)
 
@@ -167,13 +173,13 @@ def _matrix(workers: Any, jobs: list[_Job]) -> Table:
 
 
 def _cell(job: _Job, worker: str) -> str:
-    """The state where it runs; * where it is listed."""
+    """The state if the worker runs the job, and * if the worker lists it."""
     mark = "*" if worker in job.listers else ""
     return " ".join(part for part in ((job.state or "-") if job.worker == worker else "", mark) if part)
 
 
 def _list(jobs: list[_Job]) -> Table:
-    """For more workers than fit side by side."""
+    """The table for more workers than fit side by side."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     for name in ("job", "worker", "state", "listed by"):
         table.add_column(name, overflow="fold", no_wrap=name != "listed by")

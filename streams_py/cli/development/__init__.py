@@ -1,1 +1,1 @@
-"""Commands for those who write a topology or an assignor: look at it, compare it, test it."""
+"""Commands for authors of topologies and assignors: describe, compare and test them."""

@@ -1,4 +1,4 @@
-"""``streams-py fuzz``."""
+"""``streams-py fuzz``: damaged bytes for every decoder."""
 
 from __future__ import annotations
 
@@ -20,18 +20,16 @@ _HEX_SHOWN_MAX = 400
 
 
 def run_fuzz(inputs: int, *, seed: int, targets: Sequence[str] | None, vectors: Path | None) -> int:
-    """Feed the targets and report; the exit status."""
+    """Feed the targets and report. Returns the exit status."""
     chosen = list(targets or TARGETS)
     unknown = [name for name in chosen if name not in TARGETS]
     if unknown:
-        return refuse(f"there is no target {unknown[0]!r}; there are: {', '.join(TARGETS)}")
+        return refuse(f"unknown target {unknown[0]!r}; targets: {', '.join(TARGETS)}")
     if vectors is not None and not vectors.is_dir():
         return refuse(f"{vectors} is not a folder")
     console = Console(highlight=False)
     folder = vectors if vectors is not None else find_vectors()
-    console.print(
-        f"inputs start from {folder if folder is not None else 'values made up for it (no recorded vectors)'}"
-    )
+    console.print(f"inputs start from {folder if folder is not None else 'generated values (no recorded vectors)'}")
     results = []
     with Progress(console=console, transient=True) as bar:
         for name in chosen:
@@ -76,9 +74,9 @@ def _report(console: Console, results: Sequence[FuzzResult]) -> None:
     console.print("refused with: " + ", ".join(f"{name} {times:,}" for name, times in refused.most_common()))
     findings = [finding for result in results for finding in result.findings]
     if not findings:
-        console.print("[green]only documented errors, all within time and memory[/green]")
+        console.print("[green]only documented errors, all within the limits of time and memory[/green]")
         return
-    console.print(f"[red]{len(findings)} inputs did what none may do[/red]")
+    console.print(f"[red]{len(findings)} inputs broke a rule[/red]")
     for finding in findings:
         console.print(f"  {finding.target}: {finding.what}", markup=False)
         console.print(f"    {finding.data.hex()[:_HEX_SHOWN_MAX]}", markup=False)

@@ -1,7 +1,7 @@
-"""``streams-py new app``: a small project to begin with, whose test passes at once.
+"""``streams-py new app``: a starter project whose test passes right away.
 
-The files are made in a hidden folder beside, which gets its name when everything is in it: there is a whole project or
-none.
+The files are written to a hidden folder next to the target. The folder gets its name when it is complete, so there is
+a whole project or no project.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ _TAKEN: Final = {"app", "test", "tests"}
 
 
 def new_app(name: str) -> int:
-    """Make the project ``name`` in the current folder; the exit status."""
+    """Create the project ``name`` in the current folder. Returns the exit status."""
     wrong = _wrong_name(name)
     if wrong:
         return refuse(wrong)
     folder = Path(name)
     if os.path.lexists(folder):
-        return refuse(f"{name} exists already: choose another name, or another folder to make it in")
+        return refuse(f"{name} exists already; choose another name, or run this in another folder")
     try:
         _write(folder, project_files(name))
     except OSError as error:
-        return refuse(f"{name} cannot be made here ({error.strerror or error}): nothing was left behind")
-    print(f"{name}/ is there. What next:\n\n  cd {name}")
+        return refuse(f"{name} cannot be created here ({error.strerror or error}); no file was left behind")
+    print(f"created {name}/. Next steps:\n\n  cd {name}")
     run = f"python -m {_module(name)}.app"
-    print(f"  {'python -m pytest':{len(run)}}   # passes, and needs no broker")
-    print(f"  {run}   # works until Ctrl-C, on a small broker of its own")
+    print(f"  {'python -m pytest':{len(run)}}   # passes; needs no broker")
+    print(f"  {run}   # runs until Ctrl-C, on a small broker that it starts")
     return 0
 
 
 def project_files(name: str) -> dict[str, str]:
-    """Path -> text of every file of the project."""
+    """Return the text of every file of the project, by path."""
     from streams_py.testing.broker.interface import KAFKA_VERSION
 
     module = _module(name)
@@ -75,15 +75,15 @@ def _module(name: str) -> str:
 
 
 def _wrong_name(name: str) -> str:
-    """What is wrong with a name; empty when nothing is."""
+    """Return why a name is not valid, or an empty text if it is valid."""
     if not _NAME.fullmatch(name) or len(name) > _NAME_CHARS_MAX:
         return (
-            f"{name!r} cannot name a project: use small letters, digits and hyphens, a letter first, "
-            f"at most {_NAME_CHARS_MAX} of them, for example word-count"
+            f"{name!r} cannot name a project; use small letters, digits and hyphens, starting with a letter, "
+            f"at most {_NAME_CHARS_MAX} characters, for example word-count"
         )
     module = _module(name)
     if module in _TAKEN or keyword.iskeyword(module) or importlib.util.find_spec(module) is not None:
-        return f"{name!r} cannot name a project, because Python would find another module of that name: choose another"
+        return f"{name!r} cannot name a project, because Python would find another module of that name; choose another"
     return ""
 
 
@@ -98,12 +98,12 @@ def _write(folder: Path, files: dict[str, str]) -> None:
         os.umask(umask)
         unfinished.chmod(0o777 & ~umask)
         unfinished.rename(folder)
-    except BaseException:  # Ctrl-C, too
+    except BaseException:  # also Ctrl-C
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
 
 
-_APP: Final = '''"""Counts words: lines come in from `lines`, counts go out to `counts`."""
+_APP: Final = '''"""Counts the words of the lines in topic `lines`, and writes the counts to topic `counts`."""
 
 import logging
 import os
@@ -113,7 +113,7 @@ from streams_py import KafkaStreams, StreamsBuilder, Topology, serdes
 
 
 def build_topology() -> Topology:
-    """What the application does."""
+    """Build the topology: lines to words to counts."""
     builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
     words = builder.stream("lines").flat_map_values(lambda line: re.findall(r"\\w+", line.lower()))
     words.group_by(lambda _, word: word, name="by-word").count(store="counts").to_stream().to("counts")
@@ -121,12 +121,12 @@ def build_topology() -> Topology:
 
 
 def main() -> None:
-    """Work until Ctrl-C or SIGTERM."""
+    """Run until Ctrl-C or SIGTERM."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     config = {
         "application.id": "$name",
         "bootstrap.servers": os.environ.get("BOOTSTRAP", "embedded"),
-        "commit.interval.ms": 1000,  # a count comes a second after its line
+        "commit.interval.ms": 1000,  # a count follows its line within about a second
     }
     KafkaStreams(build_topology(), config).run()
 

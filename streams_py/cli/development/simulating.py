@@ -1,4 +1,4 @@
-"""``streams-py simulate``."""
+"""``streams-py simulate``: whole groups in virtual time, with faults."""
 
 from __future__ import annotations
 
@@ -27,29 +27,32 @@ _SHOWN_MAX = 10
 
 
 def _refusal(assignor: str | None, mutant: str | None) -> str | None:
-    """Why nothing can be run; None when it can. The user's own assignor is looked for in the current folder, too."""
+    """Return why nothing can be run, or None.
+
+    Also searches the current folder for the user's own assignor.
+    """
     if assignor is not None and ":" in assignor:
-        sys.path.insert(0, str(Path.cwd()))  # and stays there: worker processes take the path over
+        sys.path.insert(0, str(Path.cwd()))  # not removed, because worker processes inherit the path
         try:
             choose_assignor(assignor)
         except AssignorError as error:
             return str(error)
     elif assignor is not None and assignor not in ASSIGNORS:
-        return f"there is no assignor {assignor!r}; use package.module:Class, or one of {', '.join(ASSIGNORS)}"
+        return f"unknown assignor {assignor!r}; use package.module:Class, or one of: {', '.join(ASSIGNORS)}"
     if mutant is not None and mutant not in MUTANTS:
-        return f"there is no planted bug {mutant!r}; streams-py simulate --mutant list names them all"
+        return f"unknown planted bug {mutant!r}; streams-py simulate --mutant list lists them"
     return None
 
 
 def list_mutants() -> None:
     """Print the planted bugs."""
-    print("planted bugs, and the promise that each one breaks:")
+    print("planted bugs, each with the promise that it breaks:")
     for name, planted in MUTANTS.items():
         print(f"  {planted.promise:4} {name}")
 
 
 def play_known_bugs() -> int:
-    """Play the situations of known bugs again and report; the exit status."""
+    """Replay the situations of known bugs and report. Returns the exit status."""
     console = Console(highlight=False)
     results = []
     for ticket, known_bug in KNOWN_BUGS.items():
@@ -73,7 +76,7 @@ def run_schedules(
     shorten: bool,
     processes: int | None,
 ) -> int:
-    """Run the schedules of these seeds and report; the exit status."""
+    """Run the schedules of these seeds and report. Returns the exit status."""
     refusal = _refusal(assignor, mutant)
     if refusal is not None:
         return refuse(refusal)
@@ -111,9 +114,9 @@ def _report(console: Console, campaign: Campaign) -> None:
         f"{campaign.virtual_ms / 3_600_000:,.1f} hours of virtual time in {campaign.seconds:.1f} s "
         f"({rate:.1f} schedules/s)"
     )
-    console.print(f"{campaign.repeated} schedules twice, under another hash seed")
+    console.print(f"{campaign.repeated} schedules were run twice, under different hash seeds")
     if campaign.oscillating:
-        console.print(f"sticky assignors oscillated in {campaign.oscillating} schedules, as in Kafka Streams")
+        console.print(f"sticky assignors oscillated in {campaign.oscillating} schedules, as Kafka Streams' may")
     if not campaign.findings:
         console.print("[green]no violation[/green]")
         return
@@ -128,13 +131,13 @@ def _report(console: Console, campaign: Campaign) -> None:
         console.print(f"  seed {finding.seed}: {first}{more}", markup=False)
     failed = next((v.traceback for finding in campaign.findings for v in finding.violations if v.traceback), "")
     if failed:
-        console.print(f"\nwhat the assignor raised first:\n{failed}", markup=False, soft_wrap=True)
+        console.print(f"\nfirst error of the assignor:\n{failed}", markup=False, soft_wrap=True)
     if campaign.hung:
-        console.print("[red]the assignor does not return[/red]: nothing was run after that")
+        console.print("[red]the assignor does not return[/red]; no schedule was run after that")
 
 
 def _show_shortest(console: Console, schedule: Schedule, *, assignor: str | None) -> None:
-    with console.status("looking for the shortest history"):
+    with console.status("searching for the shortest history"):
         try:
             shortest, _ = shrink(schedule, runs_max=120)
         except ValueError:
@@ -167,7 +170,7 @@ def _tell(console: Console, result: RunResult) -> None:
 def replay_schedule(
     seed: int, *, keep: str | None, assignor: str | None, mutant: str | None, settings: Mapping[str, object]
 ) -> int:
-    """Run one schedule and tell its history; the exit status."""
+    """Run one schedule and print its history. Returns the exit status."""
     refusal = _refusal(assignor, mutant)
     if refusal is not None:
         return refuse(refusal)

@@ -1,4 +1,4 @@
-"""``streams-py topology``: topologies of user code, printed."""
+"""``streams-py topology``: prints topologies of user code."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ __all__ = ["building", "describe_topology"]
 
 
 def building(*, optimize: bool) -> dict[str, object]:
-    """What a builder is built with, as ``--optimize`` says."""
+    """Return the settings with which a builder is built, for ``--optimize``."""
     return {"topology.optimization": "all"} if optimize else {}
 
 
 def describe_topology(what: str, *, optimize: bool, form: str = "text") -> int:
-    """Print ``module:name`` or ``file.py[:name]`` as text, or as a picture (svg, mermaid, dot); the exit status."""
+    """Print ``module:name`` or ``file.py[:name]`` as text or picture (svg, mermaid, dot).
+
+    Returns the exit status.
+    """
     try:
         topology = load_topology(what, building(optimize=optimize))
     except TopologyNotFoundError as error:

@@ -1,4 +1,4 @@
-"""``streams-py torture``."""
+"""``streams-py torture``: a test application on a real cluster, with faults."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streams_py.cli.options import CONFIG, settings_of
 from streams_py.cli.usage import FAILED, NOT_DONE, refuse
 from streams_py.errors import ConfigError, StreamsError
 
-if TYPE_CHECKING:  # a look at --help must not load Kafka clients
+if TYPE_CHECKING:  # --help must not load Kafka clients
     from rich.console import Console
 
     from streams_py.testing.broker import Broker
@@ -30,25 +30,34 @@ _NAME = "streams-py-torture"
 
 def torture(
     bootstrap: Annotated[
-        str | None, typer.Option("--bootstrap", "-b", help="Your cluster. Default: one node of its own, killed too.")
+        str | None, typer.Option("--bootstrap", "-b", help="Your cluster. Default: start a broker, and kill it, too.")
     ] = None,
     config: CONFIG = None,
-    minutes: Annotated[float, typer.Option("--minutes", "-m", min=0.1, help="How long faults go on.")] = 5,
-    rate: Annotated[float, typer.Option(min=1, help="Records/s.")] = 2_000,
-    instances: Annotated[int, typer.Option(min=1, help="Processes of the application.")] = 3,
-    hogs: Annotated[int, typer.Option(min=0, help="Busy processes beside it.")] = 0,
-    at_least_once: Annotated[bool, typer.Option("--at-least-once", help="Instead of exactly_once_v2.")] = False,
-    seed: Annotated[int | None, typer.Option(help="Which faults, and when; default: drawn, and shown.")] = None,
+    minutes: Annotated[float, typer.Option("--minutes", "-m", min=0.1, help="Duration of the faults, in minutes.")] = 5,
+    rate: Annotated[float, typer.Option(min=1, help="Records per second.")] = 2_000,
+    instances: Annotated[int, typer.Option(min=1, help="Number of processes of the application.")] = 3,
+    hogs: Annotated[int, typer.Option(min=0, help="Number of busy processes alongside.")] = 0,
+    at_least_once: Annotated[
+        bool, typer.Option("--at-least-once", help="Use at_least_once instead of exactly_once_v2.")
+    ] = False,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed that selects faults and their times. Default: random, and printed.")
+    ] = None,
 ) -> None:
-    """An application on a real cluster, whose processes are killed, frozen, cut off and robbed of their state.
+    """Run an application on a real cluster and inject faults.
 
-    It counts records behind two repartition topics (5 and 12 partitions). Afterwards every record must have counted
-    once, in order: in the output, in the changelogs, in the stores. Memory and open files of the first instance, which
-    lives through it, must not grow. If something does not hold, the logs are kept. Its topics (torture-...) are deleted
-    at the end. Without --bootstrap and --config it needs Java or Docker, and the broker is killed, too. A disk is
-    filled where a small one may be mounted (root on Linux). What is left out is said.
+    Faults kill, freeze and disconnect its processes, and delete their state.
 
-    Exit status: 0 everything held; 1 something did not; 2 wrong usage, or no cluster.
+    The application counts records behind two repartition topics (5 and 12 partitions). At the end, every record must
+    have been counted once and in order: in the output, in the changelogs and in the stores. The first instance survives
+    the whole run; its memory and open files must not grow. If a check fails, the logs are kept. The command deletes its
+    topics (torture-...) at the end.
+
+    Without --bootstrap and --config the command starts a broker, for which it needs Java or Docker, and also kills it.
+    One fault fills a disk; it requires permission to mount a small one (root on Linux). The command lists the faults
+    that it left out.
+
+    Exit status: 0 all checks passed; 1 a check failed; 2 wrong usage, or no cluster.
 
     Examples:
 
@@ -82,7 +91,7 @@ def torture(
             try:
                 broker = find_broker(on_jvm=LoginBroker)
             except NoBrokerError as error:
-                typer.echo(f"there is no broker of its own to be had ({error}); name yours with --bootstrap", err=True)
+                typer.echo(f"cannot start a broker ({error}); name your cluster with --bootstrap", err=True)
                 raise typer.Exit(NOT_DONE) from None
             opened.callback(broker.close)
         folder = Path(tempfile.mkdtemp(prefix="streams-py-torture-"))
@@ -100,15 +109,15 @@ def torture(
             seed=chosen,
         )
         if isinstance(broker, LoginBroker) and not (result is not None and result.ok):
-            broker.copy_logs(folder)  # before it is gone
+            broker.copy_logs(folder)  # before the broker removes them
     if result is not None and result.ok:
         shutil.rmtree(folder, ignore_errors=True)
     else:
-        console.print(f"what was done when, and the logs of instances and broker, are in {folder}")
+        console.print(f"the times of all faults, and the logs of instances and broker, are in {folder}")
     if result is None:
         raise typer.Exit(FAILED)
     console.print(
-        f"seed {chosen}: {result.records} records, {result.repeated} of them repeated, in {result.seconds:.0f} s; "
+        f"seed {chosen}: {result.records} records, {result.repeated} of them duplicates, in {result.seconds:.0f} s; "
         + ", ".join(f"{times} x {kind}" for kind, times in sorted(result.faults.items()))
     )
     console.print("; ".join(map(str, [*result.growth, *result.left_out])))
@@ -116,12 +125,12 @@ def torture(
         console.print(f"[red]{escape(str(violation))}[/red]")
     for death in result.deaths:
         console.print(escape(death))
-    console.print("[green]everything held[/green]" if result.ok else "[red]something did not hold[/red]")
+    console.print("[green]all checks passed[/green]" if result.ok else "[red]a check failed[/red]")
     raise typer.Exit(0 if result.ok else FAILED)
 
 
 def _security(bootstrap: str | None, config: Path | None) -> Mapping[str, str]:
-    """The keys of a configuration file with which everybody gets in."""
+    """Return the security settings of a configuration file, for all clients of the test."""
     from streams_py.adapters.security.settings import is_security_key
     from streams_py.config.client_keys import ClientRole
     from streams_py.config.streams_config import StreamsConfig
@@ -129,8 +138,8 @@ def _security(bootstrap: str | None, config: Path | None) -> Mapping[str, str]:
     known = StreamsConfig.of({**settings_of(bootstrap, config), "application.id": _NAME})
     if known.embedded:
         raise ConfigError(
-            "the embedded cluster has no transactions, and nothing of it can be killed: name a Kafka broker "
-            "(--bootstrap host:port), or none for one of its own",
+            "the embedded cluster has no transactions, and no part of it can be killed; name a Kafka broker "
+            "(--bootstrap host:port), or leave --bootstrap out to start one",
             key="bootstrap.servers",
         )
     return {key: value for key, value in known.settings_for(ClientRole.ADMIN).items() if is_security_key(key)}
@@ -150,7 +159,7 @@ def _run(
     exact: bool,
     seed: int,
 ) -> Result | None:
-    """None when it did not come to an end, which is said."""
+    """Run the test. Returns None if the run failed before its checks, after printing why."""
     from rich.markup import escape
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 

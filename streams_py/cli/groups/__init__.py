@@ -1,1 +1,1 @@
-"""Commands that look at a group, explain it, or set it back."""
+"""Commands that inspect, explain or reset a group."""

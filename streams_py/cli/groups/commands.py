@@ -1,4 +1,4 @@
-"""The commands that look at groups from outside, and the one that resets them; see the modules beside."""
+"""The commands that inspect groups from outside, and the command that resets an application."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def explain(
     task: Annotated[str | None, typer.Argument(help="Task id, such as 0_3; default: every task.")] = None,
     file: Annotated[
         Path | None,
-        typer.Option("--from", help="A description of the group (.json), or a recording (.jsonl, .jsonl.gz)."),
+        typer.Option("--from", help="A file that describes a group (.json) or records one (.jsonl, .jsonl.gz)."),
     ] = None,
     group: Annotated[
         str | None, typer.Option("--group", "-g", help="A running group, Java or Python: its application.id.")
@@ -31,20 +31,20 @@ def explain(
     case: Annotated[
         str | None,
         typer.Option(
-            help="Which of the recorded: the number of a rebalance (default: the last), or the id of an assign step "
+            help="Selects a recording: the number of a rebalance (default: the last), or the id of an assign step "
             "(default: the first)."
         ),
     ] = None,
     assignor: Annotated[
         str | None,
-        typer.Option(help="Let this assignor decide: high_availability, sticky, static, legacy_sticky, fallback."),
+        typer.Option(help="Decide with this assignor: high_availability, sticky, static, legacy_sticky, fallback."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The facts as JSON instead of sentences.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of sentences.")] = False,
 ) -> None:
-    """Why is a task where it is?
+    """Explain why a task is where it is.
 
-    Decides for a group as its leader would, and says for each task which client has it and why: lags, loads, limits,
-    racks. In a running application the same is [bold]streams.explain("0_3")[/bold].
+    Decides for a group as its leader would. For each task it prints the client that has it, and the reasons: lags,
+    loads, limits, racks. In a running application, [bold]streams.explain("0_3")[/bold] gives the same explanation.
 
     Examples:
 
@@ -52,8 +52,8 @@ def explain(
 
       streams-py explain --from events.jsonl --case 3 --json
 
-    A file that ends in .jsonl holds records of an events topic, one on each line, or recorded assign steps. Any other
-    one describes a group in JSON, of which everything but tasks and clients may be left out:
+    A file that ends in .jsonl contains one record of an events topic, or one recorded assign step, per line. Any other
+    file describes a group in JSON. Only tasks and clients are required:
 
       {"assignor": "high_availability",
        "configs": {"num.standby.replicas": 1, "acceptable.recovery.lag": 100},
@@ -61,11 +61,12 @@ def explain(
        "clients": {"A": {"threads": 2, "offsets": {"0_0": "running"}},
                    "B": {"offsets": {"0_1": 4990}, "rack": "r1", "tags": {"zone": "z1"}}}}
 
-    A task's number is the end of its changelogs, null for a task without state; a client's offsets are how far it is.
+    The number of a task is the sum of its changelogs' end offsets, or null for a task without state. The offsets of a
+    client say how far its copy of each task has been restored.
 
-    With --group, what the members of a running group said of themselves goes through the assignor again, and each task
-    also says whether a rebalance now would move it. Nobody joins the group, and nothing is changed. Settings that do
-    not show from outside are Kafka's defaults unless --set or the application's own file (--config) gives them:
+    With --group, the command runs the assignor on the subscriptions of a running group's members, and says for each
+    task whether a rebalance now would move it. It joins no group and changes nothing. Settings that are not visible
+    from outside have Kafka's defaults, unless --set or the application's own file (--config) gives them:
 
       streams-py explain 1_3 --group word-count -b localhost:9092 --set acceptable.recovery.lag=100
 
@@ -73,17 +74,19 @@ def explain(
     """
     if group is not None:
         if file is not None or case is not None:
-            raise typer.Exit(refuse("--group asks a running group; leave --from and --case out"))
+            raise typer.Exit(refuse("--group explains a running group; remove --from and --case"))
         from streams_py.cli.groups.explaining_live import explain_live
 
         raise typer.Exit(
             explain_live(task, group, bootstrap, config, settings=settings, assignor=assignor, as_json=as_json)
         )
     if settings:
-        raise typer.Exit(refuse("--set is for a running group; give --group too"))
+        raise typer.Exit(refuse("--set applies to a running group; give --group as well"))
     if file is None:
         raise typer.Exit(
-            refuse("which group? --group names a running one, --from a file that describes or records one")
+            refuse(
+                "no group given; name a running one with --group, or a file that describes or records one with --from"
+            )
         )
     from streams_py.cli.groups.explaining import explain_tasks
 
@@ -92,23 +95,25 @@ def explain(
 
 def inspect_(
     group: Annotated[
-        str | None, typer.Option("--group", "-g", help="The application.id; without it, all groups.")
+        str | None, typer.Option("--group", "-g", help="The application.id. Without it, the command lists all groups.")
     ] = None,
     bootstrap: BOOTSTRAP = None,
     config: CONFIG = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
     watch: Annotated[
-        float | None, typer.Option("--watch", "-w", min=0.5, help="Look again every so many seconds, until Ctrl-C.")
+        float | None, typer.Option("--watch", "-w", min=0.5, help="Refresh at this interval in seconds, until Ctrl-C.")
     ] = None,
-    tasks: Annotated[bool, typer.Option("--tasks", help="A line for each task, however many there are.")] = False,
+    tasks: Annotated[bool, typer.Option("--tasks", help="Print a line for each task, even if there are many.")] = False,
 ) -> None:
-    """What a Kafka Streams group does right now, [bold]Java or Python[/bold]: members, tasks, lags, the next rebalance.
+    """Show the members, tasks and lags of a group, [bold]Java or Python[/bold].
 
-    Groups of the classic protocol and of the streams protocol (KIP-1071), whose coordinator assigns the tasks itself.
-    Reads what the group's coordinator keeps of each member, and offsets. It never joins the group and changes nothing.
-    Rights needed: DESCRIBE on the group and its topics; who also has READ on __consumer_offsets sees who leads.
+    Also shows the next rebalance, if one is expected. Supports groups of the classic protocol and of the streams
+    protocol (KIP-1071), in which the coordinator assigns the tasks. The command reads offsets, and the data that the
+    group's coordinator keeps about each member. It never joins the group and changes nothing.
 
-    Exit status: 0 shown; 2 wrong usage, no answer from the cluster, no such group, or no Kafka Streams group.
+    Required rights: DESCRIBE on the group and its topics. With READ on __consumer_offsets it also shows the leader.
+
+    Exit status: 0 shown; 2 wrong usage, no answer from the cluster, an unknown group, or not a Kafka Streams group.
 
     Examples:
 
@@ -119,9 +124,9 @@ def inspect_(
       streams-py inspect -b localhost:9092 -g word-count --watch 2
     """
     if group is None and (watch is not None or tasks):
-        raise typer.Exit(refuse("--watch and --tasks show one group; give --group too"))
+        raise typer.Exit(refuse("--watch and --tasks show one group; give --group as well"))
     if watch is not None and as_json:
-        raise typer.Exit(refuse("--watch is for a terminal and --json for programs; give one of them"))
+        raise typer.Exit(refuse("--watch is for a terminal and --json for programs; give only one of them"))
     from streams_py.cli.groups.inspecting import inspect_command
 
     raise typer.Exit(inspect_command(group, bootstrap, config, as_json=as_json, watch_s=watch, all_tasks=tasks))
@@ -134,35 +139,45 @@ def dashboard(
     host: Annotated[
         str,
         typer.Option(
-            help="Address to listen at. There are no passwords: anything but loopback is for a trusted network."
+            help="Address to listen on. The page has no passwords: listen outside loopback only in a trusted network."
         ),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0: any free one.")] = 8088,
+    port: Annotated[
+        int, typer.Option("--port", "-p", min=0, max=65535, help="Port to listen on. 0: any free port.")
+    ] = 8088,
     names: Annotated[
         list[str] | None,
         typer.Option(
             "--accepted-name",
             metavar="NAME",
-            help="A further host name by which browsers may request the page; may be repeated.",
+            help="Additional host name under which browsers may request the page; may be repeated.",
         ),
     ] = None,
-    every: Annotated[float, typer.Option(min=0.1, help="Look at the group every so many seconds.")] = 0.5,
+    every: Annotated[float, typer.Option(min=0.1, help="Interval between two reads of the group, in seconds.")] = 0.5,
     events_topic: Annotated[
-        str | None, typer.Option("--events-topic", help="Default: GROUP-assignment-events, where there is one.")
+        str | None,
+        typer.Option(
+            "--events-topic", help="Topic of the group's events. Default: GROUP-assignment-events, if it exists."
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting of the group, for reasons; may be repeated."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="A setting of the group, for the reasons shown; may be repeated."
+        ),
     ] = None,
-    assignor: Annotated[str | None, typer.Option(help="The group's assignor, for reasons; as for explain.")] = None,
+    assignor: Annotated[
+        str | None, typer.Option(help="The group's assignor, for the reasons shown; same values as for explain.")
+    ] = None,
 ) -> None:
-    """A page that shows a group, [bold]Java or Python[/bold], while it happens: who runs which task, lags, moves.
+    """Serve a page that shows a group live, [bold]Java or Python[/bold].
 
-    Click on a task, or press Enter on it, to read why it is where it is. Rebalances and restorations are shown of
-    groups that write events (assignment.events.level). One reader serves all open pages; it joins no group and changes
-    nothing. Needs the extra [bold]dashboard[/bold].
+    The page shows the tasks of each member, their lags and their moves.
+    Click on a task, or press Enter on it, to read why it is where it is. The page shows rebalances and restores of
+    groups that write events (assignment.events.level). One reader serves all open pages. It joins no group and changes
+    nothing. Requires the extra [bold]dashboard[/bold].
 
-    Exit status: 0 ended by Ctrl-C; 2 wrong usage, no answer from the cluster, no such group, or the port is in use.
+    Exit status: 0 stopped by Ctrl-C; 2 wrong usage, no answer from the cluster, an unknown group, or a port in use.
 
     Example: streams-py dashboard -g word-count -b localhost:9092
     """
@@ -190,33 +205,38 @@ def reset(
     config: CONFIG = None,
     input_topic: Annotated[
         list[str] | None,
-        typer.Option("--input-topic", help="Read this topic again; may be repeated. Default: all it has offsets for."),
+        typer.Option(
+            "--input-topic", help="Read this topic again; may be repeated. Default: all topics with committed offsets."
+        ),
     ] = None,
     to: Annotated[
         str, typer.Option("--to", help="earliest, latest, an offset, +N or -N records, or a time: 2026-01-31T12:00.")
     ] = "earliest",
     state_dir: Annotated[
-        str | None, typer.Option("--state-dir", help="Delete the local state below this directory, too.")
+        str | None, typer.Option("--state-dir", help="Also delete the local state in this directory.")
     ] = None,
     internal_topic: Annotated[
         list[str] | None,
         typer.Option(
-            "--internal-topic", help="Delete this internal topic although its name fits another application, too."
+            "--internal-topic", help="Delete this internal topic even if its name also fits another application."
         ),
     ] = None,
     topology: Annotated[
         str | None,
-        typer.Option("--topology", help="The application's program, module:name: all its internal topics are deleted."),
+        typer.Option(
+            "--topology", help="The application's program, module:name. Deletes all internal topics of that topology."
+        ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Remove members that the group still has.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, and change nothing.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Remove members that are still in the group.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Let an application, Java or Python, [bold]begin again[/bold]: offsets, internal topics, local state.
+    """Reset an application, Java or Python, [bold]to its beginning[/bold].
 
-    The plan is shown first, with the reason for each topic. A running application is refused; --dry-run shows the plan
-    all the same. Topics of another application whose name begins alike are left alone. The command asks about a topic
-    whose name fits both; with --yes it leaves such a topic alone, too. Output topics stay as they are.
+    A reset changes committed offsets, and deletes internal topics and local state.
+    The command first shows its plan, with the reason for each topic. It refuses to reset a running application, but
+    --dry-run shows the plan even then. It keeps the topics of another application whose name starts alike. If a
+    topic's name fits both applications, the command asks; with --yes it keeps such a topic. It keeps output topics.
 
     Exit status: 0 done, or shown with --dry-run; 1 not confirmed; 2 refused, or no answer from the cluster.
 
@@ -234,7 +254,9 @@ def reset(
         target = Target.of(to)
     except ValueError:
         raise typer.Exit(
-            refuse(f"--to {to!r} is neither earliest, latest, an offset, +N, -N, nor a time like 2026-01-31T12:00")
+            refuse(
+                f"--to {to!r} is not valid; use earliest, latest, an offset, +N, -N, or a time such as 2026-01-31T12:00"
+            )
         ) from None
     raise typer.Exit(
         reset_application(
@@ -246,18 +268,18 @@ def reset(
             state_dir=state_dir,
             dry_run=dry_run,
             force=force,
-            confirmed=lambda: yes or typer.confirm("Do it?", default=False),
+            confirmed=lambda: yes or typer.confirm("Carry out this plan?", default=False),
             internal=internal_topic or (),
             topology=topology,
             is_own=lambda topic: (
-                not yes and typer.confirm(f"Does {topic} belong to {application_id}: delete it?", default=False)
+                not yes and typer.confirm(f"Does {topic} belong to {application_id}? Delete it?", default=False)
             ),
         )
     )
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add these commands."""
+    """Add these commands to ``app``."""
     app.command()(explain)
     app.command("inspect")(inspect_)
     app.command()(dashboard)

@@ -1,4 +1,4 @@
-"""``streams-py backtest --live``: what other assignors or settings would make of a running group now."""
+"""``streams-py backtest --live``: other assignors or settings decide for a running group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streams_py.backtest.live.deciding import Move, Outcome, outcomes
 from streams_py.backtest.live.reading import Present, present_situation
 from streams_py.backtest.terminal import COLUMNS, TITLES, figure_text
 from streams_py.cli.connecting import connected
-from streams_py.cli.groups.settings import settings_told
+from streams_py.cli.groups.settings import assumed_settings
 from streams_py.cli.usage import refuse
 from streams_py.errors import StreamsError
 from streams_py.system.printable import printable, printable_json
@@ -26,7 +26,7 @@ __all__ = ["decide_live"]
 _UNUSABLE: Final = 1
 _MOVES_SHOWN_MAX: Final = 20
 _REMEDY: Final = (
-    "One situation tells what would happen now, not which assignor is better: record the group's rebalances "
+    "One situation shows what would happen now, not which assignor is better. Record the group's rebalances "
     "(assignment.events.level) and run streams-py backtest --tables on them."
 )
 
@@ -40,9 +40,9 @@ def decide_live(
     orders: Orders,
     as_json: bool,
 ) -> int:
-    """Print what each candidate would do; the exit status. Nobody joins the group."""
+    """Print what each candidate would decide. Returns the exit status. Joins no group."""
     try:
-        configs = settings_told(group, config, assumed, "--assume")
+        configs = assumed_settings(group, config, assumed, "--assume")
         with connected(bootstrap, config, "streams-py-backtest") as cluster:
             present = present_situation(cluster, group, configs=configs)
         found = list(outcomes(present.situation, orders))
@@ -58,7 +58,7 @@ def decide_live(
 def _print(console: Console, present: Present, found: Sequence[Outcome]) -> None:
     situation = present.situation
     console.print(
-        f"[bold]{escape(printable(present.group))}[/bold] as it is now: {len(situation.clients):,} clients, "
+        f"[bold]{escape(printable(present.group))}[/bold] now: {len(situation.clients):,} clients, "
         f"{situation.task_count:,} tasks"
     )
     for name, letter in present.labels.items():
@@ -69,13 +69,13 @@ def _print(console: Console, present: Present, found: Sequence[Outcome]) -> None
         mine = [outcome for outcome in found if outcome.scenario == scenario]
         console.print(_table(scenario, mine))
         for outcome in mine:
-            console.print(f"{escape(outcome.candidate)}: {escape(printable(_told(outcome, present.labels)))}")
+            console.print(f"{escape(outcome.candidate)}: {escape(printable(_outcome_text(outcome, present.labels)))}")
     console.print(_REMEDY)
 
 
 def _table(scenario: str, found: Sequence[Outcome]) -> Table:
-    """A line for each figure, a column for each candidate: so it fits an ordinary terminal."""
-    title = f"what if {scenario}" if scenario else "a rebalance now, until the group is at rest"
+    """A row for each metric and a column for each candidate: this fits an ordinary terminal."""
+    title = f"what if {scenario}" if scenario else "a rebalance now, until the group is stable"
     table = Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("", no_wrap=True)
     for outcome in found:
@@ -87,13 +87,13 @@ def _table(scenario: str, found: Sequence[Outcome]) -> Table:
     return table
 
 
-def _told(outcome: Outcome, labels: Mapping[str, str]) -> str:
+def _outcome_text(outcome: Outcome, labels: Mapping[str, str]) -> str:
     if not outcome.is_usable:
         return f"cannot be used here: {outcome.error}"
     if "rounds" not in outcome.figures:
-        return "what the group has now"
+        return "the present assignment"
     rounds = outcome.figures["rounds"]
-    rest = f"after {rounds} rebalance{'s' * (rounds != 1)}" if outcome.figures["stable"] else "and not at rest by then"
+    rest = f"after {rounds} rebalance{'s' * (rounds != 1)}" if outcome.figures["stable"] else "and not stable by then"
     if not outcome.moves:
         return f"every task stays where it is, {rest}"
     shown = ", ".join(_move(move, labels) for move in outcome.moves[:_MOVES_SHOWN_MAX])
@@ -102,12 +102,12 @@ def _told(outcome: Outcome, labels: Mapping[str, str]) -> str:
 
 
 def _move(move: Move, labels: Mapping[str, str]) -> str:
-    before = "nobody" if move.before is None else labels.get(move.before, move.before)
+    before = "no member" if move.before is None else labels.get(move.before, move.before)
     return f"{move.task} {before} -> {labels.get(move.after, move.after)}"
 
 
 def to_json(present: Present, found: Iterable[Outcome]) -> dict[str, Any]:
-    """The same in plain values; clients by process id, null for what is not known."""
+    """Return the outcomes as plain values: clients by process id, null for unknown values."""
     return {
         "group": present.group,
         "clients": {name: {"label": present.labels[name], "who": who} for name, who in present.members.items()},

@@ -1,4 +1,4 @@
-"""``streams-py explain``: explanations of tasks, of a group that is described here, or recorded (``recordings.py``)."""
+"""``streams-py explain --from``: explains the tasks of a described or recorded group."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["explain_tasks", "group_of", "plain"]
 
 
 def explain_tasks(task: str | None, file: Path, *, case: str | None, assignor: str | None, as_json: bool) -> int:
-    """Print the explanation of one task, or of all; the exit status."""
+    """Print the explanation of one task, or of all tasks. Returns the exit status."""
     try:
         wanted = None if task is None else TaskId.parse(task)
     except ValueError as error:
@@ -44,20 +44,20 @@ def explain_tasks(task: str | None, file: Path, *, case: str | None, assignor: s
             problem, tell, names = group_of(described | {"assignor": assignor} if assignor else described)
             explanations = tell(problem, ProblemState(problem, partial(_tasks, problem)))
     except FileNotFoundError:
-        return refuse(f"{file} does not exist; streams-py explain --help shows what to write into it")
+        return refuse(f"{file} does not exist; streams-py explain --help shows an example")
     except OSError as error:
         return refuse(f"{file} cannot be read: {error.strerror or error}")
     except KeyError as error:
         return refuse(f"{file}: {error} is missing; streams-py explain --help shows an example")
     except UnicodeDecodeError:
-        return refuse(f"{file} cannot be read: it is not text in UTF-8")
+        return refuse(f"{file} cannot be read: it is not UTF-8 text")
     except (TypeError, AttributeError):
-        return refuse(f"{file}: it does not describe a group; streams-py explain --help shows an example")
+        return refuse(f"{file}: not a description of a group; streams-py explain --help shows an example")
     except (ValueError, RecursionError, StreamsError, ProtocolError) as error:
         return refuse(f"{file}: {error}")
     if wanted is not None and wanted not in explanations:
-        known = ", ".join(map(str, sorted(explanations))) or "none"
-        return refuse(f"there is no task {wanted}; there are: {known}")
+        known = ", ".join(map(str, sorted(explanations))) or "(no tasks)"
+        return refuse(f"task {wanted} does not exist; tasks: {known}")
     chosen = [explanations[wanted]] if wanted is not None else [explanations[each] for each in sorted(explanations)]
     if as_json:
         typer.echo(printable_json([plain(explanation) for explanation in chosen]))
@@ -67,7 +67,7 @@ def explain_tasks(task: str | None, file: Path, *, case: str | None, assignor: s
 
 
 def plain(value: object) -> object:
-    """JSON values of an explanation."""
+    """Return an explanation as JSON values."""
     if isinstance(value, TaskId | ProcessId):
         return str(value)
     if isinstance(value, Enum):
@@ -83,7 +83,10 @@ def plain(value: object) -> object:
 
 
 def _tasks(problem: AssignmentProblem) -> Iterator[TaskDescription]:
-    """As public assignors see them; every sub-topology has one input, and a store if it has state."""
+    """Tasks in the form of the public assignor API.
+
+    Every sub-topology has one input, and a store if it has state.
+    """
     for task in problem.tasks:
         logged = task in problem.end_offset_sums
         yield TaskDescription.of(
@@ -95,7 +98,12 @@ def _tasks(problem: AssignmentProblem) -> Iterator[TaskDescription]:
 
 
 def group_of(described: Mapping[str, Any]) -> tuple[AssignmentProblem, Explainer, dict[ProcessId, str]]:
-    """(question, who answers it, names of the clients) of a described group; ValueError or KeyError when it is none."""
+    """Return (problem, explainer, names of the clients) of a described group.
+
+    Raises:
+        ValueError: A value is not valid.
+        KeyError: A required key is missing.
+    """
     configs = described.get("configs", {})
     tell = explainer_named(described.get("assignor", "high_availability"), configs)
     tasks = {TaskId.parse(text): end for text, end in described["tasks"].items()}

@@ -1,4 +1,4 @@
-"""``streams-py explain --group``: explanations of the tasks of a running group."""
+"""``streams-py explain --group``: explains the tasks of a running group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.cli.connecting import connected
 from streams_py.cli.groups.explaining import plain
-from streams_py.cli.groups.settings import settings_told
+from streams_py.cli.groups.settings import assumed_settings
 from streams_py.cli.usage import refuse
 from streams_py.errors import StreamsError
 from streams_py.inspection.labels import last_rebalance, member_labels, named, process_labels
@@ -32,10 +32,10 @@ def explain_live(
     assignor: str | None,
     as_json: bool,
 ) -> int:
-    """Print why one task of the group is where it is, or all; the exit status."""
+    """Print why one task of the group, or each task, is where it is. Returns the exit status."""
     try:
         wanted = None if task is None else TaskId.parse(task)
-        configs = settings_told(group, config, settings, "--set", assignor=assignor)
+        configs = assumed_settings(group, config, settings, "--set", assignor=assignor)
         with connected(bootstrap, config, "streams-py-explain") as cluster:
             reasons = explain_group(cluster, group, configs=configs, assignor=assignor)
     except ValueError as error:
@@ -43,8 +43,8 @@ def explain_live(
     except StreamsError as error:
         return refuse(error)
     if wanted is not None and wanted not in reasons.tasks:
-        known = ", ".join(map(str, reasons.tasks)) or "none"
-        return refuse(f"there is no task {wanted}; there are: {known}")
+        known = ", ".join(map(str, reasons.tasks)) or "(no tasks)"
+        return refuse(f"task {wanted} does not exist; tasks: {known}")
     chosen = [reasons.tasks[wanted]] if wanted is not None else list(reasons.tasks.values())
     if as_json:
         print(printable_json(reasons_json(reasons, chosen)))
@@ -61,7 +61,7 @@ def _head(reasons: Reasons) -> Iterator[str]:
     view = reasons.view
     generation = "unknown" if view.generation is None else view.generation
     yield f"{view.group}: generation {generation}, decided again by {reasons.assignor}"
-    yield f"  offsets of copies are those reported at {last_rebalance(view, time.time_ns() // 1_000_000)}"
+    yield f"  offsets of copies as reported at {last_rebalance(view, time.time_ns() // 1_000_000)}"
     letters = process_labels(view)
     for process, letter in letters.items():
         member = next(member for member in view.members if member.process == process)
@@ -76,7 +76,7 @@ def _names(view: GroupView) -> dict[ProcessId, str]:
 
 
 def reasons_json(reasons: Reasons, chosen: Iterable[TaskReason]) -> dict[str, Any]:
-    """The same in plain values: members by id, processes by their ids, null for what is not known."""
+    """Return the reasons as plain values: members and processes by id, null for unknown values."""
     view = reasons.view
     labels, names = member_labels(view), _names(view)
     return {

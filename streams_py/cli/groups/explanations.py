@@ -1,4 +1,4 @@
-"""Assignors that say why, by the names that configurations and records use for them."""
+"""Assignors that explain their decisions, by their names in configurations and records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Explainer", "Explanations", "explainer_named"]
 
 Explanations: TypeAlias = dict[TaskId, TaskExplanation]
 Explainer: TypeAlias = Callable[[AssignmentProblem, ApplicationState], Explanations]
-"""Decides a question, given in both forms, and tells the explanation of every task."""
+"""Decides a problem, given in both forms, and returns the explanation of every task."""
 
 _BY_CLASS: Final[Mapping[str, Callable[[], BuiltInAssignor]]] = {
     assignor_name(kind): kind for kind in (HighAvailabilityAssignor, LegacyStickyAssignor, FallbackPriorAssignor)
@@ -28,18 +28,25 @@ _BY_CLASS: Final[Mapping[str, Callable[[], BuiltInAssignor]]] = {
 
 
 @runtime_checkable
-class _TellsExplanations(Protocol):
+class _HasExplanations(Protocol):
     def explanations(self, application_state: ApplicationState) -> Mapping[TaskId, TaskExplanation]: ...
 
 
 def explainer_named(name: str, configs: Mapping[str, object]) -> Explainer:
-    """The assignor of that name: ``package.module:Class``, or what a configuration says. ValueError for one that tells
-    no explanations."""
+    """Return the explainer of an assignor.
+
+    Args:
+        name: ``package.module:Class``, or a name from configurations.
+        configs: Settings for the assignor's ``configure``.
+
+    Raises:
+        ValueError: The assignor gives no explanations.
+    """
     public = public_built_in(name)
     if public is not None:
         assignor = public()
         assignor.configure(configs)
-        if isinstance(assignor, _TellsExplanations):
+        if isinstance(assignor, _HasExplanations):
             tells = assignor.explanations
             return lambda problem, state: dict(tells(state))
     built_in = _BY_CLASS.get(name)
@@ -48,7 +55,7 @@ def explainer_named(name: str, configs: Mapping[str, object]) -> Explainer:
             built_in = choose_assignor(name).built_in
     if built_in is None:
         raise ValueError(
-            f"{name} tells no explanations; use high_availability, sticky, static, legacy_sticky or fallback"
+            f"{name} gives no explanations; use high_availability, sticky, static, legacy_sticky or fallback"
         )
     made = built_in()
     return lambda problem, state: dict(made.decide(problem, explain=True).explanation)

@@ -1,4 +1,4 @@
-"""``streams-py inspect``: what a Kafka Streams group does right now, Java or Python."""
+"""``streams-py inspect``: shows the present state of a Kafka Streams group, Java or Python."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ def inspect_command(
     watch_s: float | None,
     all_tasks: bool,
 ) -> int:
-    """Print the group, again and again with ``watch_s``; without a name, the groups there are. The exit status."""
+    """Print the group, repeatedly with ``watch_s``.
+
+    Without a name, list all groups. Returns the exit status.
+    """
     console = Console()
     try:
         with connected(bootstrap, config, "streams-py-inspect") as cluster:
@@ -62,7 +65,7 @@ def inspect_command(
         if group is not None and not isinstance(error, ConfigError | BrokerUnavailableError):
             near = _near(group, bootstrap, config)
         return refuse(error if near is None else f"{error}; did you mean {near}?")
-    except KeyboardInterrupt:  # how one stops watching
+    except KeyboardInterrupt:  # the user stops --watch this way
         return 0
     return 0
 
@@ -73,14 +76,14 @@ def _print_groups(groups: GroupAdmin, *, as_json: bool) -> int:
         print(printable_json([{"group": name, "type": kind.lower()} for name, kind in sorted(listed.items())]))
         return 0
     if not listed:
-        print("there are no groups", file=sys.stderr)
+        print("no groups found", file=sys.stderr)
     for name, kind in sorted(listed.items()):
         print(f"{printable(name)}\t{kind.lower()}")
     return 0
 
 
 def _near(group: str, bootstrap: str | None, config: Path | None) -> str | None:
-    """A group of nearly this name."""
+    """Return an existing group with a similar name."""
     with contextlib.suppress(StreamsError), connected(bootstrap, config, "streams-py-inspect") as cluster:
         found = get_close_matches(group, [name for name in cluster.groups.list_groups() if name != group], n=1)
         return found[0] if found else None
@@ -103,14 +106,17 @@ def _watch(cluster: Connection, group: str, console: Console, every_s: float, *,
 
 
 def render(view: GroupView, *, all_tasks: bool, live: bool = False) -> RenderableType:
-    """The whole picture for a terminal. ``live``: one that is cut off where the terminal ends, so that what has to be
-    known stands first; else it stands last, above the prompt."""
+    """Return the whole picture for a terminal.
+
+    A ``live`` picture is cut off at the end of the terminal, so it starts with the remarks. Otherwise the remarks come
+    last, above the prompt.
+    """
     labels = member_labels(view)
     tables: list[RenderableType] = [_members_table(view, labels)]
     if all_tasks or len(view.tasks) <= _TASKS_SHOWN_MAX:
         tables.append(_tasks_table(view, labels))
     else:
-        tables.append(f"{len(view.tasks):,} tasks; --tasks shows a line for each")
+        tables.append(f"{len(view.tasks):,} tasks; --tasks prints a line for each")
     remarks = [f"[yellow]{escape(printable(line))}[/yellow]" for line in _remarks(view, labels)]
     return Group(_headline(view, labels), *([*remarks, *tables] if live else [*tables, *remarks]))
 
@@ -118,7 +124,7 @@ def render(view: GroupView, *, all_tasks: bool, live: bool = False) -> Renderabl
 def _headline(view: GroupView, labels: dict[str, str]) -> str:
     exact = "" if view.election is not None or view.protocol == STREAMS else "at least "
     generation = "unknown" if view.generation is None else f"{exact}{view.generation}"
-    leader = "not known (__consumer_offsets cannot be read, or has no record of it)"
+    leader = "unknown (__consumer_offsets cannot be read, or has no record of the group)"
     if view.election is not None and view.election.leader is not None:
         elected = view.election.leader
         leader = labels.get(elected) or f"a member that has left ({printable(elected)})"
@@ -138,7 +144,10 @@ def _count(number: int, what: str, more: str = "s") -> str:
 
 
 def _members_table(view: GroupView, labels: dict[str, str]) -> Table:
-    """Columns in which nobody has anything are left out: the rest fits a terminal of 80 characters."""
+    """The table of members.
+
+    Empty columns are left out, so that the table fits a terminal of 80 characters.
+    """
     kinds: dict[tuple[str, CopyKind], list[TaskId]] = {}
     lags: dict[str, int] = {}
     for task in view.tasks:
@@ -177,7 +186,10 @@ _PROCESS_ID: Final = re.compile(r"([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-
 
 
 def _short_client(member: Member, group: str) -> str:
-    """``<group>-<uuid>-StreamThread-1-consumer`` without what all have in common; --json has all of it."""
+    """Return ``<group>-<uuid>-StreamThread-1-consumer`` without its common parts.
+
+    --json prints the whole name.
+    """
     own = _PROCESS_ID.sub("\\1… ", member.client_id.removeprefix(f"{group}-")).removesuffix("-consumer")
     return (own or member.client_id) + (f" ({member.instance_id})" if member.instance_id else "")
 
@@ -201,7 +213,7 @@ def _version(member: Member) -> str:
 
 
 def short_tasks(tasks: Any) -> str:
-    """Tasks in few characters: 0_0-3 0_5 1_2."""
+    """Return task ids in a compact form, such as 0_0-3 0_5 1_2."""
     texts = []
     ordered = sorted(tasks, key=lambda task: (task.topology_name or "", task.subtopology, task.partition))
     for (name, subtopology), group in groupby(ordered, key=lambda task: (task.topology_name, task.subtopology)):
@@ -221,7 +233,7 @@ def _tasks_table(view: GroupView, labels: dict[str, str]) -> Table:
     for task in view.tasks:
         table.add_row(
             str(task.id),
-            labels[task.owner] if task.owner else "[red]nobody[/red]",
+            labels[task.owner] if task.owner else "[red]no member[/red]",
             _copies(task, CopyKind.STANDBY, labels),
             _copies(task, CopyKind.WARM_UP, labels),
             escape(", ".join(sorted({partition.topic for partition in task.partitions}))),
@@ -242,33 +254,35 @@ def _remarks(view: GroupView, labels: dict[str, str]) -> Iterator[str]:
     if view.protocol == STREAMS:
         moving = [task for task in view.tasks if task.heading_to is not None]
         for task in moving[:_PROBLEMS_SHOWN_MAX]:
-            there = f"on its way from {labels[task.owner]} to" if task.owner else "meant for"
+            there = f"moving from {labels[task.owner]} to" if task.owner else "assigned to"
             yield f"{task.id}: {there} {labels[task.heading_to or '']}"
         if len(moving) > _PROBLEMS_SHOWN_MAX:
-            yield f"{len(moving) - _PROBLEMS_SHOWN_MAX} more tasks are on their way: see --json"
+            yield f"{len(moving) - _PROBLEMS_SHOWN_MAX} more tasks are moving; see --json"
     elif view.state not in ("Stable", "Empty"):
-        yield f"the group is rebalancing ({view.state}): what is shown is as of the last finished rebalance"
+        yield f"the group is rebalancing ({view.state}): this is the state after the last finished rebalance"
     elif any(copy.lag for task in view.tasks for copy in task.copies):
         yield (
-            "lags of standbys and warm-ups are upper bounds: the end offsets of now minus the offsets reported at "
+            "lags of standbys and warm-ups are upper bounds: current end offsets minus the offsets reported at "
             f"{last_rebalance(view, time.time_ns() // 1_000_000)}"
         )
     withheld = [task for task in view.tasks if task.owner is None and task.coming_from]
     for holder, tasks in groupby(sorted(withheld, key=lambda task: labels[task.coming_from or ""]), _holder):
         names = short_tasks(task.id for task in tasks)
-        yield f"{names}: withheld until {labels[holder]} has given it up; the rebalance after this one hands it over"
+        yield f"{names}: withheld until {labels[holder]} has revoked it; the next rebalance then assigns it"
     lost = [task.id for task in view.tasks if task.owner is None and not task.coming_from]
     if lost and view.members:
-        yield f"{short_tasks(lost)}: nobody has it"
+        yield f"{short_tasks(lost)}: no member runs it"
     for follow_up in view.follow_ups:
-        when = "at once" if follow_up.at_ms == 0 else time.strftime("%H:%M:%S", time.localtime(follow_up.at_ms / 1000))
-        why = "warm-ups may have caught up by then" if follow_up.at_ms else "tasks are on their way"
-        yield f"next rebalance: {labels[follow_up.member_id]} asks for it {when}; {why}"
+        when = (
+            "immediately" if follow_up.at_ms == 0 else time.strftime("%H:%M:%S", time.localtime(follow_up.at_ms / 1000))
+        )
+        why = "warm-up tasks may have caught up by then" if follow_up.at_ms else "tasks are moving"
+        yield f"next rebalance: {labels[follow_up.member_id]} requests it {when}; {why}"
     for topic in view.topics_without_tasks:
-        yield f"no assignment mentions topic {topic}"
+        yield f"topic {topic} is in no assignment"
     yield from view.problems[:_PROBLEMS_SHOWN_MAX]
     if len(view.problems) > _PROBLEMS_SHOWN_MAX:
-        yield f"{len(view.problems) - _PROBLEMS_SHOWN_MAX} more problems: see --json"
+        yield f"{len(view.problems) - _PROBLEMS_SHOWN_MAX} more problems; see --json"
 
 
 def _holder(task: Task) -> str:
@@ -279,7 +293,10 @@ def _holder(task: Task) -> str:
 
 
 def to_json(view: GroupView) -> dict[str, Any]:
-    """The view in plain values: tasks as "0_1", times in epoch ms, lags in records, null for what is not known."""
+    """Return the view as plain values.
+
+    Tasks are texts such as "0_1", times are epoch ms, lags are in records. Unknown values are null.
+    """
     labels = member_labels(view)
     election = view.election
     return {

@@ -1,6 +1,6 @@
-"""A recorded assign step as input: the group, the topology, the settings, and a cluster that answers from the case.
+"""A recorded assign step as input: group, topology, settings, and a recorded cluster.
 
-One JSON object per line: one whole group per case.
+A file contains one JSON object per line. Each line is one case: one whole group.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from streams_py.topology.physical.metadata import InternalTopic, InternalTopicKi
 __all__ = ["Case", "RecordedCluster", "RecordedExecutor", "case_request", "case_settings"]
 
 Case = Mapping[str, Any]
-"""One line of the file."""
+"""One line of the file, decoded."""
 
-_SIZING: Final = HashSizing.JDK_18_AND_OLDER  # the vectors were recorded on JDK 17
+_SIZING: Final = HashSizing.JDK_18_AND_OLDER  # the cases were recorded on JDK 17
 
-# What the recorded programs configure: all topics get their record time from the producer.
+# Topic configurations of the recorded programs. In all topics, producers set the timestamps of records.
 _REPARTITION: Final = {"cleanup.policy": "delete", "segment.bytes": "52428800", "retention.ms": "-1"}
 _CHANGELOG: Final = {"cleanup.policy": "compact"}
 # A window store of five minutes, plus windowstore.changelog.additional.retention.ms.
@@ -38,11 +38,14 @@ _CREATE_TIME: Final = {"message.timestamp.type": "CreateTime"}
 
 
 def case_settings(case: Case, rack_optimiser: RackOptimiserFactory | None = None) -> LeaderSettings:
-    """The leader's settings. ValueError for an assignor that we lack."""
+    """Return the leader's settings.
+
+    Raises ValueError if this library does not have the case's assignor.
+    """
     config = dict(case["config"])
     custom = config.get("task.assignor.class")
     if custom is not None and not custom.endswith(".StickyTaskAssignor"):
-        raise ValueError(f"the case was decided by the task assignor {custom}, which is not here")
+        raise ValueError(f"the task assignor {custom} decided the case; this library does not have it")
     return LeaderSettings(
         process_id=ProcessId.parse(case["leader_process_id"]),
         future_process_id=ProcessId.parse(case.get("future_process_id", "00000000-0000-0000-0000-000000000000")),
@@ -56,7 +59,10 @@ def case_settings(case: Case, rack_optimiser: RackOptimiserFactory | None = None
 
 
 def case_request(case: Case) -> AssignRequested:
-    """The request to assign. ValueError or KeyError for a case that is not in the format."""
+    """Return the request to assign.
+
+    Raises ValueError or KeyError if the case is not in the expected format.
+    """
     racks = dict(case["brokers"])
     return AssignRequested(
         now_ms=case["now_ms"],
@@ -121,7 +127,10 @@ def _subtopology(sub: Case, kind: str) -> SubtopologyTopics:
 
 
 class RecordedCluster:
-    """A cluster, a clock and an assignor made of a case's values; notes what was asked of it."""
+    """A cluster, a clock and an assignor with the values of a case.
+
+    Keeps the arguments of all requests.
+    """
 
     def __init__(self, case: Case) -> None:
         self._faults: Case = case["faults"]
@@ -133,20 +142,20 @@ class RecordedCluster:
         self.listed: set[TopicPartition] = set()
         self.committed: set[TopicPartition] = set()
 
-    # -- the clock: it moves with every request -----------------------------------------------------------------
+    # -- the clock, which advances with every request -----------------------------------------------------------------
 
     def now_ms(self) -> int:
-        """Time of the case."""
+        """Return the time of the case."""
         return self._now_ms
 
     def sleep_ms(self, duration_ms: int) -> None:
-        """One tick, however long."""
+        """Advance the clock by one tick, regardless of the duration."""
         self._now_ms += self._faults.get("clock_tick_ms", 0)
 
     # -- the cluster -----------------------------------------------------------------------------------------------
 
     def describe_topics(self, names: Collection[str]) -> dict[str, tuple[PartitionInfo, ...] | AdminError]:
-        """Topics of the case, and those created since."""
+        """Return topics of the case and topics that were created since."""
         self.sleep_ms(0)
         self.described |= set(names)
         return {name: self._describe(name) for name in names}
@@ -169,7 +178,7 @@ class RecordedCluster:
         return _partitions(name, known[name], racks)
 
     def create_topics(self, specs: Collection[TopicSpec]) -> dict[str, AdminError | None]:
-        """As the port says."""
+        """Create topics as the port specifies, or fail as the case specifies."""
         self.sleep_ms(0)
         if self._faults.get("create_topics") == "exists":
             return {spec.name: AdminError(AdminErrorKind.ALREADY_EXISTS, "fault") for spec in specs}
@@ -177,7 +186,7 @@ class RecordedCluster:
         return dict.fromkeys([spec.name for spec in specs])
 
     def list_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | AdminError]:
-        """End offsets of the case."""
+        """Return end offsets of the case."""
         self.sleep_ms(0)
         self.listed |= set(partitions)
         fault = self._faults.get("list_offsets")
@@ -187,7 +196,7 @@ class RecordedCluster:
         return {tp: self._case["end_offsets"][tp.topic][tp.partition] for tp in answered}
 
     def committed_offsets(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """Committed offsets of the case."""
+        """Return committed offsets of the case."""
         self.sleep_ms(0)
         self.committed |= set(partitions)
         if "committed" in self._faults:
@@ -201,18 +210,18 @@ class RecordedCluster:
     # -- the assignor ------------------------------------------------------------------------------------------------
 
     def ask(self, chosen: object, configs: Mapping[str, object], state: ApplicationState) -> TaskAssignment:
-        """The public sticky assignor, the only one that cases name."""
+        """Ask the public sticky assignor, the only one that cases name."""
         self.sleep_ms(0)
         assignor = StickyTaskAssignor(hash_sizing=_SIZING)
         assignor.configure(configs)
         return assignor.assign(state)
 
     def notify(self, notice: NotifyAssignor) -> None:
-        """Nobody listens."""
+        """Do nothing: a case has no listener."""
 
 
 class RecordedExecutor(Executor):
-    """Carries out effects with a case's values."""
+    """Carries out effects with the values of a case."""
 
     def __init__(self, case: Case) -> None:
         self.cluster = RecordedCluster(case)

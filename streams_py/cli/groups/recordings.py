@@ -1,6 +1,7 @@
-"""Recorded rebalances for ``streams-py explain``: records of an events topic, and recorded assign steps.
+"""Recorded rebalances for ``streams-py explain``.
 
-Each line of a file is a JSON text. Which of the two a file holds shows in its first line.
+A file contains either records of an events topic or recorded assign steps.
+Each line is a JSON text. The first line shows which of the two the file contains.
 """
 
 from __future__ import annotations
@@ -27,16 +28,23 @@ _IDS_SHOWN_MAX: Final = 20
 
 
 def recorded_explanations(file: Path, which: str | None, assignor: str | None) -> tuple[Explanations, Names]:
-    """Why each task is where it is, and names for clients. ``which``: the id of an assign step (default: the first), or
-    the number of a rebalance, counted from 1 (default: the last). ``assignor`` decides instead of the recorded one.
-    ValueError when there is no such thing."""
+    """Return the explanation of each task, and the names of the clients.
+
+    Args:
+        file: Records of an events topic or recorded assign steps, one per line.
+        which: Id of an assign step (default: the first), or number of a rebalance from 1 (default: the last).
+        assignor: Decides instead of the recorded assignor.
+
+    Raises:
+        ValueError: The file does not contain ``which``, or cannot be read.
+    """
     opener: Any = gzip.open if file.suffix == ".gz" else open
     with opener(file, "rt", encoding="utf-8") as text:
         lines = text.read().splitlines() or ["null"]
     first = loads_foreign(lines[0])
     if isinstance(first, Mapping) and "members" in first and "topology" in first:
         if assignor is not None:
-            raise ValueError("recorded assign steps are decided by their own assignor; leave --assignor out")
+            raise ValueError("recorded assign steps are always decided by their own assignor; remove --assignor")
         return explanations_of_case(_case(lines, which)), {}
     return explanations_of_rebalance(_rebalance(file, which), assignor)
 
@@ -49,14 +57,17 @@ def _rebalance(file: Path, which: str | None) -> str:
     texts = list(inputs_in_file(file, skipped))
     if not texts:
         why = f" ({skipped.lines} lines cannot be read; {skipped.reason})" if skipped.lines else ""
-        raise ValueError(f"no complete rebalance in it{why}; write one record of the events topic on each line")
+        raise ValueError(f"no complete rebalance in the file{why}; write one record of the events topic on each line")
     if which is not None and not (which.isdigit() and 1 <= int(which) <= len(texts)):
-        raise ValueError(f"there is no rebalance {which!r}; --case takes a number from 1 to {len(texts)}")
+        raise ValueError(f"--case {which!r} is not valid; use the number of a rebalance, from 1 to {len(texts)}")
     return texts[int(which) - 1 if which is not None else -1]
 
 
 def explanations_of_rebalance(text: str, assignor: str | None) -> tuple[Explanations, Names]:
-    """(explanations, names of clients) of a recorded situation, decided by ``assignor`` or by who did it then."""
+    """Return (explanations, client names) of a recorded situation.
+
+    ``assignor`` decides, or without it the recorded assignor.
+    """
     situation = Situation(read_input(text))
     decision = situation.replay.decision
     name = assignor or (decision.assignor.name if decision is not None else "high_availability")
@@ -75,11 +86,11 @@ def _case(lines: Sequence[str], case_id: str | None) -> Mapping[str, Any]:
         if case_id is None or ids[-1] == case_id:
             return case
     more = ", ..." if len(ids) > _IDS_SHOWN_MAX else ""
-    raise ValueError(f"there is no case {case_id!r}; there are: {', '.join(ids[:_IDS_SHOWN_MAX])}{more}")
+    raise ValueError(f"case {case_id!r} does not exist; cases: {', '.join(ids[:_IDS_SHOWN_MAX])}{more}")
 
 
 def explanations_of_case(case: Mapping[str, Any]) -> Explanations:
-    """The explanation of every task of a recorded assign step, as the leader remembers it afterwards."""
+    """Return the leader's explanation of every task after a recorded assign step."""
     executor = RecordedExecutor(case)
     run_assign(GroupLeader(case_settings(case)), case_request(case), executor.carry_out)
     return {

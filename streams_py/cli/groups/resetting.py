@@ -1,4 +1,4 @@
-"""``streams-py reset``: an application begins again. As Kafka Streams' reset tool, with the plan shown first."""
+"""``streams-py reset``: shows a plan and resets an application, like Kafka's reset tool."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _INPUT: Final = OwnerOfTopic(Owner.OTHER, "the application reads it as input")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where input topics are to be read from: exactly one of these. ``earliest`` when none is given."""
+    """The new position for input topics. At most one field is set; without any, ``earliest``."""
 
     latest: bool = False
     offset: int | None = None
@@ -43,7 +43,11 @@ class Target:
 
     @classmethod
     def of(cls, text: str) -> Target:
-        """``earliest``, ``latest``, an offset, ``+N`` or ``-N``, or an ISO date and time. ValueError for others."""
+        """Parse a target.
+
+        Raises:
+            ValueError: Not ``earliest``, ``latest``, an offset, ``+N``, ``-N`` or an ISO date and time.
+        """
         if text in ("earliest", "latest"):
             return cls(latest=text == "latest")
         if text[:1] in ("+", "-") and text[1:].isdecimal():
@@ -52,23 +56,23 @@ class Target:
             return cls(offset=int(text))
         when = datetime.fromisoformat(text)
         at_ms = int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
-        return cls(datetime_ms=max(0, at_ms))  # negative ones mean something else to a broker
+        return cls(datetime_ms=max(0, at_ms))  # negative times have a special meaning for brokers
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What will be done: new positions of inputs, topics that are deleted, members that are removed."""
+    """The planned changes: new positions of inputs, topics to delete, members to remove."""
 
     positions: Mapping[TopicPartition, tuple[int | None, int]]
-    """Partition -> (old, new)."""
+    """Old and new position of each partition. The old one is None without a committed offset."""
     owners: Mapping[str, OwnerOfTopic]
-    """Whose topics they are that are named like internal topics of the application."""
+    """Owner of each topic that is named like an internal topic of the application."""
     removed: Sequence[DescribedMember]
     refused: str
-    """Why the application cannot be reset now; empty when it can."""
+    """Why the application cannot be reset now; empty if it can."""
 
     def topics(self, owner: Owner) -> list[str]:
-        """The topics of one kind of owner, ascending."""
+        """Return the topics of one kind of owner, in ascending order."""
         return sorted(topic for topic, found in self.owners.items() if found.owner is owner)
 
 
@@ -87,13 +91,13 @@ def reset_application(
     topology: str | None = None,
     is_own: Callable[[str], bool] = lambda topic: False,
 ) -> int:
-    """Print the plan, ask the user, carry it out. Return the exit status.
+    """Print the plan, ask for confirmation, and carry the plan out. Returns the exit status.
 
-    Nothing is changed before the whole plan is known to be possible.
+    Changes nothing before it has checked that the whole plan is possible.
 
     Args:
-        internal: Internal topics that the user names: they are deleted, whatever else fits their names.
-        topology: The application's program (``module:name``), which tells the names of its internal topics.
+        internal: Internal topics that the user names. They are deleted even if their names fit other applications.
+        topology: The application's program (``module:name``), which gives the names of its internal topics.
         is_own: Asks the user about a topic whose name also fits another application.
     """
     try:
@@ -105,7 +109,7 @@ def reset_application(
             _print(plan, application_id, state_dir)
             if dry_run:
                 if plan.refused:
-                    print(printable(f"without --dry-run this is refused now: {plan.refused}"))
+                    print(printable(f"without --dry-run, the reset would be refused now: {plan.refused}"))
                 return 0
             if plan.refused:
                 raise _RefusedError(plan.refused)
@@ -117,20 +121,20 @@ def reset_application(
             _carry_out(cluster, plan, [*plan.topics(Owner.APPLICATION), *agreed], application_id, state)
     except (_RefusedError, StreamsError) as error:
         return refuse(error)
-    print(f"{application_id} is reset")
+    print(f"{application_id} has been reset")
     for topic in sorted({*uncertain} - {*agreed}):
         print(
-            f"topic {topic} was left alone: if it belongs to {application_id}, the application continues with the old "
+            f"topic {topic} was kept: if it belongs to {application_id}, the application continues with the old "
             f"state in it; reset again with --internal-topic {topic}",
             file=sys.stderr,
         )
     if state_dir is None:
-        print("local state stays: delete it on each machine with --state-dir DIR, or call KafkaStreams.clean_up()")
+        print("local state was kept: delete it on each host with --state-dir DIR, or call KafkaStreams.clean_up()")
     return 0
 
 
 class _RefusedError(Exception):
-    """A sentence for the user."""
+    """A request that cannot be carried out. Its text is shown to the user."""
 
 
 def _plan(
@@ -149,7 +153,7 @@ def _plan(
     if application_id in groups:
         described = describe(cluster, application_id)
         if not isinstance(described, DescribedStreamsGroup):
-            check_is_streams(described)  # not even with --force: somebody else's members are no remains of ours
+            check_is_streams(described)  # also with --force: members of another kind of group must not be removed
         else:
             for sub in described.subtopologies:
                 own |= {*sub.changelog_topics, *sub.repartition_topics} - {*sub.source_topics}
@@ -159,7 +163,11 @@ def _plan(
     if len(removed) < len(members) or (members and not force):
         clients = ", ".join(sorted({f"{member.client_id} at {member.client_host}" for member in members})[:5])
         count = f"{len(members)} member{'' if len(members) == 1 else 's'}"
-        remedy = ", or remove members that are gone with --force" if removed else ": nobody else can remove them"
+        remedy = (
+            ", or remove dead members with --force"
+            if removed
+            else ": --force cannot remove members of the streams protocol"
+        )
         refused = f"{application_id} has {count} ({clients}); stop the application first{remedy}"
     partitions = {
         topic: [TopicPartition(topic, info.partition) for info in found]
@@ -185,16 +193,18 @@ def _plan(
         for topic in inputs:
             if topic not in partitions:
                 near = get_close_matches(topic, partitions, n=1)
-                raise _RefusedError(f"there is no topic {topic}" + (f"; did you mean {near[0]}?" if near else ""))
+                raise _RefusedError(f"topic {topic} does not exist" + (f"; did you mean {near[0]}?" if near else ""))
             if topic in mine:
-                raise _RefusedError(f"{topic} is an internal topic of {application_id}: it is deleted, not read again")
+                raise _RefusedError(
+                    f"{topic} is an internal topic of {application_id}: the reset deletes it and cannot read it again"
+                )
         chosen = [at for topic in inputs for at in partitions[topic]]
     else:
         chosen = [at for topic in sorted(read - mine) for at in partitions[topic]]
     if not chosen and not mine:
         raise _RefusedError(
-            f"{application_id} has neither committed offsets nor internal topics at {cluster.bootstrap}; is the name "
-            f"right?" + _near_group(application_id, groups)
+            f"{application_id} has neither committed offsets nor internal topics at {cluster.bootstrap}; check the "
+            "name" + _near_group(application_id, groups)
         )
     positions = _positions(cluster, chosen, committed, target)
     return Plan(
@@ -209,14 +219,16 @@ def _check_internal(
     for topic in internal:
         if topic not in partitions:
             near = get_close_matches(topic, owners, n=1)
-            raise _RefusedError(f"there is no topic {topic}" + (f"; did you mean {near[0]}?" if near else ""))
+            raise _RefusedError(f"topic {topic} does not exist" + (f"; did you mean {near[0]}?" if near else ""))
         if topic not in looks_internal:
-            raise _RefusedError(f"{topic} is not named like an internal topic of {application_id}: it is not deleted")
+            raise _RefusedError(
+                f"{topic} is not named like an internal topic of {application_id}, so the reset does not delete it"
+            )
 
 
 def _near_group(name: str, groups: Collection[str]) -> str:
     near = get_close_matches(name, groups, n=1)
-    return f" There is a group {near[0]}." if near else ""
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _positions(
@@ -225,7 +237,7 @@ def _positions(
     committed: Mapping[TopicPartition, int | None],
     target: Target,
 ) -> dict[TopicPartition, int]:
-    """New positions; what lies outside of a partition is its first or its end offset."""
+    """Return the new positions, limited to each partition's first and end offset."""
     if not chosen:
         return {}
     first = _known(cluster.admin.list_offsets(chosen, earliest=True))
@@ -249,7 +261,7 @@ def _known(offsets: Mapping[TopicPartition, int | AdminError]) -> dict[TopicPart
     known: dict[TopicPartition, int] = {}
     for at, offset in offsets.items():
         if isinstance(offset, AdminError):
-            raise BrokerUnavailableError(f"the offsets of {at} are not known: {offset.message}")
+            raise BrokerUnavailableError(f"cannot fetch the offsets of {at}: {offset.message}")
         known[at] = offset
     return known
 
@@ -259,36 +271,39 @@ def _print(plan: Plan, application_id: str, state_dir: str | None) -> None:
         print(printable(f"remove member {member.client_id} at {member.client_host}"))
     if not plan.positions:
         print(
-            "no committed offsets are visible: none are there, or this user lacks DESCRIBE on topics; --input-topic "
-            "names them"
+            "no committed offsets are visible: none exist, or this user lacks DESCRIBE on topics; name topics with "
+            "--input-topic"
         )
     if not plan.topics(Owner.APPLICATION):
-        print("no internal topics are visible: none are there, or this user lacks DESCRIBE on them")
+        print("no internal topics are visible: none exist, or this user lacks DESCRIBE on them")
     moved = [(at, old, new) for at, (old, new) in plan.positions.items() if old != new]
     for at, old, new in moved[:_SHOWN_MAX]:
-        print(f"read {at} from {new}" + ("" if old is None else f" (it stands at {old})"))
+        print(f"read {at} from {new}" + ("" if old is None else f" (now at {old})"))
     if len(moved) > _SHOWN_MAX:
         print(f"and {len(moved) - _SHOWN_MAX} more partitions")
     for topic in plan.topics(Owner.APPLICATION):
         print(printable(f"delete topic {topic}: {plan.owners[topic].why}"))
     for topic in plan.topics(Owner.OTHER):
-        print(printable(f"leave topic {topic} alone: {plan.owners[topic].why}"))
+        print(printable(f"keep topic {topic}: {plan.owners[topic].why}"))
     for topic in plan.topics(Owner.UNCERTAIN):
         print(
             printable(
-                f"leave topic {topic} alone unless you name it: {plan.owners[topic].why}; --internal-topic {topic} or "
+                f"keep topic {topic} unless you name it: {plan.owners[topic].why}; --internal-topic {topic} or "
                 "--topology deletes it"
             )
         )
     if state_dir is not None:
         there = Path(state_dir, application_id).is_dir()
-        print(f"delete the local state of {application_id} in {state_dir}" + ("" if there else ": there is none"))
+        print(f"delete the local state of {application_id} in {state_dir}" + ("" if there else ": no state found"))
 
 
 def _carry_out(
     cluster: Connection, plan: Plan, deleted: Sequence[str], application_id: str, state: StateDirectory | None
 ) -> None:
-    """Members, offsets, topics, disk: begun again after a failure, it does what is left."""
+    """Change members, offsets, topics and disk, in this order.
+
+    A repeated run after a failure does the rest.
+    """
     if plan.removed:
         cluster.groups.remove_members(application_id, plan.removed)
         _await_empty(cluster, application_id)
@@ -298,7 +313,7 @@ def _carry_out(
         cluster.groups.delete_topics(deleted)
     if state is not None:
         for path in state.clean_up():
-            print(f"the state in {path} stays: a process that runs uses it")
+            print(f"the state in {path} was kept: a running process uses it")
 
 
 def _await_empty(cluster: Connection, application_id: str) -> None:
@@ -306,7 +321,7 @@ def _await_empty(cluster: Connection, application_id: str) -> None:
     while members := cluster.groups.describe_group(application_id).members:
         if time.monotonic() > until:
             raise StreamsError(
-                f"members of {application_id} come back: {members[0].client_id} at {members[0].client_host} is alive; "
+                f"members of {application_id} rejoin: {members[0].client_id} at {members[0].client_host} is running; "
                 "stop it"
             )
         time.sleep(0.3)

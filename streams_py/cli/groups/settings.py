@@ -1,4 +1,4 @@
-"""What a command is told of a group's settings, which do not show from outside."""
+"""The settings of a group that the user gives, because they are not visible from outside."""
 
 from __future__ import annotations
 
@@ -12,16 +12,21 @@ from streams_py.cli.usage import pairs_of
 from streams_py.config.files import read_config_file
 from streams_py.config.streams_config import StreamsConfig
 
-__all__ = ["settings_told"]
+__all__ = ["assumed_settings"]
 
 
-def settings_told(
-    group: str, config: Path | None, told: Iterable[str] | None, option: str, *, assignor: str | None = None
+def assumed_settings(
+    group: str, config: Path | None, given: Iterable[str] | None, option: str, *, assignor: str | None = None
 ) -> dict[str, Any]:
-    """The settings of a file, and those that ``option`` gives as KEY=VALUE, on top. ConfigError for a key or value that
-    no application could have, AssignorError for an ``assignor`` that cannot be had: else reasons would be told of
-    settings that nobody meant."""
-    pairs = pairs_of(told, option)
+    """Return the settings of a file, updated with the KEY=VALUE pairs of ``option``.
+
+    Checks the pairs and the assignor, so that no reasons are given for settings that an application cannot have.
+
+    Raises:
+        ConfigError: No application can have this key or value.
+        AssignorError: ``assignor`` cannot be loaded.
+    """
+    pairs = pairs_of(given, option)
     StreamsConfig.of({"application.id": group, "bootstrap.servers": LOCAL, **pairs})
     if assignor is not None:
         choose_assignor(assignor)

@@ -1,4 +1,4 @@
-"""``streams-py dashboard``: a page that shows a running group."""
+"""``streams-py dashboard``: serves a page that shows a running group."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from streams_py.cli.connecting import connected
-from streams_py.cli.groups.settings import settings_told
+from streams_py.cli.groups.settings import assumed_settings
 from streams_py.cli.usage import refuse
 from streams_py.errors import StreamsError
 
@@ -27,7 +27,7 @@ def serve_dashboard(
     settings: Iterable[str] | None,
     assignor: str | None,
 ) -> int:
-    """Serve the page until Ctrl-C; the exit status."""
+    """Serve the page until Ctrl-C. Returns the exit status."""
     try:
         from streams_py.dashboard.board import Board
         from streams_py.dashboard.service import serve_board
@@ -35,9 +35,11 @@ def serve_dashboard(
     except ImportError as error:
         if (error.name or "").split(".")[0] not in ("anyio", "starlette", "uvicorn"):
             raise
-        return refuse("the page needs two more packages; install them with: pip install 'kafka-streams-py[dashboard]'")
+        return refuse(
+            "the dashboard needs two more packages; install them with: pip install 'kafka-streams-py[dashboard]'"
+        )
     try:
-        configs = settings_told(group, config, settings, "--set", assignor=assignor)
+        configs = assumed_settings(group, config, settings, "--set", assignor=assignor)
         with connected(bootstrap, config, "streams-py-dashboard") as cluster:
             board = Board()
             watcher = GroupWatcher(
@@ -46,7 +48,7 @@ def serve_dashboard(
             with serve_board(board, watcher, host=host, port=port, names=names) as server:
                 watcher.start()
                 try:
-                    print(f"{group} is shown at {server.url} (Ctrl-C ends it)", flush=True)
+                    print(f"{group} is shown at {server.url} (stop with Ctrl-C)", flush=True)
                     threading.Event().wait()
                 finally:
                     watcher.stop()

@@ -1,1 +1,1 @@
-"""Commands that need Spark: telemetry, backtests, applications over their history."""
+"""Commands that need Spark: telemetry, backtests, and applications run over their history."""

@@ -1,7 +1,7 @@
 """The commands ``backtest`` and ``backtest generate``.
 
-``app()`` is a Typer application; ``python -m streams_py.cli.spark.backtest`` runs it by itself. The command exits with
-0, with 1 when a candidate cannot be used, with 2 when the command line cannot be understood or nothing could be run.
+``app()`` returns a Typer application, which ``python -m streams_py.cli.spark.backtest`` runs. Exit status: 0; 1 if a
+candidate cannot be used; 2 if the command line is wrong or no decision could be computed.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 __all__ = ["LOCAL_ROWS_MAX", "app"]
 
 LOCAL_ROWS_MAX = 10_000
-"""From so many rows on the work is worth the start of a JVM."""
+"""Number of rows above which the engine ``auto`` starts Spark."""
 
 _UNUSABLE = 1
 
 
 class Engine(StrEnum):
-    """Where the work is done."""
+    """Where decisions are computed."""
 
     AUTO = "auto"
     LOCAL = "local"
@@ -45,91 +45,92 @@ class Engine(StrEnum):
 
 def backtest(
     context: typer.Context,
-    tables: Annotated[str | None, typer.Option(help="Folder of a group's tables, as `telemetry run` makes it.")] = None,
+    tables: Annotated[str | None, typer.Option(help="Folder of a group's tables, written by `telemetry run`.")] = None,
     inputs: Annotated[
-        Path | None, typer.Option(help="JSONL file instead: situations, or records of an events topic.")
+        Path | None,
+        typer.Option(help="Instead of --tables: a JSONL file of situations, or of records of an events topic."),
     ] = None,
     candidate: Annotated[
         list[str] | None,
         typer.Option(
-            help="[NAME=]SPEC[;KEY=VALUE].. with SPEC one of recorded, builtin:high_availability, builtin:sticky, "
+            help="[NAME=]SPEC[;KEY=VALUE].. where SPEC is one of recorded, builtin:high_availability, builtin:sticky, "
             "builtin:static, package.module:Class, path/to/file.py:Class; repeatable."
         ),
     ] = None,
-    out: Annotated[str, typer.Option(help="Folder for scores and report; new or empty.")] = "backtest",
+    out: Annotated[str, typer.Option(help="Folder for scores and report; must be new or empty.")] = "backtest",
     what_if: Annotated[
         list[str] | None,
-        typer.Option(help="Change the situations first, e.g. 'lose_zone(zone=b) add_standby(1)'; repeatable."),
+        typer.Option(
+            help="Change the situations before the decisions, e.g. 'lose_zone(zone=b) add_standby(1)'; repeatable."
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Try every candidate with KEY=VALUE,VALUE; repeatable, makes the product."),
+        typer.Option("--set", help="Try every candidate with KEY=VALUE,VALUE; repeatable: tries all combinations."),
     ] = None,
-    base: Annotated[str | None, typer.Option(help="Candidate that the others are compared with.")] = None,
-    engine: Annotated[Engine, typer.Option(help="auto takes Spark from 10,000 rows on.")] = Engine.AUTO,
-    master: Annotated[str | None, typer.Option(help="Spark master; all local cores by default.")] = None,
+    base: Annotated[str | None, typer.Option(help="Candidate to compare the others with.")] = None,
+    engine: Annotated[Engine, typer.Option(help="auto uses Spark for more than 10,000 rows.")] = Engine.AUTO,
+    master: Annotated[str | None, typer.Option(help="Spark master. Default: all local cores.")] = None,
     conf: Annotated[
         list[str] | None, typer.Option(help="Spark setting as KEY=VALUE, e.g. spark.driver.memory=2g; repeatable.")
     ] = None,
     py_files: Annotated[
         list[Path] | None, typer.Option(exists=True, help="Python files for Spark's workers; repeatable.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="For candidates and what-ifs that use chance.")] = 0,
-    limit_s: Annotated[float, typer.Option("--limit-s", help="Longest time for one decision.")] = 60.0,
+    seed: Annotated[int, typer.Option(help="Random seed for candidates and what-ifs.")] = 0,
+    limit_s: Annotated[float, typer.Option("--limit-s", help="Time limit for one decision, in seconds.")] = 60.0,
     rounds: Annotated[
-        int, typer.Option(min=0, help="Follow groups for so many rebalances; 0: first decision only.")
+        int, typer.Option(min=0, help="Maximum number of rebalances to follow a group for; 0: first decision only.")
     ] = 50,
     loop: Annotated[
-        bool,
-        typer.Option(
-            help="Let each candidate live through the recorded joins, losses and lags with a group of its own."
-        ),
+        bool, typer.Option(help="Apply the recorded joins, losses and lags to a separate group for each candidate.")
     ] = True,
-    restore_rate: Annotated[int, typer.Option(min=1, help="Records a second that a task restores.")] = 50_000,
-    produce_rate: Annotated[int, typer.Option(min=0, help="Records a second that a changelog grows by.")] = 0,
+    restore_rate: Annotated[int, typer.Option(min=1, help="Restore rate of a task, in records per second.")] = 50_000,
+    produce_rate: Annotated[int, typer.Option(min=0, help="Growth of a changelog, in records per second.")] = 0,
     keep_decisions: Annotated[bool, typer.Option("--keep-decisions", help="Write decisions into the scores.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was interrupted.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
     live: Annotated[
-        bool, typer.Option("--live", help="Decide the present situation of a running group, Java or Python; read-only.")
+        bool,
+        typer.Option("--live", help="Decide for the present situation of a running group, Java or Python; read-only."),
     ] = False,
-    group: Annotated[str | None, typer.Option("--group", "-g", help="With --live: its application.id.")] = None,
+    group: Annotated[str | None, typer.Option("--group", "-g", help="With --live: the group's application.id.")] = None,
     bootstrap: Annotated[
         str | None,
         typer.Option(
             "--bootstrap",
             "-b",
             envvar="BOOTSTRAP",
-            help="With --live: host:port of a broker; else as --config says, or localhost:9092.",
+            help="With --live: host:port of a broker. Default: the value in --config, or localhost:9092.",
         ),
     ] = None,
     config: Annotated[
         Path | None, typer.Option("--config", help="With --live: the application's .toml or .properties file.")
     ] = None,
     assume: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="With --live: a setting that the group has; repeatable."),
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="With --live: a setting of the group; repeatable.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="With --live: JSON instead of tables.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --live: print JSON instead of tables.")] = False,
 ) -> None:
-    """What would another assignor, or another setting, have done with the recorded rebalances?
+    """Show what another assignor or setting would have done in the recorded rebalances.
 
-    Situations come from --tables or --inputs, or from `backtest generate`. Scores go to --out, with a report.
+    Situations come from --tables or --inputs, or from `backtest generate`. Scores and a report are written to --out.
 
-    With --live, what the members of a running group would say now is decided by each candidate, up to the rebalance
-    that changes nothing any more, and printed. Nobody joins the group, and nothing is changed. Settings that do not
-    show from outside are Kafka's defaults unless --assume or the application's own file (--config) gives them:
+    With --live, each candidate decides for the present situation of a running group, rebalance by rebalance, until a
+    rebalance changes nothing. The command prints the decisions. It joins no group and changes nothing. Settings that
+    are not visible from outside have Kafka's defaults, unless --assume or the application's own file (--config) gives
+    them:
 
       streams-py backtest --live --group orders -b localhost:9092 --what-if '' --what-if 'remove_clients(1)'
 
-    Exit status: 0; 1 a candidate cannot be used; 2 wrong usage, no such group, or no answer from the cluster.
+    Exit status: 0 done; 1 a candidate cannot be used; 2 wrong usage, an unknown group, or no answer from the cluster.
     """
     if context.invoked_subcommand is not None:
         return
     if live == (group is None):
-        raise typer.BadParameter("--live and --group belong together", param_hint="--group")
+        raise typer.BadParameter("--live and --group require each other", param_hint="--group")
     if (tables is not None) + (inputs is not None) + live != 1:
-        raise typer.BadParameter("give one of --tables, --inputs and --live", param_hint="--tables")
-    with explained("interrupted" if live else "interrupted; the same command with --resume goes on"):
+        raise typer.BadParameter("give exactly one of --tables, --inputs and --live", param_hint="--tables")
+    with explained("interrupted" if live else "interrupted; repeat the command with --resume to continue"):
         from streams_py.backtest.candidates import RECORDED, choose, parse_candidate
         from streams_py.backtest.kernel import Orders
         from streams_py.backtest.rounds import RoundSettings
@@ -137,11 +138,11 @@ def backtest(
         from streams_py.backtest.what_if import check_what_if
 
         if "" not in sys.path and os.getcwd() not in sys.path:
-            sys.path.append(os.getcwd())  # as `python -m` has it; the command itself does not
+            sys.path.append(os.getcwd())  # `python -m` does this; the installed command does not
         sys.path.extend(str(path.parent.resolve()) for path in py_files or ())
         given = candidate or ["recorded", "high_availability=builtin:high_availability", "sticky=builtin:sticky"]
         if live and not any(parse_candidate(text).assignor == RECORDED for text in given):
-            given = ["recorded", *given]  # what the group has now
+            given = ["recorded", *given]  # the present assignment of the group
         candidates = sweep([parse_candidate(text) for text in given], settings or [])
         for one in candidates:
             choose(one)
@@ -163,7 +164,7 @@ def backtest(
             raise typer.Exit(decide_live(group, bootstrap, config, assumed=assume, orders=orders, as_json=as_json))
         names = [one.name for one in candidates]
         if base is not None and base not in names:
-            raise ConfigError(f"--base {base!r} is no candidate; use one of {', '.join(names[:20])}")
+            raise ConfigError(f"--base {base!r} is not a candidate; use one of {', '.join(names[:20])}")
         source = tables if tables is not None else str(inputs)
         run = _Run(orders, source, out, resume=resume, base=base)
         session = dict(_setting(text) for text in conf or ())
@@ -172,17 +173,17 @@ def backtest(
 
 
 def generate(
-    out: Annotated[Path, typer.Option(help="JSONL file to write; must not exist.")],
-    count: Annotated[int, typer.Option(min=1, help="Situations.")] = 100,
-    tasks: Annotated[int, typer.Option(min=1, help="Tasks of the application.")] = 100,
-    clients: Annotated[int, typer.Option(min=1, help="Instances at the beginning.")] = 10,
-    threads: Annotated[int, typer.Option(min=1, help="Threads of an instance.")] = 2,
-    zones: Annotated[str, typer.Option(help="Zones that instances and brokers are in; empty for none.")] = "a,b,c",
+    out: Annotated[Path, typer.Option(help="JSONL file to write; must not exist yet.")],
+    count: Annotated[int, typer.Option(min=1, help="Number of situations.")] = 100,
+    tasks: Annotated[int, typer.Option(min=1, help="Number of tasks of the application.")] = 100,
+    clients: Annotated[int, typer.Option(min=1, help="Number of instances at the start.")] = 10,
+    threads: Annotated[int, typer.Option(min=1, help="Number of stream threads per instance.")] = 2,
+    zones: Annotated[str, typer.Option(help="Zones of instances and brokers; empty: no zones.")] = "a,b,c",
     standbys: Annotated[int, typer.Option(min=0, help="num.standby.replicas.")] = 1,
-    records: Annotated[int, typer.Option(min=0, help="Mean length of a changelog partition.")] = 1_000_000,
+    records: Annotated[int, typer.Option(min=0, help="Mean size of a changelog partition, in records.")] = 1_000_000,
     seed: Annotated[int, typer.Option(help="The same seed gives the same file.")] = 0,
 ) -> None:
-    """Write a synthetic history: a group that lives through joins, losses and restarts."""
+    """Write a synthetic history: a group with joins, losses and restarts."""
     with explained():
         from streams_py.backtest.generate import History
         from streams_py.backtest.generate import generate as situations
@@ -197,7 +198,7 @@ def generate(
 
 
 class _Run:
-    """One run, whichever engine it takes."""
+    """One run, on either engine."""
 
     def __init__(self, orders: Orders, source: str, out: str, *, resume: bool, base: str | None) -> None:
         self._orders = orders
@@ -207,11 +208,11 @@ class _Run:
         self._base = base
 
     def chooses_spark(self, engine: Engine) -> bool:
-        """Says which engine it takes, and why."""
+        """Whether to use Spark. With the engine ``auto``, prints the choice and its reason."""
         if engine is not Engine.AUTO:
             return engine is Engine.SPARK
         if "://" in self._source:
-            console().print("engine: spark, because the tables are not on this machine")
+            console().print("engine: spark, because the tables are not on this host")
             return True
         from streams_py.backtest.sources import Skipped, situations_in
 
@@ -222,7 +223,7 @@ class _Run:
             if rows > LOCAL_ROWS_MAX:
                 console().print(f"engine: spark, because there are more than {LOCAL_ROWS_MAX:,} rows to compute")
                 return True
-        console().print(f"engine: local, because {rows:,} rows are done before Spark has started")
+        console().print(f"engine: local, because {rows:,} rows take less time than starting Spark")
         return False
 
     def locally(self) -> Summary:
@@ -251,7 +252,7 @@ class _Run:
         return summary
 
     def on_spark(self, master: str | None, py_files: list[Path], conf: dict[str, str]) -> Summary:
-        """In a session of our own."""
+        """Evaluate in a Spark session of this command."""
         from streams_py.spark.backtest import evaluate_on_spark, folder_of
 
         with own_session("backtest", master, conf) as session:
@@ -270,7 +271,7 @@ class _Run:
             return summary
 
     def _finish(self, summary: Summary, folder: RunFolder) -> None:
-        """Print, and write the report."""
+        """Print the summary and write the report."""
         from streams_py.backtest.report import report_page
         from streams_py.backtest.run import finish
         from streams_py.backtest.terminal import print_summary
@@ -285,13 +286,16 @@ class _Run:
 def _setting(text: str) -> tuple[str, str]:
     key, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not key.startswith("spark."):
-        raise ConfigError(f"--conf {text!r} is no Spark setting; write spark.KEY=VALUE")
+        raise ConfigError(f"--conf {text!r} is not a Spark setting; use spark.KEY=VALUE")
     return key, value
 
 
 @contextmanager
 def _progress() -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal, nothing elsewhere: the result says it all."""
+    """Show a progress bar on a terminal.
+
+    Elsewhere nothing is shown, because the result is complete.
+    """
     out = console()
     if not out.is_terminal:
         yield lambda _done, _all: None
@@ -305,10 +309,10 @@ def _progress() -> Iterator[Callable[[int, int], None]]:
 
 
 def app() -> typer.Typer:
-    """The commands under one name."""
+    """Return the commands under one name."""
     made = typer.Typer(
         name="backtest",
-        help="What another assignor, or another setting, would have done with the recorded rebalances.",
+        help="Show what another assignor or setting would have done in the recorded rebalances.",
         add_completion=False,
         pretty_exceptions_enable=False,
     )

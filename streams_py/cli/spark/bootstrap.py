@@ -1,4 +1,4 @@
-"""The command ``bootstrap``: an application starts warm, with the state that its history leaves, made on Spark."""
+"""The command ``bootstrap``: builds an application's state from its history on Spark."""
 
 from __future__ import annotations
 
@@ -50,13 +50,15 @@ if TYPE_CHECKING:
 __all__ = ["bootstrap_app"]
 
 bootstrap_app = typer.Typer(
-    help="Start an application warm: with the state that its history leaves, made on Spark.",
+    help="Start an application warm: build its state from its history on Spark.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
-_Plan = Annotated[Path, typer.Option("--plan", help="The plan's file; it says how far the warm start got.")]
+_Plan = Annotated[
+    Path, typer.Option("--plan", help="File of the plan, which also keeps the progress of the warm start.")
+]
 _PLAN_FILE: Final = Path("bootstrap.plan.json")
 
 
@@ -68,18 +70,20 @@ def plan(
     config: Config = None,
     file: _Plan = _PLAN_FILE,
     replace_: Annotated[
-        bool, typer.Option("--replace", help="Give up committed offsets and internal topics that are there.")
+        bool, typer.Option("--replace", help="Discard existing committed offsets and internal topics.")
     ] = False,
     partial: Annotated[
-        bool, typer.Option("--accept-partial-history", help="The beginning of topics may be deleted already.")
+        bool, typer.Option("--accept-partial-history", help="Accept topics whose first records have been deleted.")
     ] = False,
     side_effects: Effects = False,
     global_tables: GlobalTables = None,
     outputs: Outputs = None,
 ) -> None:
-    """Say what will be done, or everything that stands against it. Needs no Spark, and changes nothing.
+    """Print what the warm start will do, or every reason that prevents it.
 
-    The plan is kept in a file, which the other steps read: plan, run, verify, commit, in this order, or abort.
+    Needs no Spark, and changes nothing.
+
+    Writes the plan to a file. The other steps read it, in this order: plan, run, verify, commit; or abort.
 
     Example: streams-py bootstrap plan app.py:build_topology --application-id word-count -b localhost:9092
     """
@@ -108,23 +112,23 @@ def plan(
                 is_any_untold = is_any_untold or size is None
                 out.print(f"  {topic}: {sum(count for _, count in ranges):,} records{on_disk}")
             if is_any_untold:
-                out.print(f"how large they are is not told: {missing_right('DESCRIBE', CLUSTER)}", soft_wrap=True)
+                out.print(f"sizes on disk are unknown: {missing_right('DESCRIBE', CLUSTER)}", soft_wrap=True)
             say_frozen(topology)
             listed = ", ".join(f"{stage.id} ({stage.tasks} tasks)" for stage in stages.stages)
-            out.print(f"stages: sub-topologies {listed}, one after the other")
+            out.print(f"stages: sub-topologies {listed}, in this order")
             for name, count, _ in made.topics:
                 out.print(f"internal topic {name}, {count} partitions")
             for refused in _refusals_of_run(made, topology, cluster):
                 out.print(refused, soft_wrap=True)
             out.print(
-                f"plan: {file}\nAfter `run` has begun and until `commit`, do not start the application: "
-                "it would count on top of what is written. `abort` takes it back.\n"
+                f"plan: {file}\nAfter `run` has started, do not start the application before `commit`: it would count "
+                "on top of the written records. `abort` undoes the warm start.\n"
                 f"{_wiped('before', made.application_id)}"
             )
 
 
 def _refusals_of_run(made: BootstrapPlan, topology: Topology, cluster: HistoryCluster) -> Iterator[str]:
-    """What may be allowed only when it is run, and would be refused then."""
+    """Yield the reasons for which ``run`` refuses this plan without further options."""
     from streams_py.history.plan import sink_counts
     from streams_py.history.retention import check_retention, check_state_retention
 
@@ -145,7 +149,7 @@ def run(
     bootstrap: BOOTSTRAP = None,
     config: Config = None,
     file: _Plan = _PLAN_FILE,
-    sinks: Annotated[bool, typer.Option("--sinks", help="Write outputs to their topics too, exactly once.")] = False,
+    sinks: Annotated[bool, typer.Option("--sinks", help="Also write outputs to their topics, exactly once.")] = False,
     and_commit: Annotated[bool, typer.Option("--commit", help="Verify and commit as well.")] = False,
     recount: Recount = False,
     accept_retention: Retention = False,
@@ -155,9 +159,11 @@ def run(
     conf: Conf = None,
     master: Master = None,
 ) -> None:
-    """Make the internal topics, run the stages on Spark, write the changelogs. Commits nothing without --commit.
+    """Create the internal topics, run the stages on Spark, write the changelogs.
 
-    Needs Java 17 or later and the extra `spark`. What was broken off is taken back with abort, and run again.
+    Commits nothing without --commit.
+
+    Needs Java 17 or later and the extra `spark`. After an interrupted run, undo it with abort and run again.
 
     Example: streams-py bootstrap run --master spark://host:7077 --work /shared/folder --commit
     """
@@ -195,8 +201,8 @@ def run(
             made = done.plan
             for topic, count in done.left_out.items():
                 console().print(
-                    f"{topic}: {count:,} records left out, because they are older than it keeps (its retention.ms); "
-                    "the application does without these windows"
+                    f"{topic}: {count:,} records left out, because they are older than its retention.ms; "
+                    "the application continues without these windows"
                 )
             say_dropped(done.dropped)
             records = sum(count for count, _ in made.written.values())
@@ -216,8 +222,9 @@ def verify(
     conf: Conf = None,
     master: Master = None,
 ) -> None:
-    """Read the changelogs back and compare them with what was written; count the inputs and compare them with what was
-    read.
+    """Check the written changelogs and the inputs that were read.
+
+    Compares the changelogs with the records that were written, and counts the inputs again.
 
     Example: streams-py bootstrap verify -b localhost:9092
     """
@@ -229,9 +236,9 @@ def verify(
 
 @bootstrap_app.command()
 def commit(bootstrap: BOOTSTRAP = None, config: Config = None, file: _Plan = _PLAN_FILE) -> None:
-    """Commit the positions: from now on the application starts there.
+    """Commit the positions: the application will start there.
 
-    Refused before verify, and when somebody is in the group.
+    Refused before verify, and while the group has members.
 
     Example: streams-py bootstrap commit -b localhost:9092
     """
@@ -241,9 +248,9 @@ def commit(bootstrap: BOOTSTRAP = None, config: Config = None, file: _Plan = _PL
 
 @bootstrap_app.command()
 def abort(bootstrap: BOOTSTRAP = None, config: Config = None, file: _Plan = _PLAN_FILE) -> None:
-    """Take back what was written: delete the internal topics. The application starts from the beginning then.
+    """Undo the run: delete the internal topics. The application then starts from the beginning.
 
-    The plan can be run again, with the same records; `plan` makes one with what has come since.
+    The plan can be run again with the same records. A new `plan` includes the records that have arrived since.
 
     Example: streams-py bootstrap abort -b localhost:9092
     """
@@ -255,8 +262,8 @@ def abort(bootstrap: BOOTSTRAP = None, config: Config = None, file: _Plan = _PLA
         console().print(f"deleted: {', '.join(gone) or 'nothing'}")
         if planned.written_to:
             console().print(
-                f"outputs in {', '.join(planned.written_to)} stay: `run --sinks` of this plan leaves out those that "
-                "are written, and a new plan is refused while they are there",
+                f"outputs in {', '.join(planned.written_to)} stay: `run --sinks` of this plan skips the outputs "
+                "that are written already, and a new plan is refused as long as they exist",
                 soft_wrap=True,
             )
         if gone:
@@ -265,8 +272,8 @@ def abort(bootstrap: BOOTSTRAP = None, config: Config = None, file: _Plan = _PLA
 
 def _wiped(when: str, application_id: str) -> str:
     return (
-        f"Instances that ran {when} must not keep their state: streams-py reset {application_id} --state-dir DIR, on "
-        "each machine"
+        f"On each host where an instance ran {when}, delete its state: "
+        f"streams-py reset -a {application_id} --state-dir DIR"
     )
 
 
@@ -278,7 +285,7 @@ def _verify(
 
     made = verify_changelogs(spark, file, settings, options, partial(recount_plan, options=options, whole=recount))
     records = sum(count for count, _ in made.written.values())
-    console().print(f"verified: {records:,} records are as they were written; {made.recounted}", soft_wrap=True)
+    console().print(f"verified: {records:,} records match what was written; {made.recounted}", soft_wrap=True)
 
 
 def _commit(file: Path, cluster: HistoryCluster, settings: Mapping[str, Any]) -> None:
@@ -289,8 +296,8 @@ def _commit(file: Path, cluster: HistoryCluster, settings: Mapping[str, Any]) ->
     planned.check(built_topology(planned.topology, settings), Step.VERIFIED, Step.COMMITTING)
     bootstrap_ends.commit(planned, file, cluster)
     console().print(
-        f"committed {len(planned.positions)} positions of {planned.application_id}: start it now (brokers forget the "
-        "positions of a group that nobody is in after offsets.retention.minutes, seven days by default)"
+        f"committed {len(planned.positions)} positions of {planned.application_id}: start it now (brokers delete the "
+        "positions of a group without members after offsets.retention.minutes, seven days by default)"
     )
 
 
@@ -298,7 +305,10 @@ def _commit(file: Path, cluster: HistoryCluster, settings: Mapping[str, Any]) ->
 def _on_plan(
     file: Path, bootstrap: str | None, config: Path | None
 ) -> Iterator[tuple[BootstrapPlan, HistoryCluster, dict[str, Any]]]:
-    """The plan of a warm start, held meanwhile, its cluster and settings; errors are explained."""
+    """Yield the plan of a warm start, locked meanwhile, its cluster and its settings.
+
+    Errors are explained.
+    """
     from streams_py.history.bootstrap import BootstrapPlan, Step, check_cluster
     from streams_py.history.plan_files import held
 

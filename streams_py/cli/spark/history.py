@@ -1,4 +1,4 @@
-"""The commands ``backfill`` and ``diff``: an application over its history, on Spark."""
+"""The commands ``backfill`` and ``diff``: run an application over its history, on Spark."""
 
 from __future__ import annotations
 
@@ -67,22 +67,22 @@ _BACKFILL_FILE: Final = Path("backfill.plan.json")
 
 def backfill(
     what: What,
-    out: Annotated[
-        str | None, typer.Option(help="Parquet folder for the outputs, one below it for each topic.")
-    ] = None,
+    out: Annotated[str | None, typer.Option(help="Folder for the outputs: one Parquet folder per topic.")] = None,
     sinks: Annotated[
-        bool, typer.Option("--sinks", help="Write outputs to their topics, exactly once, in transactions.")
+        bool, typer.Option("--sinks", help="Write outputs to their topics, exactly once (in transactions).")
     ] = False,
     inputs: Annotated[
         list[str] | None,
-        typer.Option("--input", help="TOPIC=PATH of a Parquet folder or Delta table; Kafka otherwise; repeatable."),
+        typer.Option(
+            "--input", help="TOPIC=PATH of a Parquet folder or Delta table, to read instead of Kafka; repeatable."
+        ),
     ] = None,
     partitions: Partitions = None,
-    until: Annotated[int | None, typer.Option(help="Only records before this timestamp, in ms.")] = None,
+    until: Annotated[int | None, typer.Option(help="Read only records before this timestamp, in ms.")] = None,
     plan: Annotated[
         Path | None,
         typer.Option(
-            help="With --sinks: a file that says what is read; with it again, it goes on.",
+            help="With --sinks: file of the plan, which fixes the input. A repeated run with it continues.",
             show_default=str(_BACKFILL_FILE),
         ),
     ] = None,
@@ -100,9 +100,9 @@ def backfill(
     conf: Conf = None,
     master: Master = None,
 ) -> None:
-    """Run a topology over all of its history and write its outputs, to Parquet or to their topics.
+    """Run a topology over its whole history and write its outputs to files or topics.
 
-    Needs Java 17 or later and the extra `spark`. The live application and its state are left alone.
+    Needs Java 17 or later and the extra `spark`. Does not touch the running application and its state.
 
     Examples:
 
@@ -116,24 +116,24 @@ def backfill(
         if is_complete:
             return "interrupted; all records are written"
         return (
-            "interrupted; the same command goes on"
+            "interrupted; repeat the command to continue"
             if sinks
-            else f"interrupted; nothing of it is in {out}, and the same command begins anew"
+            else f"interrupted; no output is in {out}, and the same command starts from the beginning"
         )
 
     def stands() -> str:
         is_begun = planned is not None and planned.writers and not is_complete
-        return "what is written stays, and the same command goes on once that is mended" if is_begun else ""
+        return "the written records stay; fix the error and repeat the command to continue" if is_begun else ""
 
     cluster: HistoryCluster | None = None
     planned: BackfillPlan | None = None
     with explained(interrupted, stands), contextlib.ExitStack() as until_the_end:
         if (out is None) == (not sinks):
-            raise ConfigError("say where outputs go: --out FOLDER, or --sinks for their topics")
+            raise ConfigError("choose where to write outputs: --out FOLDER, or --sinks for their topics")
         if plan is not None and not sinks:
             raise ConfigError(
-                f"--plan {plan}: a plan is for outputs that go to their topics (--sinks); a folder has all of them or "
-                "none, so leave it out",
+                f"--plan {plan}: plans are only for outputs to topics (--sinks), because a folder gets all outputs or "
+                "none; remove --plan",
                 key="--plan",
             )
         file = plan or _BACKFILL_FILE
@@ -214,7 +214,7 @@ def backfill(
                     write_new(spark, out, results.sinks)
                 is_complete = True
                 if there:
-                    console().print(f"{there:,} records were there already, from an earlier attempt")
+                    console().print(f"{there:,} records existed already, from an earlier attempt")
                 if counted is not None:
                     console().print(str(counted))
                 say_dropped(results.dropped())
@@ -238,9 +238,15 @@ def _backfill_plan(
     global_tables: str | None,
     accept_retention: bool,
 ) -> BackfillPlan:
-    """The plan that has begun, ``planned`` from its file, or a new one, with ends fixed now, which is not there yet.
-    ``kafka``: options of ``streams-kafka``, which say where reading shall begin and end. ``partitions``: of archives,
-    where they are given."""
+    """Return the plan of a started backfill, or a new plan that is not saved yet.
+
+    A new plan reads up to the present end offsets.
+
+    Args:
+        planned: The plan in ``file``, if the backfill was started before.
+        kafka: Options of ``streams-kafka``, which may limit where reading starts and ends.
+        partitions: Partition counts of archives, as far as the user gives them.
+    """
     from streams_py.cli.spark.source_options import positions_in
     from streams_py.history.backfill import BackfillPlan
     from streams_py.history.fingerprint import fingerprint_of
@@ -263,7 +269,7 @@ def _backfill_plan(
         planned.check_topics(file, cluster.topic_ids(planned.topic_ids), cluster.partition_counts())
         check_writers(kafka, planned.writers, planned.place)
         return planned
-    # What is refused is refused before anything is begun.
+    # All checks come before the first write.
     counts = sink_counts(topology, application_id, cluster.partition_counts(), outputs)
     check_allowed(
         topology,
@@ -293,7 +299,10 @@ def _backfill_plan(
 def _check_archives(
     spark: SparkSession, cluster: HistoryCluster, what: str, settings: Mapping[str, Any], planned: BackfillPlan
 ) -> None:
-    """ConfigError when topics would delete what is made from archives. Only Spark can read those wherever they are."""
+    """Raise ConfigError if topics would delete results of old records in archives.
+
+    Only Spark reads any archive.
+    """
     from streams_py.history.retention import check_retention_of
     from streams_py.spark.history.inputs import bytes_in, oldest_in
 
@@ -307,7 +316,7 @@ def _check_archives(
 
 
 def _planned(planned: BackfillPlan, topic: str, kafka: Mapping[str, str]) -> str | dict[str, str]:
-    """Where a topic is read, as the plan says."""
+    """Return the path or the options for reading a topic, as planned."""
     from streams_py.spark.kafka.options import for_reader
     from streams_py.spark.kafka.planning import ids_option
 
@@ -316,15 +325,17 @@ def _planned(planned: BackfillPlan, topic: str, kafka: Mapping[str, str]) -> str
 
 
 def diff(
-    old: Annotated[str, typer.Argument(help="module:name of the topology as it is.")],
-    new: Annotated[str, typer.Argument(help="module:name of the topology as it shall be.")],
-    last: Annotated[str | None, typer.Option(help="Only the newest outputs, e.g. of 1d, 6h, 30m.")] = None,
+    old: Annotated[str, typer.Argument(help="module:name of the present topology.")],
+    new: Annotated[str, typer.Argument(help="module:name of the new topology.")],
+    last: Annotated[str | None, typer.Option(help="Compare only the newest outputs, e.g. of 1d, 6h, 30m.")] = None,
     inputs: Annotated[
         list[str] | None,
-        typer.Option("--input", help="TOPIC=PATH of a Parquet folder or Delta table; Kafka otherwise; repeatable."),
+        typer.Option(
+            "--input", help="TOPIC=PATH of a Parquet folder or Delta table, to read instead of Kafka; repeatable."
+        ),
     ] = None,
     partitions: Partitions = None,
-    sample: Annotated[int, typer.Option(min=0, help="So many differing records of each topic are shown.")] = 5,
+    sample: Annotated[int, typer.Option(min=0, help="Number of differing records to show per topic.")] = 5,
     report: Annotated[Path | None, typer.Option(help="Write the result as JSON to this file.")] = None,
     bootstrap: BOOTSTRAP = None,
     config: Config = None,
@@ -338,21 +349,21 @@ def diff(
     conf: Conf = None,
     master: Master = None,
 ) -> None:
-    """Run two versions of a topology over the same history: which outputs differ?
+    """Run two versions of a topology over the same history, and compare their outputs.
 
-    Exit status: 0 none differs; 1 some differ; 2 it could not be done, or broke off.
-    Needs Java 17 or later and the extra `spark`. Nothing is written but the report.
+    Exit status: 0 no output differs; 1 an output differs; 2 wrong usage, or the run failed.
+    Needs Java 17 or later and the extra `spark`. Writes nothing but the report.
 
     Example: streams-py diff old/app.py:build_topology app.py:build_topology --last 1d --report diff.json
     """
-    with explained("interrupted; nothing is written", failed=NOT_DONE):
+    with explained("interrupted; nothing was written", failed=NOT_DONE):
         from streams_py.spark.history.compare import compare_runs
         from streams_py.spark.history.recounted import recount_results
 
         settings = settings_from(bootstrap, None, config, "diff")
         last_ms = None if last is None else _duration_ms(last)
-        if report is not None and not report.parent.is_dir():  # better now than when everything is done
-            raise ConfigError(f"--report {report}: there is no folder {report.parent}; make it", key="--report")
+        if report is not None and not report.parent.is_dir():  # fail now, not after hours of work
+            raise ConfigError(f"--report {report}: folder {report.parent} does not exist; create it", key="--report")
         if report is not None and report.is_dir():
             raise ConfigError(f"--report {report} is a folder; name a file", key="--report")
         for what in (old, new):
@@ -370,7 +381,7 @@ def diff(
         counted: list[Recounted] = []
 
         def check(results: Results, since_ms: int | None) -> None:
-            """What a run has not read differs in neither version, so it would not be seen."""
+            """Count the input as well. Records that no version has read would cause no difference."""
             one = recount_results(results, f"{old} {new}", whole=recount, until_ms=None, since_ms=since_ms)
             counted.extend([] if one is None else [one])
 
@@ -403,22 +414,22 @@ def diff(
 
 
 def _reads(what: str, settings: Mapping[str, Any]) -> str:
-    """How much the newest outputs of a topology make necessary to read."""
+    """Describe how much input the newest outputs of a topology need."""
     from streams_py.history.needs import history_needed
 
     need = history_needed(built_topology(what, settings), settings)
     if need.retimed:
         listed = ", ".join(need.retimed)
-        return f"{what}: all of the history is read, because functions make the timestamps at {listed}"
+        return f"{what}: reads the whole history, because functions set the timestamps at {listed}"
     if need.before_ms is None:
         listed = ", ".join(need.endless)
-        return f"{what}: all of the history is read, because any record may be in the state of {listed}"
-    before = f", and {timedelta(milliseconds=need.before_ms)} before for what windows keep" if need.before_ms else ""
-    return f"{what}: only the newest records are read{before}"
+        return f"{what}: reads the whole history, because any record may be in the state of {listed}"
+    before = f", and {timedelta(milliseconds=need.before_ms)} before, for records in windows" if need.before_ms else ""
+    return f"{what}: reads only the newest records{before}"
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add these commands."""
+    """Add these commands to ``app``."""
     app.add_typer(bootstrap_app, name="bootstrap")
     app.command()(backfill)
     app.command()(diff)
@@ -427,14 +438,17 @@ def add_to(app: typer.Typer) -> None:
 def _duration_ms(text: str) -> int:
     units = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
     if text[-1:] not in units or not text[:-1].isdecimal():
-        raise ConfigError(f"--last {text!r} is no duration; write for example 1d, 6h or 30m", key="--last")
+        raise ConfigError(f"--last {text!r} is not a duration; use for example 1d, 6h or 30m", key="--last")
     return int(text[:-1]) * units[text[-1]]
 
 
 def _sink_counts(
     cluster: HistoryCluster, what: str, settings: Mapping[str, Any], more: Sequence[str]
 ) -> dict[str, int]:
-    """Partitions of the topics that are written. ConfigError for one that does not exist."""
+    """Return the partition counts of the output topics.
+
+    Raises ConfigError if a topic does not exist.
+    """
     from streams_py.history.plan import sink_counts
 
     counts = cluster.partition_counts()

@@ -1,4 +1,4 @@
-"""How far a run over a history is: a bar on a terminal, lines elsewhere."""
+"""Progress of a run over a history: a bar on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ __all__ = ["ProgressText", "progress"]
 
 _LINE_EVERY_S: Final = 10.0
 _SURE_AFTER_S: Final = 3.0
-"""Before that nobody knows how long it takes."""
+"""Time before a rate and a remaining time are shown, in seconds."""
 
 
 class ProgressText:
-    """What is said of a stage: records, rate, time left. The rate is that since its records began to come."""
+    """The text about a stage: records, rate, time left.
+
+    The rate is measured since the stage's first records.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -32,7 +35,7 @@ class ProgressText:
         self._already = 0
 
     def of(self, at: HistoryProgress) -> tuple[str, str]:
-        """What is being done, and how far it is."""
+        """Return the current step, and its progress."""
         step = (at.run, at.stage, at.is_processed)
         if step != self._step or not at.records:
             self._step, self._began_s, self._already = step, self._clock(), at.records
@@ -57,11 +60,11 @@ class ProgressText:
 
 @contextlib.contextmanager
 def progress(out: Console | None = None) -> Iterator[Callable[[HistoryProgress], None]]:
-    """The function that is told how far it is."""
+    """Yield the function that receives the progress."""
     out = out or console()
     text = ProgressText()
     if not out.is_terminal:
-        yield _Lines(out, text).tell
+        yield _Lines(out, text).show
         return
     from rich.progress import BarColumn, Progress, TextColumn
 
@@ -77,17 +80,17 @@ def progress(out: Console | None = None) -> Iterator[Callable[[HistoryProgress],
 
 
 class _Lines:
-    """One when a stage begins and when it ends, and one from time to time."""
+    """Prints a line when a stage starts and ends, and one at an interval."""
 
     def __init__(self, out: Console, text: ProgressText) -> None:
         self._out, self._text = out, text
         self._next_s = 0.0
-        self._said: HistoryProgress | None = None
+        self._shown: HistoryProgress | None = None
 
-    def tell(self, at: HistoryProgress) -> None:
-        """Say it, if it is new and time."""
+    def show(self, at: HistoryProgress) -> None:
+        """Print the progress if it has changed and the interval has elapsed."""
         name, figures = self._text.of(at)
-        is_new, self._said = at != self._said, at
+        is_new, self._shown = at != self._shown, at
         if is_new and (not at.records or at.records == at.total or time.monotonic() >= self._next_s):
             self._next_s = time.monotonic() + _LINE_EVERY_S
             self._out.print(f"{name}: {figures}")

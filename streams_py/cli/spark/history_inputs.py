@@ -1,4 +1,4 @@
-"""What a command over a history reads, and whether it may begin: looked at before anything is started."""
+"""The inputs of a command over a history, and the checks before it starts anything."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["check_kafka_options", "check_sources", "check_topology", "check_writ
 def sources_of(
     what: str, settings: Mapping[str, Any], given: list[str] | None, kafka: Mapping[str, str]
 ) -> dict[str, str | Mapping[str, str]]:
-    """Topic -> the folder that was named for it, else the cluster."""
+    """Return each topic's folder as named by the user, or its options for reading from Kafka."""
     from streams_py.history.plan import topics_read
     from streams_py.spark.kafka.options import for_reader
 
@@ -34,17 +34,25 @@ def sources_of(
 def partitions_of(
     given: list[str] | None, sources: Mapping[str, object], written: Collection[str] = ()
 ) -> dict[str, int]:
-    """Topics of archives, and those that are ``written``, but not to Kafka -> partitions, as far as they are given.
-    ConfigError for anything else."""
+    """Return the partition counts that the user gives for topics.
+
+    Only topics in archives and topics that are ``written`` to files can have one.
+
+    Raises:
+        ConfigError: Another topic, or not a count.
+    """
     found = {}
     for topic, text in pairs_of(given, "--partitions", "TOPIC=COUNT", each_once=True).items():
         if not isinstance(sources.get(topic), str) and topic not in written:
             raise ConfigError(
-                f"--partitions {topic}: it is not read from an archive (--input), nor written to files; leave it out",
+                f"--partitions {topic}: the topic is not read from an archive (--input) and not written to files; "
+                "remove it",
                 key="--partitions",
             )
         if not text.isdecimal() or int(text) < 1:
-            raise ConfigError(f"--partitions {topic}={text}: write TOPIC=COUNT, at least 1", key="--partitions")
+            raise ConfigError(
+                f"--partitions {topic}={text}: expected TOPIC=COUNT, with a count of at least 1", key="--partitions"
+            )
         found[topic] = int(text)
     return found
 
@@ -57,7 +65,10 @@ def check_topology(
     side_effects: bool,
     global_tables: str | None,
 ) -> None:
-    """RefusedTopologyError before anything is started."""
+    """Raise RefusedTopologyError if a run over a history cannot compute the topology.
+
+    Nothing is started yet.
+    """
     from streams_py.history.global_tables import check_global_tables
     from streams_py.history.refuse import check_allowed
 
@@ -73,15 +84,19 @@ def check_topology(
 
 
 def check_writes(topologies: Sequence[str], settings: Mapping[str, Any], more: Sequence[str] | None) -> set[str]:
-    """The topics that they write to. ConfigError when there are none: then there is nothing to make, or to compare."""
+    """Return the topics that the topologies write to.
+
+    Raises:
+        ConfigError: The topologies write to no topic, so a run would have no output.
+    """
     from streams_py.history.plan import sinks_of
 
     application_id = str(settings["application.id"])
     written = {*(more or ())}.union(*(sinks_of(built_topology(what, settings), application_id) for what in topologies))
     if not written:
         raise ConfigError(
-            f"{' and '.join(dict.fromkeys(topologies))}: nothing is written to a topic; give the topology a to(), "
-            "after to_stream() for a table (its state alone is made by `bootstrap`)"
+            f"{' and '.join(dict.fromkeys(topologies))}: no output topic; add a to() to the topology, after "
+            "to_stream() for a table (`bootstrap` builds the state alone)"
         )
     return written
 
@@ -89,8 +104,14 @@ def check_writes(topologies: Sequence[str], settings: Mapping[str, Any], more: S
 def check_sources(
     settings: Mapping[str, Any], option: list[str] | None, kafka: Mapping[str, str], sources: Iterable[object]
 ) -> None:
-    """ConfigError or BrokerUnavailableError when what is read from Kafka cannot be, as far as that is known at once.
-    Whether a cluster answers to a login that only options have is left to the reader."""
+    """Check the cluster if a source is read from Kafka.
+
+    A login that only ``--option`` contains is not checked here: the reader on Spark finds out.
+
+    Raises:
+        ConfigError: The cluster rejects the credentials, or an option is wrong.
+        BrokerUnavailableError: No broker answers.
+    """
     from streams_py.adapters.security.settings import is_security_key
 
     if all(isinstance(given, str) for given in sources):

@@ -1,4 +1,4 @@
-"""What the commands over a history have in common: their options, the session, the cluster, a bar."""
+"""The shared parts of the commands over a history: options, session, cluster, messages."""
 
 from __future__ import annotations
 
@@ -49,57 +49,59 @@ __all__ = [
 
 What = Annotated[str, typer.Argument(help="module:name of the topology, or file.py[:name].", metavar="APP:TOPOLOGY")]
 ApplicationId = Annotated[
-    str | None, typer.Option("--application-id", help="application.id, if --config does not say it.")
+    str | None, typer.Option("--application-id", help="The application.id, if --config does not contain it.")
 ]
 Config = Annotated[Path | None, typer.Option("--config", help="The application's .toml or .properties file.")]
-Conf = Annotated[list[str] | None, typer.Option(help="Setting of Spark as KEY=VALUE; repeatable.")]
+Conf = Annotated[list[str] | None, typer.Option(help="Spark setting as KEY=VALUE; repeatable.")]
 SourceOption = Annotated[
     list[str] | None,
     typer.Option(help="Option of streams-kafka as KEY=VALUE, e.g. kafka.sasl.password=env:PASSWORD; repeatable."),
 ]
-Master = Annotated[str | None, typer.Option(help="Spark master; all local cores by default.")]
+Master = Annotated[str | None, typer.Option(help="Spark master. Default: all local cores.")]
 PyFiles = Annotated[
     list[Path] | None,
     typer.Option("--py-files", exists=True, help="Python files or zips for Spark's workers; repeatable."),
 ]
-Work = Annotated[str | None, typer.Option(help="Folder that all workers share, for what the stages of one run write.")]
+Work = Annotated[str | None, typer.Option(help="Folder shared by all workers, for intermediate results of the stages.")]
 Outputs = Annotated[
     list[str] | None,
     typer.Option(
-        "--output", help="Topic that functions choose or handlers write to, besides those that sinks name; repeatable."
+        "--output", help="Additional output topic, which a function chooses or a handler writes to; repeatable."
     ),
 ]
 Partitions = Annotated[
     list[str] | None,
     typer.Option(
         "--partitions",
-        help="TOPIC=COUNT, where the archive has no record of the topic's last partitions, or where outputs to files "
-        "are not of as many as there are tasks; repeatable.",
+        help="TOPIC=COUNT, for an archive without records of the topic's last partitions, or for outputs to files "
+        "whose partition count is not the number of tasks; repeatable.",
     ),
 ]
 Effects = Annotated[
-    bool, typer.Option("--allow-side-effects", help="peek and foreach may be called again for the same record.")
+    bool,
+    typer.Option("--allow-side-effects", help="Accept that peek and foreach may be called again for the same record."),
 ]
 GlobalTables = Annotated[
     str | None,
     typer.Option(
         "--global-tables",
-        help="as-of-end: global tables are filled whole before the first record, and stay so.",
+        help="as-of-end: load global tables completely before the first record, and keep them unchanged.",
         metavar="as-of-end",
     ),
 ]
 Retention = Annotated[
     bool,
     typer.Option(
-        "--accept-retention", help="Topics may delete what is written (their retention.ms and retention.bytes)."
+        "--accept-retention",
+        help="Accept that topics may delete written records (by their retention.ms and retention.bytes).",
     ),
 ]
 Recount = Annotated[
     bool,
     typer.Option(
         "--recount",
-        help="Count the records of all input partitions, also of global tables, with a second client, and compare; "
-        "default: all partitions of small inputs, else one of each topic. Archives are not counted.",
+        help="Also count the records of all input partitions and global tables with a second client, and compare. "
+        "Default: all partitions of small inputs, one partition per topic of larger ones. Archives are not counted.",
     ),
 ]
 
@@ -115,21 +117,25 @@ def built_topology(what: str, settings: Mapping[str, Any]) -> Any:
 
 
 def say_frozen(topology: Any) -> None:
-    """Say that global tables are allowed, and what that means."""
+    """Print for each global table that its final state is used for all records."""
     for topic in sorted(topology.global_topics):
         console().print(
-            f"global table of topic {topic}: every record meets it as it is at the end; live it changes meanwhile",
+            f"global table of topic {topic}: all records are joined with its final state; in a live application it "
+            "changes meanwhile",
             soft_wrap=True,
         )
 
 
 def say_dropped(dropped: Mapping[int, int]) -> None:
-    """Say how many records are in no output, which is lost among the lines that tasks log of them. ``dropped``:
-    sub-topology -> how many."""
+    """Print how many records were dropped: the tasks' own log lines about it are easy to miss.
+
+    Args:
+        dropped: Number of dropped records by sub-topology.
+    """
     for number, count in sorted(dropped.items()):
         console().print(
-            f"sub-topology {number} has dropped {count:,} records, as it would live; the lines `dropped record number` "
-            "that its tasks have logged say why",
+            f"sub-topology {number} dropped {count:,} records, as it would live; for the reasons, see the log lines "
+            "`dropped record number` of its tasks",
             soft_wrap=True,
         )
 
@@ -137,15 +143,21 @@ def say_dropped(dropped: Mapping[int, int]) -> None:
 def settings_from(
     bootstrap: str | None, application_id: str | None, config: Path | None, default: str | None = None
 ) -> dict[str, Any]:
-    """The application's settings. ``default``: its id where nobody says it. ConfigError when two say different ones."""
+    """Return the application's settings.
+
+    ``default`` is the application id if neither the file nor ``application_id`` gives one.
+
+    Raises:
+        ConfigError: File and ``application_id`` differ, or both lack an application id.
+    """
     from streams_py.config.streams_config import StreamsConfig
 
     given = settings_of(bootstrap, config)
     said = given.setdefault("application.id", application_id or default)
     if application_id is not None and said != application_id:
         raise ConfigError(
-            f"application.id is {said} in {config}, and {application_id} is meant here; give the configuration of "
-            f"{application_id}",
+            f"application.id is {said} in {config}, but {application_id} on the command line; give the configuration "
+            f"of {application_id}",
             key="application.id",
         )
     if said is None:
@@ -154,8 +166,13 @@ def settings_from(
 
 
 def kafka_options(settings: Mapping[str, Any], option: list[str] | None, *, is_planned: bool = False) -> dict[str, str]:
-    """The application's cluster for ``streams-kafka``, and what ``--option`` says besides. ``is_planned``: what is read
-    is in a plan. ConfigError for an option that contradicts the command."""
+    """Return the options of ``streams-kafka``: the application's cluster, and ``--option``.
+
+    If ``is_planned``, the plan determines which records are read.
+
+    Raises:
+        ConfigError: An option contradicts the command.
+    """
     from streams_py.cli.spark.source_options import CLUSTER, POSITIONS, TOPICS, source_options
     from streams_py.config.streams_config import StreamsConfig
     from streams_py.history.cluster import cluster_options
@@ -166,7 +183,10 @@ def kafka_options(settings: Mapping[str, Any], option: list[str] | None, *, is_p
 
 
 def connected(settings: Mapping[str, Any]) -> contextlib.closing[HistoryCluster]:
-    """The application's cluster. BrokerUnavailableError at once when nobody is at its address."""
+    """Connect to the application's cluster.
+
+    Raises BrokerUnavailableError immediately if no broker answers.
+    """
     from streams_py.config.streams_config import StreamsConfig
     from streams_py.history.cluster import HistoryCluster
 
@@ -175,8 +195,14 @@ def connected(settings: Mapping[str, Any]) -> contextlib.closing[HistoryCluster]
 
 
 def check_answers(settings: Mapping[str, Any]) -> None:
-    """BrokerUnavailableError when nobody answers, ConfigError when the cluster does not let us in: at once, and not
-    from a reader on Spark, which waits for brokers to come back."""
+    """Check that the cluster answers.
+
+    This check comes before Spark starts, because a reader on Spark would wait until the brokers come back.
+
+    Raises:
+        BrokerUnavailableError: No broker answers.
+        ConfigError: The cluster rejects the credentials.
+    """
     from streams_py.clients.factory import KafkaClients
     from streams_py.config.streams_config import StreamsConfig
 
@@ -184,13 +210,13 @@ def check_answers(settings: Mapping[str, Any]) -> None:
         try:
             clients.check_connection(must_answer=True)
         except BrokerUnavailableError as away:
-            raise BrokerUnavailableError(f"{away}: start it, or name another one with --bootstrap") from None
+            raise BrokerUnavailableError(f"{away}; start the broker, or name another one with --bootstrap") from None
 
 
 def spark_of(
     master: str | None, conf: list[str] | None, py_files: list[Path] | None = None
 ) -> contextlib.AbstractContextManager[SparkSession]:
-    """See :func:`~streams_py.cli.spark.own_session.own_session`."""
+    """Start a Spark session; see :func:`~streams_py.cli.spark.own_session.own_session`."""
     from streams_py.spark.session import MOSTLY_PYTHON
 
     return own_session("streams-py history", master, pairs_of(conf, "--conf"), py_files or (), MOSTLY_PYTHON)

@@ -1,4 +1,4 @@
-"""How a command on Spark ends that went wrong: in one sentence."""
+"""Errors and signals of a command on Spark: each ends the command with one sentence."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ T = TypeVar("T")
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _INTERRUPTED: Final = 130
-"""What a shell says of a command that Ctrl-C has ended."""
+"""Exit status by which a shell recognizes a command that Ctrl-C has stopped."""
 _NOT_DONE = (ValueError, ModuleNotFoundError, BrokerUnavailableError)
 _OF_PLACES: Final = frozenset(
     {errno.ENOENT, errno.EACCES, errno.EPERM, errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.EROFS, errno.ENOSPC}
 )
-"""What files and folders that users name are refused with."""
+"""Errors of the operating system that concern files and folders that the user names."""
 
 
 def console() -> Console:
-    """Where results go."""
+    """Return the console for results."""
     from rich.console import Console
 
     return Console(highlight=False, soft_wrap=True)
@@ -49,15 +49,20 @@ def explained(
     *,
     failed: int = FAILED,
 ) -> Iterator[None]:
-    """Our own errors, a missing package, a file that cannot be used and what Spark says end the command with what is
-    wrong and what to do, signals with the sentence ``interrupted``, which may depend on how far it is. ``stands``: what
-    an error has left half done, if anything, and what to do about that. ``failed``: the exit status when the command
-    broke off; NOT_DONE where FAILED is what it has found."""
+    """Turn errors and signals into one sentence on standard error, and exit.
+
+    Explains errors of this library, missing packages, unusable files and errors of Spark. Other errors propagate.
+
+    Args:
+        interrupted: The sentence after a signal, or a function that returns it.
+        stands: Returns unfinished work that an error leaves behind and what to do about it, or an empty text.
+        failed: Exit status after an error during the work. NOT_DONE for commands where FAILED is a result.
+    """
     with _interruptible() as came:
         try:
             yield
         except BaseException as error:
-            # A signal breaks off a question to the JVM, and what is asked after that may say something else.
+            # A signal interrupts a call to the JVM, and later calls may then fail with other errors.
             if came or isinstance(error, KeyboardInterrupt):
                 _end(interrupted if isinstance(interrupted, str) else interrupted(), _INTERRUPTED, error)
             explanation = _explanation(error, failed)
@@ -69,15 +74,18 @@ def explained(
 
 
 def _explanation(error: BaseException, failed: int) -> tuple[str, int] | None:
-    """A sentence for this error, if there is one, and the exit status; ``failed`` when it broke off at its work."""
+    """Return the sentence and exit status for this error, or None.
+
+    ``failed`` is for errors during the work.
+    """
     if isinstance(error, (StreamsError, ModuleNotFoundError)):
         remedy = "; install kafka-streams-py[spark]" if isinstance(error, ModuleNotFoundError) else ""
         return f"{error}{remedy}", NOT_DONE if isinstance(error, _NOT_DONE) else failed
     if isinstance(error, OSError) and error.errno in _OF_PLACES:
         what = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
-        return f"{what}; name another place, or make this one fit", NOT_DONE
+        return f"{what}; name another place, or make this one usable", NOT_DONE
     if type(error).__module__.startswith("pyarrow."):
-        return f"{error}; is it a table that telemetry has made?", NOT_DONE
+        return f"{error}; check that telemetry wrote this table", NOT_DONE
     if type(error).__module__.startswith(("pyspark.", "py4j.")):
         from streams_py.spark.failures import sentence_of
 
@@ -91,14 +99,19 @@ def _explanation(error: BaseException, failed: int) -> tuple[str, int] | None:
 
 
 def signals_to_end() -> tuple[signal.Signals, ...]:
-    """Those that end a command in order: Ctrl-C, SIGTERM, and that of a terminal which is closed, but for `nohup`."""
+    """Return the signals that stop a command: SIGINT, SIGTERM, and SIGHUP unless it is ignored.
+
+    `nohup` starts commands with SIGHUP ignored.
+    """
     return tuple(each for each in _SIGNALS if each is not signal.SIGHUP or signal.getsignal(each) is not signal.SIG_IGN)
 
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[list[int]]:
-    """The signals are KeyboardInterrupt in here, once: `timeout` sends two, and what follows is short. Which of them
-    came."""
+    """Turn the first signal into KeyboardInterrupt, and ignore later ones until the end.
+
+    `timeout` sends two signals, and the remaining work is short. Yields the list of signals that have arrived.
+    """
     came: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield came
@@ -107,7 +120,7 @@ def _interruptible() -> Iterator[list[int]]:
     def interrupt(number: int, _: object) -> None:
         for each in before:
             signal.signal(each, signal.SIG_IGN)
-        logging.disable(logging.CRITICAL)  # what is said of the question that is broken off
+        logging.disable(logging.CRITICAL)  # hides errors about the interrupted call
         warnings.simplefilter("ignore")
         came.append(number)
         raise KeyboardInterrupt
@@ -125,10 +138,12 @@ def _interruptible() -> Iterator[list[int]]:
 
 
 def keeping_handlers(start: Callable[[], T]) -> T:
-    """What ``start`` gives, which starts Spark. The handlers of signals stay, also meanwhile: PySpark puts one of its
-    own in the place of that of Ctrl-C, which asks the JVM something in the middle of another question, and both sides
-    say so at length. While the JVM begins, which takes seconds, signals wait: PySpark would remove what it still needs,
-    and it would end with its stack."""
+    """Call ``start``, which starts Spark, and keep the process's signal handlers.
+
+    PySpark would replace the handler of Ctrl-C with one that calls the JVM in the middle of another call. Both sides
+    then print long errors. While the JVM starts, which takes seconds, signals are delayed: PySpark would remove files
+    that the JVM still needs, and the JVM would stop with a stack trace.
+    """
     if threading.current_thread() is not threading.main_thread():
         return start()
     context: Any = importlib.import_module("pyspark.core.context")

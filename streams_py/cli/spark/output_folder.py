@@ -1,4 +1,4 @@
-"""The folder that a backfill writes to: one process at a time, and all outputs or none."""
+"""The output folder of a backfill: one process at a time, and all outputs or none."""
 
 from __future__ import annotations
 
@@ -21,8 +21,13 @@ _PROBE: Final = "_probe"
 
 @contextlib.contextmanager
 def held_folder(spark: SparkSession, out: str) -> Iterator[None]:
-    """The folder for outputs is that of this process. ConfigError when another one has it: both would find none of
-    their outputs there, and one of them would fail when all is computed."""
+    """Lock the output folder for this process.
+
+    Two processes would both find it without outputs, and one of them would fail after all its work.
+
+    Raises:
+        ConfigError: Another process uses the folder.
+    """
     from streams_py.spark.files import Folder
     from streams_py.system.file_locks import alone
 
@@ -34,12 +39,12 @@ def held_folder(spark: SparkSession, out: str) -> Iterator[None]:
             yield
     finally:
         if is_new and place is not None:
-            with contextlib.suppress(OSError):  # it has outputs
+            with contextlib.suppress(OSError):  # raised if it has outputs
                 place.rmdir()
 
 
 def check_new(spark: SparkSession, out: str, what: str, settings: Mapping[str, Any], more: Sequence[str]) -> None:
-    """ConfigError when there are outputs already, or cannot be any: better now than when everything is done."""
+    """Raise ConfigError if outputs exist or cannot be written: fail now, not after the work."""
     from streams_py.history.plan import sinks_of
     from streams_py.spark.failures import sentence_of
     from streams_py.spark.files import Folder, check_shared
@@ -55,12 +60,12 @@ def check_new(spark: SparkSession, out: str, what: str, settings: Mapping[str, A
         folder.remove(_PROBE)
     except ConfigError:
         raise
-    except Exception as error:  # of Hadoop's file systems
+    except Exception as error:  # from Hadoop's file systems
         why = sentence_of(error)
         raise ConfigError(f"--out: {out} cannot be written ({why}); name another folder", key="--out") from error
     finally:
         if is_new:
-            with contextlib.suppress(Exception):  # it could not be made
+            with contextlib.suppress(Exception):  # raised if it could not be created
                 folder.remove()
 
 
@@ -70,7 +75,11 @@ def _check_absent(folder: Folder, topic: str) -> None:
 
 
 def write_new(spark: SparkSession, out: str, sinks: Mapping[str, DataFrame]) -> None:
-    """A folder for each topic: all of them, or none when something comes between. StreamsError where some is left."""
+    """Write a folder for each topic: all of them, or none after an error.
+
+    Raises:
+        StreamsError: Incomplete outputs could not be removed.
+    """
     from streams_py.spark.failures import sentence_of
     from streams_py.spark.files import Folder
     from streams_py.spark.jobs import end_jobs
@@ -90,7 +99,9 @@ def write_new(spark: SparkSession, out: str, sinks: Mapping[str, DataFrame]) -> 
                 folder.remove(topic)
             if is_new and not folder.children():
                 folder.remove()
-        except Exception:  # what is to be said is why it broke off
+        except Exception:  # the user needs the first error
             if begun and isinstance(error, Exception):
-                raise StreamsError(f"{sentence_of(error)}; what is in {out} is not complete: delete it") from error
+                raise StreamsError(
+                    f"{sentence_of(error)}; the outputs in {out} are not complete; delete them"
+                ) from error
         raise

@@ -1,4 +1,4 @@
-"""The Spark session of a command, from its start to its end."""
+"""The Spark session of a command, from start to stop."""
 
 from __future__ import annotations
 
@@ -31,16 +31,26 @@ def own_session(
     py_files: Sequence[Path] = (),
     defaults: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[SparkSession]:
-    """A session of our own, or the one that this process has, which stays. ``py_files`` go to its workers. ``settings``
-    count more than ``defaults``; options of the driver's JVM come behind those of the defaults. The end of a command
-    that succeeds says how many records were delivered again."""
+    """Start a Spark session and stop it at the end.
+
+    A session that this process has already is used and kept.
+
+    When the block succeeds, prints how many records the clients delivered more than once.
+
+    Args:
+        app: Name of the application for Spark.
+        master: Spark master.
+        settings: Spark settings of the user, which override ``defaults``. Options of the driver's JVM are appended.
+        py_files: Files for Spark's workers.
+        defaults: Spark settings of the command.
+    """
     from streams_py.spark.redelivered import redelivered_records
     from streams_py.spark.session import DRIVER_JVM, QUIET, check_platform, spark_session
 
     check_platform()
     if master is not None and settings.get(_MASTER, master) != master:
         raise ConfigError(
-            f"--conf {_MASTER}={settings[_MASTER]}: --master says {master}; give one of them", key=_MASTER
+            f"--conf {_MASTER}={settings[_MASTER]}: --master is {master}; give only one of them", key=_MASTER
         )
     from pyspark.sql import SparkSession
 
@@ -56,7 +66,7 @@ def own_session(
             if before is None:
                 _outlive_signals(session)
                 _end_quietly(session)
-            session.sparkContext.setLogLevel("OFF")  # what goes wrong is said in a sentence
+            session.sparkContext.setLogLevel("OFF")  # errors are explained in one sentence instead
             for path in py_files:
                 session.sparkContext.addPyFile(str(path))
             known = redelivered_records(session)
@@ -70,14 +80,16 @@ def own_session(
 def _say_redelivered(count: int) -> None:
     if count:
         console().print(
-            f"clients delivered {count:,} records again, after a change of leaders for example; each was read once"
+            f"clients delivered {count:,} records more than once, for example after a leader change; each was read once"
         )
 
 
 @contextlib.contextmanager
 def _folder() -> Iterator[Path]:
-    """Where the JVM puts what it needs meanwhile: if it is killed, it removes nothing. An option of the user for it
-    counts more."""
+    """Yield a folder for temporary files of the JVM: a killed JVM removes nothing.
+
+    Options of the user override it.
+    """
     folder = TemporaryFolder()
     try:
         yield folder.path
@@ -86,20 +98,20 @@ def _folder() -> Iterator[Path]:
 
 
 def _end_quietly(session: SparkSession) -> None:
-    """When the JVM is killed, the server that its tasks report to would print with its stack that nobody asks it."""
+    """Silence PySpark's accumulator server, which prints a stack trace if the JVM is killed."""
     context: Any = session.sparkContext
     context._accumulatorServer.handle_error = lambda *_: None
 
 
 def _stop(session: SparkSession) -> None:
-    with contextlib.suppress(Exception), warnings.catch_warnings():  # the JVM is gone, and why is said
+    with contextlib.suppress(Exception), warnings.catch_warnings():  # the JVM is gone, and the reason was printed
         warnings.simplefilter("ignore")
         session.stop()
 
 
 @contextlib.contextmanager
 def _quiet_bridge() -> Iterator[None]:
-    """What py4j raises it also logs, with its stack, as if it were the program."""
+    """Hide py4j's log lines: it logs each exception that it raises, with a stack trace."""
     root = logging.getLogger()
     root.addFilter(_is_not_of_bridge)
     try:
@@ -114,11 +126,13 @@ def _is_not_of_bridge(record: logging.LogRecord) -> bool:
 
 
 def _outlive_signals(session: SparkSession) -> None:
-    """Ctrl-C, `timeout`, managers of services and a terminal that is closed signal all processes of a command at once.
-    PySpark starts its JVM so that SIGINT does nothing to it, and the others shall do as little: what has to be put away
-    is asked of it, and it ends when this process ends."""
+    """Make the JVM ignore SIGTERM and SIGHUP, as PySpark does for SIGINT.
+
+    Ctrl-C, `timeout`, service managers and a terminal that closes send a signal to all processes of a command. The JVM
+    must survive it, because this process needs it to clean up. The JVM stops when this process stops.
+    """
     context: Any = session.sparkContext
-    if context._gateway.proc is None:  # spark-submit has started this process, and is to end with it
+    if context._gateway.proc is None:  # spark-submit started this process, and must stop with it
         return
     java = context._jvm.sun.misc
     for name in ("TERM", "HUP"):

@@ -1,7 +1,7 @@
-"""``--option`` of the commands on Spark: options of ``streams-kafka``, but for those that contradict the command.
+"""``--option`` of the commands on Spark: allowed options of ``streams-kafka``.
 
-A command says itself which cluster and which topics are meant. An option that says it once more would count for some of
-the clients only: what is planned on one cluster would be read from, or written to, another one.
+The command itself determines the cluster and the topics. An option for them would apply to some of the clients only: a
+plan for one cluster would then be read from, or written to, another cluster.
 """
 
 from __future__ import annotations
@@ -16,32 +16,35 @@ from streams_py.spark.kafka.connector_options import translated
 __all__ = ["CLUSTER", "POSITIONS", "TOPICS", "positions_in", "source_options"]
 
 CLUSTER: Final = frozenset({"kafka.bootstrap.servers", "kafka.metadata.broker.list"})
-"""Which cluster."""
+"""Options that select the cluster."""
 TOPICS: Final = frozenset({"topics", "topics.pattern", "assign", "topic"})
-"""What is read, and written."""
+"""Options that select the topics to read or write."""
 POSITIONS: Final = frozenset({"starting", "ending"})
-"""From where, up to where."""
+"""Options that limit the range to read."""
 
 _INSTEAD: Final = (
-    (CLUSTER, "the cluster is that of --bootstrap (or --config)"),
-    (TOPICS, "the topology says which topics are read and written (for archives of them there is --input)"),
-    (POSITIONS, "the plan says what is read"),
+    (CLUSTER, "--bootstrap (or --config) selects the cluster"),
+    (TOPICS, "the topology determines which topics are read and written (use --input for archives)"),
+    (POSITIONS, "the plan determines the range to read"),
 )
 
 
 def source_options(given: list[str] | None, refused: Collection[str]) -> dict[str, str]:
-    """The pairs of ``--option``. ConfigError for another form, and for an option that is ``refused`` (ours or its name
-    in Spark's connector)."""
+    """Parse ``--option``.
+
+    Raises:
+        ConfigError: Not KEY=VALUE, or an option in ``refused``, under our name or that of Spark's own connector.
+    """
     pairs = pairs_of(given, "--option")
     for key, value in pairs.items():
         (ours,) = translated({key.lower(): value}) or (key,)
         if ours in refused:
             instead = next(instead for keys, instead in _INSTEAD if ours in keys)
-            raise ConfigError(f"--option {key}: {instead}; leave it out", key="--option")
+            raise ConfigError(f"--option {key}: {instead}; remove this option", key="--option")
     return pairs
 
 
 def positions_in(options: Mapping[str, str]) -> dict[str, str]:
-    """Those of the options that say where reading begins and ends, by our names."""
+    """Return the options that limit the range to read, by the names of ``streams-kafka``."""
     ours = translated({key.lower(): value for key, value in options.items()})
     return {key: value for key, value in ours.items() if key in POSITIONS}

@@ -1,7 +1,6 @@
 """The commands ``streams-py telemetry run | report | placement | moves``.
 
-``app`` is a Typer application; ``python -m streams_py.cli.spark.telemetry`` runs it by itself. Only ``run``
-starts Spark.
+``app`` is a Typer application, which ``python -m streams_py.cli.spark.telemetry`` runs. Only ``run`` starts Spark.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ __all__ = ["app"]
 
 app = typer.Typer(
     name="telemetry",
-    help="What the rebalances of a group did and cost.",
+    help="Show what the rebalances of a group did and cost.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -41,7 +40,7 @@ app = typer.Typer(
 _Folder = Annotated[str, typer.Option("--tables", help="Folder of the group's tables.")]
 _CHECK_TIMEOUT_MS: Final = "15000"
 _LOOK_S: Final = 1
-_STANDS: Final = "the tables are complete up to the last look, and the next run goes on from there"
+_STANDS: Final = "the tables are complete up to the last read of the topic; the next run continues from there"
 _LONGEST_WORD: Final = len("subscription") + 1
 
 
@@ -52,23 +51,23 @@ class _Format(StrEnum):
 
 @app.command()
 def run(
-    group: Annotated[str, typer.Option(help="The application's application.id.")],
+    group: Annotated[str, typer.Option(help="The application.id of the group.")],
     tables: _Folder,
     bootstrap: Annotated[
         str, typer.Option("--bootstrap", "-b", envvar="BOOTSTRAP", help="host:port[,host:port] of the cluster.")
     ],
-    once: Annotated[bool, typer.Option("--once", help="Read what is there, then end.")] = False,
-    interval_s: Annotated[int, typer.Option(min=1, help="Seconds between looks at the topic.")] = 60,
+    once: Annotated[bool, typer.Option("--once", help="Read the existing records, then stop.")] = False,
+    interval_s: Annotated[int, typer.Option(min=1, help="Interval between two reads of the topic, in seconds.")] = 60,
     option: Annotated[
         list[str] | None,
         typer.Option(help="Option of streams-kafka as KEY=VALUE, e.g. kafka.sasl.password=env:PASSWORD; repeatable."),
     ] = None,
     conf: Annotated[
-        list[str] | None, typer.Option(help="Setting of Spark as KEY=VALUE, e.g. spark.executor.memory=1g; repeatable.")
+        list[str] | None, typer.Option(help="Spark setting as KEY=VALUE, e.g. spark.executor.memory=1g; repeatable.")
     ] = None,
-    master: Annotated[str | None, typer.Option(help="Spark master; all local cores by default.")] = None,
+    master: Annotated[str | None, typer.Option(help="Spark master. Default: all local cores.")] = None,
     table_format: Annotated[
-        _Format, typer.Option("--format", help="Of the tables; delta needs the package delta-spark.")
+        _Format, typer.Option("--format", help="Format of the tables; delta needs the package delta-spark.")
     ] = _Format.PARQUET,
 ) -> None:
     """Keep the tables of a group current from its events topic.
@@ -78,7 +77,7 @@ def run(
 
     Example: streams-py telemetry run --group word-count --tables tables -b localhost:9092 --once
     """
-    # Attempts to connect are not worth a word; how they end is said below.
+    # Hide log lines about single connection attempts; the final error is printed below.
     with quiet_logs(below=logging.ERROR), explained(f"interrupted; {_STANDS}"):
         from streams_py.cli.spark.source_options import CLUSTER, source_options
         from streams_py.spark.session import check_platform
@@ -99,7 +98,7 @@ def run(
         console().print("starting Spark")
         with (
             own_session(f"telemetry of {group}", master, settings) as session,
-            # Each run would take away what another one is just making.
+            # Two runs would delete each other's unfinished files.
             alone(Folder(session, tables).lock("--tables"), f"keeps the tables in {tables} current", option="--tables"),
         ):
             query = start_telemetry(
@@ -115,14 +114,17 @@ def run(
 
 
 def _check_topic(group: str, given: Mapping[str, str]) -> Mapping[str, int | str]:
-    """Ask the cluster for the topic before a JVM is started; the same question, with less patience. Where a query
-    without a checkpoint begins."""
+    """Read the topic once with a shorter timeout, before a JVM starts.
+
+    Returns:
+        The offsets where a query without a checkpoint starts.
+    """
     from streams_py.spark.kafka.source import StreamsKafkaSource
     from streams_py.spark.telemetry import events_topic
 
     asked = {"topics": events_topic(group), "on.gone": "skip", **given}
     asked.setdefault("poll.timeout.ms", _CHECK_TIMEOUT_MS)
-    reader = StreamsKafkaSource(asked).streamReader(schema=None)  # type: ignore[arg-type]  # not looked at
+    reader = StreamsKafkaSource(asked).streamReader(schema=None)  # type: ignore[arg-type]  # not used
     try:
         return reader.initialOffset()
     except ConfigError as error:
@@ -136,10 +138,15 @@ def _check_topic(group: str, given: Mapping[str, str]) -> Mapping[str, int | str
 
 
 def _follow(query: StreamingQuery, begun: Mapping[str, int | str], redelivered: Callable[[], int]) -> bool:
-    """Until the query ends (True) or the process is told to (False); a line for each micro-batch. ``redelivered``: the
-    number of records that clients have delivered again so far.
+    """Wait until the query ends (True) or a signal arrives (False).
 
-    PySpark's own way with Ctrl-C breaks off whatever it is just asking its JVM, and says so at length.
+    Prints a line for each micro-batch.
+
+    Replaces PySpark's handler of Ctrl-C, which interrupts a running call to the JVM and prints long errors.
+
+    Args:
+        begun: Offsets where the query started.
+        redelivered: Returns the number of records that clients have delivered more than once so far.
     """
     stopped = threading.Event()
     for number in signals_to_end():
@@ -151,10 +158,10 @@ def _follow(query: StreamingQuery, begun: Mapping[str, int | str], redelivered: 
             if progress["batchId"] > seen and progress["numInputRows"]:
                 seen = progress["batchId"]
                 before, known = known, redelivered()
-                again = f"; {known - before:,} delivered again" if known > before else ""
+                again = f"; {known - before:,} delivered more than once" if known > before else ""
                 console().print(f"{_progress_line(progress, begun)}{again}")
         if is_over:
-            query.awaitTermination()  # raises what it ended with
+            query.awaitTermination()  # raises the query's error
             return True
         if stopped.wait(_LOOK_S):
             query.stop()
@@ -174,10 +181,10 @@ def _progress_line(progress: Any, begun: Mapping[str, int | str]) -> str:
 def report(
     tables: _Folder,
     out: Annotated[
-        Path, typer.Option(help="The HTML file to write, or an existing folder for it and for its charts as PNG files.")
+        Path, typer.Option(help="The HTML file to write, or an existing folder for it and its charts (PNG files).")
     ] = Path("telemetry.html"),
 ) -> None:
-    """Write the report: one HTML file, light and dark, without a network.
+    """Write the report: one HTML file, with a light and a dark theme, that works offline.
 
     Example: streams-py telemetry report --tables tables --out report.html
     """
@@ -200,7 +207,9 @@ def report(
 
 @app.command()
 def placement(tables: _Folder) -> None:
-    """Who has what after the last rebalance. Waiting: tasks that a client gets when their old owner has let go.
+    """Show the tasks of each client after the last rebalance.
+
+    Waiting: tasks whose old owner has not revoked them yet.
 
     Example: streams-py telemetry placement --tables tables
     """
@@ -219,9 +228,9 @@ def placement(tables: _Folder) -> None:
 
 @app.command()
 def moves(
-    tables: _Folder, last: Annotated[int, typer.Option(min=1, help="How many rebalances, newest first.")] = 10
+    tables: _Folder, last: Annotated[int, typer.Option(min=1, help="Number of rebalances, newest first.")] = 10
 ) -> None:
-    """What the last rebalances moved, and what that cost: records to restore for cold moves.
+    """Show what the last rebalances moved, and the cost: records to restore for cold moves.
 
     Example: streams-py telemetry moves --tables tables --last 20
     """
@@ -254,22 +263,28 @@ def moves(
 
 
 def _read(tables: str, needed: str) -> Any:
-    """The tables in a folder. An error ends the command when the table ``needed`` is empty: nothing can be shown."""
+    """Return the tables in a folder.
+
+    Exits with an error if the table ``needed`` is empty: there would be nothing to show.
+    """
     with explained():
         from streams_py.telemetry.report.tables import read_tables
 
         found = read_tables(tables)
         if not found[needed]:
             raise StreamsError(
-                f"no {needed} of {found.group} is in {tables} yet, so there is nothing to show; run `streams-py "
-                f"telemetry run --group {found.group} --tables {tables}`, and check that the application writes events "
+                f"the tables in {tables} contain no {needed} of {found.group} yet; run `streams-py telemetry run "
+                f"--group {found.group} --tables {tables}`, and check that the application writes events "
                 "(assignment.events.level)"
             )
         return found
 
 
 def _table(title: str, *columns: str) -> Table:
-    """Lines of one row each also where 80 columns are all there is; the first column is never cut."""
+    """Create a table whose rows are one line each even in 80 columns.
+
+    The first column is never cut off.
+    """
     from rich import box
     from rich.markup import escape
     from rich.table import Table

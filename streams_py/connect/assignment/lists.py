@@ -50,6 +50,6 @@ def _task(item: str) -> TaskId:
     found = _TASK.fullmatch(item)
     if found is None or int(found[2]) > _NUMBER_MAX:
         raise ConfigError(
-            f"static.tasks: {item!r} is no task; write connector-number, for example orders-0 (no leading zeros)"
+            f"static.tasks: {item!r} is not a task; use connector-number, for example orders-0 (no leading zeros)"
         )
     return TaskId(found[1], int(found[2]))

@@ -115,7 +115,7 @@ def test_application_is_reset_with_the_rights_of_the_page(desk: Desk) -> None:
     desk.streams.close(leave_group=True)
     done = desk.do("reset", "-a", made.id, "--yes")
     assert done.exit_code == 0, done.output
-    assert f"{made.id} is reset" in done.stdout
+    assert f"{made.id} has been reset" in done.stdout
 
 
 def test_warm_start_is_planned_with_the_rights_to_look_and_says_what_it_may_not_know(

@@ -173,7 +173,7 @@ def test_command_says_that_everything_held_and_what_was_left_out(connection: dic
     arguments = [*SHORT, "--bootstrap", connection["bootstrap.servers"]]
     result = CliRunner().invoke(app, arguments, env={"COLUMNS": "300"})
     assert result.exit_code == 0, result.output
-    assert "everything held" in result.output
+    assert "all checks passed" in result.output
     assert "seed 3: " in result.output
     for left_out in ("no broker faults", "no login faults", "memory and open files were not checked"):
         assert left_out in result.output
@@ -200,7 +200,7 @@ def test_command_logs_in_as_its_file_says(tmp_path: Path, monkeypatch: pytest.Mo
     finally:
         broker.close()
     assert result.exit_code == 0, result.output
-    assert "everything held" in result.output
+    assert "all checks passed" in result.output
     assert (refused.exit_code, "refused the login" in refused.stderr) == (2, True)
     (tmp_path / "login.properties").unlink()
     secret = broker.settings["sasl.password"]

@@ -126,7 +126,7 @@ def test_command_prints_what_would_move_when_it_is_asked(command: Any, capsys: p
     assert "A is client-m0 at 10.0.0.1" in shown
     assert "0_0 A -> B" in shown or "0_1 A -> B" in shown
     assert "what if add_standby(1)" in shown
-    assert "recorded: what the group has now" in shown
+    assert "recorded: the present assignment" in shown
     assert command(joined(), NOW, STICKY, as_json=True) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["configs"]["max.warmup.replicas"] == 1

@@ -30,7 +30,7 @@ def test_report_and_verdict_are_there_when_all_goes_well(inputs: Path, tmp_path:
     out = tmp_path / "out"
     done = run("--inputs", inputs, "--out", out, "--what-if", "lose_zone(zone=b)", "--what-if", "")
     assert done.exit_code == 0, done.output
-    assert "engine: local, because 36 rows" in done.output  # events replayed, too
+    assert "engine: local, because 36 rows" in done.output  # also for replayed events
     assert "the recorded assignor reproduced 4 of 4" in done.output
     assert "are too few to tell" in done.output or "no difference" in done.output
     assert (out / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
@@ -56,7 +56,7 @@ def test_status_is_1_when_a_candidate_cannot_be_used(inputs: Path, tmp_path: Pat
         (["--what-if", "explode()"], "what-if"),
         (["--set", "max.warmup.replicas"], "--set"),
         (["--set", "max.warmup.replicas=0"], "at least 1"),
-        (["--base", "nobody"], "no candidate"),
+        (["--base", "unknown"], "is not a candidate"),
     ],
 )
 def test_status_is_2_with_one_sentence_when_the_command_cannot_be_carried_out(

@@ -1,4 +1,4 @@
-"""The command ``streams-py``: what it prints, and how it ends."""
+"""The command ``streams-py``: its output and its exit status."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run(*arguments: str, columns: int = 200) -> Result:
 
 
 def one_sentence(result: Result) -> str:
-    """The complaint of a command that was used wrongly."""
+    """Return the error message of a command that was used wrongly."""
     assert result.exit_code == 2, result.output
     (line,) = result.stderr.strip().splitlines()
     return line
@@ -70,7 +70,7 @@ def test_every_command_stands_under_a_heading() -> None:
 
 
 def test_explain_without_a_group_asks_for_one() -> None:
-    assert one_sentence(run("explain", "0_1")).startswith("which group? --group names a running one, --from a file")
+    assert one_sentence(run("explain", "0_1")).startswith("no group given; name a running one with --group")
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -148,7 +148,7 @@ def test_question_that_nobody_answers_ends_with_1(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("streams_py.cli.groups.resetting.reset_application", asks)
     result = run("reset", "-a", "word-count")
     assert result.exit_code == 1
-    assert result.stderr.splitlines()[-1] == "a question was not answered: nothing was done"
+    assert result.stderr.splitlines()[-1] == "a question was not answered; nothing was done"
 
 
 def test_ctrl_c_ends_quietly_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,7 +284,7 @@ def test_recorded_assign_step_is_explained() -> None:
     result = run("explain", "--from", str(path), "--case", first["id"])
     assert result.exit_code == 0, result.output
     assert " is active on " in result.output
-    assert "there is no case 'nope'" in one_sentence(run("explain", "--from", str(path), "--case", "nope"))
+    assert "case 'nope' does not exist" in one_sentence(run("explain", "--from", str(path), "--case", "nope"))
 
 
 def test_recorded_situations_are_explained(tmp_path: Path) -> None:
@@ -298,9 +298,9 @@ def test_recorded_situations_are_explained(tmp_path: Path) -> None:
     decided_by_us = assignor_name(HighAvailabilityAssignor)
     assert decided_by_us in path.read_text()
     path.write_text(path.read_text().replace(decided_by_us, "shop.placing:ByShop"))
-    assert "ByShop tells no explanations" in one_sentence(run(*asked))
+    assert "ByShop gives no explanations" in one_sentence(run(*asked))
     assert run(*asked, "--assignor", "high_availability").exit_code == 0
-    assert "takes a number from 1 to 3" in one_sentence(run(*asked, "--case", "4"))
+    assert "use the number of a rebalance, from 1 to 3" in one_sentence(run(*asked, "--case", "4"))
 
 
 def test_records_of_an_events_topic_are_explained(tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ def test_records_of_an_events_topic_are_explained(tmp_path: Path) -> None:
         ("{}", "'tasks' is missing"),
         ('{"tasks": {"0": 1}, "clients": {}}', "group.json: "),
         ('{"tasks": {"0_0": "many"}, "clients": {"A": {}}}', "group.json: "),
-        ('{"tasks": {}, "clients": {}, "assignor": "nobody"}', "nobody"),
+        ('{"tasks": {}, "clients": {}, "assignor": "unknown"}', "unknown"),
         ('{"tasks": {}, "clients": {}, "assignor": 17}', "group.json: "),
         ('{"tasks": {}, "clients": {}, "configs": {"num.standby.replicas": -1}}', "num.standby.replicas"),
         (None, "does not exist"),
@@ -336,7 +336,7 @@ def test_description_that_is_none_is_refused_in_one_sentence(tmp_path: Path, tex
     assert why in one_sentence(run("explain", "--from", str(path)))
 
 
-@pytest.mark.parametrize(("task", "why"), [("x", "'x'"), ("7_7", "there is no task 7_7; there are: 0_0, 0_1, 1_0")])
+@pytest.mark.parametrize(("task", "why"), [("x", "'x'"), ("7_7", "task 7_7 does not exist; tasks: 0_0, 0_1, 1_0")])
 def test_task_that_is_none_is_refused_in_one_sentence(tmp_path: Path, task: str, why: str) -> None:
     path = tmp_path / "group.json"
     path.write_text(json.dumps(GROUP))
@@ -373,9 +373,9 @@ def test_simulation_shows_the_shortest_history_of_a_planted_bug_and_how_to_run_i
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["--assignor", "best"], "there is no assignor 'best'"),
+        (["--assignor", "best"], "unknown assignor 'best'"),
         (["--assignor", "nowhere.to_be:Found"], "module nowhere.to_be cannot be imported"),
-        (["--mutant", "bird"], "there is no planted bug 'bird'"),
+        (["--mutant", "bird"], "unknown planted bug 'bird'"),
         (["--replay", "1", "--keep", "0,999999"], "--keep takes numbers from 0 to"),
         (["--replay", "1", "--keep", "x"], "--keep takes numbers from 0 to"),
         (["--keep", "1"], "--keep needs --replay"),
@@ -402,7 +402,7 @@ def test_simulation_shows_what_the_users_assignor_raised_and_gives_it_the_settin
     arguments = ["--assignor", "moody_assignors:Mine", "--config", "app.toml", "--processes", "1", "--no-shorten"]
     result = run("simulate", "-n", "1", *arguments)
     assert result.exit_code == 1, result.output
-    assert "what the assignor raised first" in result.output
+    assert "first error of the assignor" in result.output
     assert "LookupError: I was given a bad day" in result.output
     assert "moody_assignors.py" in result.output
 
@@ -428,7 +428,7 @@ def test_fuzz_reports_each_target() -> None:
 
 
 def test_fuzz_refuses_an_unknown_target_in_one_sentence() -> None:
-    assert "there is no target 'x'; there are: subscription_info, " in one_sentence(run("fuzz", "--target", "x"))
+    assert "unknown target 'x'; targets: subscription_info, " in one_sentence(run("fuzz", "--target", "x"))
     assert "is not a folder" in one_sentence(run("fuzz", "--vectors", "/no/such/folder"))
 
 
@@ -439,15 +439,15 @@ def test_installed_command_runs_schedules_on_several_processes() -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "17 schedules, " in done.stdout
-    assert "1 schedules twice, under another hash seed" in done.stdout
+    assert "1 schedules were run twice, under different hash seeds" in done.stdout
 
 
 @pytest.mark.parametrize(
     ("name", "content", "why"),
     [
-        ("group.json", b"[1]", "it does not describe a group; streams-py explain --help shows an example"),
-        ("group.json", b'{"tasks": {"0_0": 5}, "clients": {"A": {"offsets": 7}}}', "does not describe a group"),
-        ("events.jsonl", b"\xbf\x00", "it is not text in UTF-8"),
+        ("group.json", b"[1]", "not a description of a group; streams-py explain --help shows an example"),
+        ("group.json", b'{"tasks": {"0_0": 5}, "clients": {"A": {"offsets": 7}}}', "not a description of a group"),
+        ("events.jsonl", b"\xbf\x00", "it is not UTF-8 text"),
         ("events.jsonl.gz", b"rubbish", "cannot be read: Not a gzipped file"),
     ],
 )

@@ -1,4 +1,4 @@
-"""``streams-py connect``: how a worker is refused, and what the status shows."""
+"""``streams-py connect``: why a worker is refused, and the output of the status."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def url() -> Iterator[str]:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ("static.tasks=a-1,x", "static.tasks: 'x' is no task"),
+        ("static.tasks=a-1,x", "static.tasks: 'x' is not a task"),
         ("connect.protocol=foo", "connect.protocol"),
         ("group.id=", "group.id"),
         ("listeners=ftp://x", "listeners"),
@@ -123,7 +123,7 @@ def test_without_a_worker_the_status_says_so() -> None:
 
 
 class _Endless(httpx.SyncByteStream):
-    """A body without an end, and how much of it was read."""
+    """An endless body, and the number of bytes that were read of it."""
 
     def __init__(self) -> None:
         self.pieces = 0

@@ -1,4 +1,4 @@
-"""Commands that look at groups: options that do not fit are refused before anybody is asked."""
+"""Commands that inspect groups: contradictory options are refused before any request."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tests.unit.cli.test_commands import one_sentence, run
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["--group", "g", "--from", "group.json"], "--group asks a running group"),
-        (["--group", "g", "--case", "1"], "--group asks a running group"),
-        (["--set", "num.standby.replicas=1"], "--set is for a running group"),
-        (["--group", "g", "--set", "num.standby.replicas"], "write KEY=VALUE"),
+        (["--group", "g", "--from", "group.json"], "--group explains a running group"),
+        (["--group", "g", "--case", "1"], "--group explains a running group"),
+        (["--set", "num.standby.replicas=1"], "--set applies to a running group"),
+        (["--group", "g", "--set", "num.standby.replicas"], "expected KEY=VALUE"),
         (["--group", "g", "--config", "absent.toml"], "absent.toml"),
         (["--group", "g", "--set", "acceptible.recovery.lag=5"], "did you mean 'acceptable.recovery.lag'?"),
         (["--group", "g", "--set", "acceptable.recovery.lag=many"], "acceptable.recovery.lag"),
@@ -48,8 +48,8 @@ def test_settings_that_no_group_can_have_are_refused_before_anybody_is_asked(arg
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["--watch", "2"], "--watch and --tasks show one group; give --group too"),
-        (["--tasks"], "--watch and --tasks show one group; give --group too"),
+        (["--watch", "2"], "--watch and --tasks show one group; give --group as well"),
+        (["--tasks"], "--watch and --tasks show one group; give --group as well"),
         (["--group", "g", "--json", "--watch", "2"], "--watch is for a terminal and --json for programs"),
     ],
 )
@@ -70,8 +70,8 @@ def test_options_of_inspect_that_do_not_fit_are_refused(arguments: list[str], wh
 def test_question_about_groups_on_the_embedded_cluster_is_refused_at_once(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # short: a socket lies there
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # short, because it is the path of a socket
         monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
         assert one_sentence(run(*arguments, "--bootstrap", "embedded")) == (
-            "the embedded cluster tells nothing about its groups; this needs a Kafka broker: --bootstrap host:port"
+            "the embedded cluster gives no information about groups; name a Kafka broker with --bootstrap host:port"
         )

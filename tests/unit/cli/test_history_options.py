@@ -1,4 +1,4 @@
-"""Which cluster the commands over a history mean, and how they are let in there."""
+"""The cluster and the credentials that the commands over a history use."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def test_cluster_is_that_of_the_file_unless_the_command_names_another_one(file: 
     assert settings_from(None, None, None, "diff")["application.id"] == "diff"
     with pytest.raises(ConfigError, match="--application-id"):
         settings_from(None, None, None)
-    with pytest.raises(ConfigError, match=r"application.id is shop in .*shop.properties, and store is meant here"):
+    with pytest.raises(
+        ConfigError, match=r"application.id is shop in .*shop.properties, but store on the command line"
+    ):
         settings_from(None, "store", file)
 
 
@@ -68,32 +70,32 @@ def test_no_secret_travels_with_the_settings_of_tasks(file: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        ("kafka.bootstrap.servers=other:1", "the cluster is that of --bootstrap"),
-        ("Kafka.Bootstrap.Servers=other:1", "the cluster is that of --bootstrap"),
-        ("kafka.metadata.broker.list=other:1", "the cluster is that of --bootstrap"),
-        ("topics=other", "the topology says which topics"),
-        ("subscribe=other", "the topology says which topics"),
-        ("subscribePattern=o.*", "the topology says which topics"),
-        ('assign={"other":[0]}', "the topology says which topics"),
-        ("topic=other", "the topology says which topics"),
+        ("kafka.bootstrap.servers=other:1", "--bootstrap"),
+        ("Kafka.Bootstrap.Servers=other:1", "--bootstrap"),
+        ("kafka.metadata.broker.list=other:1", "--bootstrap"),
+        ("topics=other", "the topology determines which topics"),
+        ("subscribe=other", "the topology determines which topics"),
+        ("subscribePattern=o.*", "the topology determines which topics"),
+        ('assign={"other":[0]}', "the topology determines which topics"),
+        ("topic=other", "the topology determines which topics"),
     ],
 )
 def test_option_that_contradicts_the_command_is_refused(file: Path, option: str, said: str) -> None:
     settings = settings_from(None, None, file)
     key = option.partition("=")[0]
     for is_planned in (False, True):
-        with pytest.raises(ConfigError, match=f"--option {key}: {said}.*; leave it out"):
+        with pytest.raises(ConfigError, match=f"--option {key}: {said}.*; remove this option"):
             kafka_options(settings, [option], is_planned=is_planned)
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("lines=0", "--partitions lines=0: write TOPIC=COUNT, at least 1"),
-        ("lines=two", "--partitions lines=two: write TOPIC=COUNT, at least 1"),
-        ("lines", "write TOPIC=COUNT"),
-        ("names=2", "--partitions names: it is not read from an archive"),
-        ("others=2", "--partitions others: it is not read from an archive"),
+        ("lines=0", "--partitions lines=0: expected TOPIC=COUNT, with a count of at least 1"),
+        ("lines=two", "--partitions lines=two: expected TOPIC=COUNT, with a count of at least 1"),
+        ("lines", "expected TOPIC=COUNT"),
+        ("names=2", "--partitions names: the topic is not read from an archive"),
+        ("others=2", "--partitions others: the topic is not read from an archive"),
     ],
 )
 def test_partitions_are_those_of_an_archive(given: str, said: str) -> None:
@@ -108,7 +110,7 @@ def test_partitions_are_those_of_an_archive(given: str, said: str) -> None:
 @pytest.mark.parametrize("option", ["starting=latest", "endingOffsets=latest", "startingTimestamp=5"])
 def test_option_that_contradicts_the_plan_is_refused(file: Path, option: str) -> None:
     settings = settings_from(None, None, file)
-    with pytest.raises(ConfigError, match=r"the plan says what is read; leave it out"):
+    with pytest.raises(ConfigError, match=r"the plan determines the range to read; remove this option"):
         kafka_options(settings, [option], is_planned=True)
     (position,) = positions_in(kafka_options(settings, [option])).values()
     assert position in ("latest", "timestamp:5")

@@ -1,4 +1,4 @@
-"""What a command loads: what it needs, since a start takes as long as all of it together."""
+"""The modules that a command loads: only those that it needs, so that it starts fast."""
 
 from __future__ import annotations
 

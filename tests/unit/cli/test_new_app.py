@@ -1,4 +1,4 @@
-"""``streams-py new app``: a whole project, or none."""
+"""``streams-py new app``: a complete project or no project."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_what_exists_is_left_alone(kind: str, folder: Path) -> None:
         (folder / "words").mkdir()
     else:
         (folder / "words").symlink_to("nowhere")
-    assert _new("words") == (2, "words exists already: choose another name, or another folder to make it in\n")
+    assert _new("words") == (2, "words exists already; choose another name, or run this in another folder\n")
     assert [path.name for path in folder.iterdir()] == ["words"]
 
 
@@ -91,7 +91,7 @@ def test_disk_that_is_full_leaves_nothing_behind(folder: Path, monkeypatch: pyte
     monkeypatch.setattr(Path, "write_text", write_text)
     status, said = _new("words")
     assert status == 2
-    assert said == f"words cannot be made here ({os.strerror(errno.ENOSPC)}): nothing was left behind\n"
+    assert said == f"words cannot be created here ({os.strerror(errno.ENOSPC)}); no file was left behind\n"
     assert list(folder.iterdir()) == []
 
 

@@ -1,4 +1,4 @@
-"""Which cluster a command means that is given a file with settings."""
+"""The cluster of a command that gets a file with settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a command on Spark ends that is interrupted."""
+"""How an interrupted command on Spark ends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @pytest.fixture(autouse=True)
 def terminal() -> Iterator[None]:
-    """As if no `nohup` was there, whatever these tests run under."""
+    """Handle SIGHUP as without `nohup`, even if the tests run under it."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
@@ -125,7 +125,7 @@ def test_handler_of_pyspark_does_not_stay(capsys: pytest.CaptureFixture[str]) ->
 def test_signal_that_comes_while_spark_starts_is_the_commands(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """PySpark's handler, and its way to leave a JVM that just begins, print pages."""
+    """PySpark's handler, and its handling of a JVM that is starting, print long errors."""
     context = pytest.importorskip("pyspark.core.context")
     done: list[str] = []
 
@@ -155,7 +155,7 @@ def test_place_that_cannot_be_used_is_said_in_one_sentence(tmp_path: Path, capsy
         with pytest.raises(typer.Exit) as ended, explained():
             place.write_text("x")
         assert ended.value.exit_code == 2
-        assert capsys.readouterr().err == f"error: {place}: {said}; name another place, or make this one fit\n"
+        assert capsys.readouterr().err == f"error: {place}: {said}; name another place, or make this one usable\n"
 
 
 @pytest.mark.parametrize("failed", [FAILED, NOT_DONE])

@@ -1,4 +1,4 @@
-"""What ``streams-py reset --to`` means, and what it would do to which topics."""
+"""``streams-py reset``: the values of ``--to``, and the effect on each topic."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_topics_of_an_application_whose_name_begins_alike_are_left_alone(
 ) -> None:
     assert reset() == 0
     assert cluster.done[1] == ("topics", ["app-x-changelog", "app-y-repartition"])
-    assert "leave topic app-two-x-changelog alone: it belongs to app-two" in capsys.readouterr().out
+    assert "keep topic app-two-x-changelog: it belongs to app-two" in capsys.readouterr().out
 
 
 STOPPED = "app-two-x-changelog"
@@ -121,7 +121,7 @@ STOPPED = "app-two-x-changelog"
 
 @pytest.fixture
 def stopped(cluster: FakeCluster) -> FakeCluster:
-    """The broker has forgotten the group of app-two, which is stopped; its topics are still there."""
+    """app-two is stopped. The broker has deleted its group, but its topics still exist."""
     cluster.groups.list_groups = lambda: {"app": "classic"}
     return cluster
 
@@ -132,14 +132,14 @@ def test_topic_that_fits_another_application_stays_unless_the_user_names_it(
     assert reset(dry_run=True) == 0
     shown = capsys.readouterr().out
     assert "delete topic app-x-changelog: no other application.id fits its name" in shown
-    assert f"leave topic {STOPPED} alone unless you name it: its name also fits an application.id of app-two" in shown
+    assert f"keep topic {STOPPED} unless you name it: its name also fits an application.id of app-two" in shown
     assert reset() == 0
     assert stopped.done[1] == ("topics", ["app-x-changelog", "app-y-repartition"])
-    assert f"topic {STOPPED} was left alone: if it belongs to app, " in capsys.readouterr().err
+    assert f"topic {STOPPED} was kept: if it belongs to app, " in capsys.readouterr().err
     stopped.done.clear()
     assert reset(internal=(STOPPED,)) == 0
     assert stopped.done[1] == ("topics", [STOPPED, "app-x-changelog", "app-y-repartition"])
-    assert "left alone" not in capsys.readouterr().err
+    assert "was kept" not in capsys.readouterr().err
 
 
 def test_user_is_asked_about_each_topic_that_fits_another_application(stopped: FakeCluster) -> None:
@@ -152,7 +152,7 @@ def test_user_is_asked_about_each_topic_that_fits_another_application(stopped: F
 @pytest.mark.parametrize(
     ("named", "reason"),
     [
-        ("app-z-changelog", "there is no topic app-z-changelog; did you mean app-x-changelog"),
+        ("app-z-changelog", "topic app-z-changelog does not exist; did you mean app-x-changelog"),
         ("in", "in is not named like an internal topic of app"),
         ("app-notes", "app-notes is not named like an internal topic of app"),
     ],
@@ -212,7 +212,7 @@ def test_group_of_the_streams_protocol_tells_its_topics(stopped: FakeCluster) ->
     group = DescribedStreamsGroup("app", "Empty", 3, (sub,), ())
 
     def none_classic(group: str) -> None:
-        raise StreamsError(f"there is no group {group}")
+        raise StreamsError(f"group {group} does not exist")
 
     stopped.groups.describe_group = none_classic
     stopped.groups.describe_streams_group = lambda name: group
@@ -230,13 +230,13 @@ def test_dry_run_shows_the_plan_while_members_run_and_that_a_reset_is_refused(
     assert reset(dry_run=True, force=force) == 0
     shown = capsys.readouterr().out
     assert "delete topic app-x-changelog" in shown
-    refused = "without --dry-run this is refused now: app has 1 member (c at h); stop the application first"
+    refused = "without --dry-run, the reset would be refused now: app has 1 member (c at h); stop the application first"
     assert (refused in shown) is not force
     assert ("remove member c at h" in shown) is force
     assert not cluster.done
     if not force:
         assert reset() == 2
-        assert "stop the application first, or remove members that are gone with --force" in capsys.readouterr().err
+        assert "stop the application first, or remove dead members with --force" in capsys.readouterr().err
         assert not cluster.done
 
 
@@ -254,7 +254,10 @@ def test_group_whose_members_are_no_streams_application_is_refused(
     member = DescribedMember("m1", None, "c", "h", b"", b"")
     cluster.groups.describe_group = lambda group: DescribedGroup(group, "Stable", "consumer", "range", (member,))
     assert reset(force=force) == 2
-    assert "app is no Kafka Streams group: its members speak range of type consumer" in capsys.readouterr().err
+    assert (
+        "app is not a Kafka Streams group: its members use the protocol range of type consumer"
+        in capsys.readouterr().err
+    )
     assert not cluster.done
 
 
@@ -272,7 +275,7 @@ def test_what_a_plan_lacks_is_said_since_a_missing_right_hides_topics(
     }
     assert reset(dry_run=True) == 0
     shown = capsys.readouterr().out
-    assert f"{said}: none are there, or this user lacks DESCRIBE" in shown
+    assert f"{said}: none exist, or this user lacks DESCRIBE" in shown
     assert shown.count("are visible") == 1
 
 
@@ -283,13 +286,13 @@ def test_local_state_goes_last_and_what_is_in_use_stays(
     running.open()
     (tmp_path / "app" / "0_0").mkdir()
     assert reset(state_dir=str(tmp_path)) == 0
-    assert f"the state in {tmp_path / 'app'} stays: a process that runs uses it" in capsys.readouterr().out
+    assert f"the state in {tmp_path / 'app'} was kept: a running process uses it" in capsys.readouterr().out
     assert (tmp_path / "app" / "0_0").is_dir()
     running.close()
     assert reset(state_dir=str(tmp_path)) == 0
     assert not (tmp_path / "app" / "0_0").exists()
     assert reset(state_dir=str(tmp_path / "nowhere"), dry_run=True) == 0
-    assert f"delete the local state of app in {tmp_path / 'nowhere'}: there is none" in capsys.readouterr().out
+    assert f"delete the local state of app in {tmp_path / 'nowhere'}: no state found" in capsys.readouterr().out
 
 
 def test_name_that_can_have_no_state_is_refused_before_anything_is_done(
@@ -324,14 +327,14 @@ def test_application_of_the_streams_protocol_is_reset_when_it_has_no_members(
     cluster: FakeCluster, capsys: pytest.CaptureFixture[str], force: bool
 ) -> None:
     def none_classic(group: str) -> None:
-        raise StreamsError(f"there is no group {group}")
+        raise StreamsError(f"group {group} does not exist")
 
     member = SimpleNamespace(client_id="c", client_host="h")
     group = DescribedStreamsGroup("app", "Stable", 3, (), (member,))  # type: ignore[arg-type]
     cluster.groups.describe_group = none_classic
     cluster.groups.describe_streams_group = lambda name: group
     assert reset(force=force) == 2
-    sentence = "app has 1 member (c at h); stop the application first: nobody else can remove them"
+    sentence = "app has 1 member (c at h); stop the application first: --force cannot remove members of the streams"
     assert sentence in capsys.readouterr().err
     assert not cluster.done
     cluster.groups.describe_streams_group = lambda name: group._replace(members=())

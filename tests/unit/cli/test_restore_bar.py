@@ -1,4 +1,4 @@
-"""The bar of programs in the foreground, on a terminal that is none."""
+"""The progress bar of foreground programs, on a simulated terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.waiting import until
 
 
 class Restoring:
-    """A client whose restoration goes on each time somebody looks."""
+    """A client whose restore progresses with each request for its progress."""
 
     def __init__(self) -> None:
         self.steps: Iterator[int] = iter([0, 250_000, 500_000, 750_000])

@@ -1,4 +1,4 @@
-"""The telemetry commands when something is wrong: one sentence, with what to do, and status 1."""
+"""Errors of the telemetry commands: one sentence with the remedy, and the exit status."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOBODY = "127.0.0.1:1"
 
 
 def failure(*arguments: str, status: int = 2) -> str:
-    """What the command says about it, in one line."""
+    """Return the output of the command, in one line."""
     done = CliRunner(env={"COLUMNS": "400"}).invoke(app, arguments)
     assert done.exit_code == status, done.output
     (line,) = done.stderr.strip().splitlines()
@@ -58,13 +58,13 @@ def test_secret_in_the_open_is_refused(tmp_path: Path) -> None:
 
 def test_cluster_that_an_option_names_besides_is_refused(tmp_path: Path) -> None:
     output = run(tmp_path / "t", "--option", "kafka.bootstrap.servers=other:1")
-    assert "--option kafka.bootstrap.servers: the cluster is that of --bootstrap (or --config); leave it out" in output
+    assert "--option kafka.bootstrap.servers: --bootstrap (or --config) selects the cluster" in output
 
 
 def test_two_masters_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streams_py.cli.spark.telemetry._check_topic", lambda *_: None)
     output = run(tmp_path / "t", "--master", "local[2]", "--conf", "spark.master=spark://other:7077")
-    assert "--conf spark.master=spark://other:7077: --master says local[2]; give one of them" in output
+    assert "--conf spark.master=spark://other:7077: --master is local[2]; give only one of them" in output
 
 
 @pytest.mark.parametrize("name", ["--option", "--conf"])
@@ -72,7 +72,7 @@ def test_text_that_is_no_pair_is_wrong_usage(name: str, tmp_path: Path) -> None:
     given = ["run", "--group", "g", "--tables", str(tmp_path), "--bootstrap", NOBODY, name, "oops"]
     done = CliRunner(env={"COLUMNS": "400"}).invoke(app, given)
     assert done.exit_code == 2
-    assert "'oops': write KEY=VALUE" in done.output
+    assert "'oops': expected KEY=VALUE" in done.output
 
 
 @pytest.mark.parametrize("command", ["report", "placement", "moves"])
@@ -88,7 +88,7 @@ def test_tables_without_a_rebalance_end_the_command_with_status_1(command: str, 
     (tmp_path / "telemetry.json").write_text('{"format": 4, "group": "shop", "tables": "parquet"}')
     out = ["--out", str(tmp_path / "report.html")] if command == "report" else []
     output = failure(command, "--tables", str(tmp_path), *out, status=1)
-    assert f"no {needed} of shop is in {tmp_path} yet, so there is nothing to show; run `streams-py telemetry" in output
+    assert f"the tables in {tmp_path} contain no {needed} of shop yet; run `streams-py telemetry" in output
     assert not (tmp_path / "report.html").exists()
 
 
@@ -124,7 +124,7 @@ def test_sentence_is_found_in_what_spark_says(text: str, sentence: str) -> None:
 
 def test_sentence_of_java_is_found_below_that_of_the_bridge() -> None:
     class JavaError(Exception):
-        """As py4j's, whose text needs a JVM."""
+        """Like py4j's error, whose text needs a JVM."""
 
     JavaError.__module__ = "py4j.protocol"
     text = (

@@ -1,4 +1,4 @@
-"""A command that is told to end puts away what it has started."""
+"""A command that is terminated cleans up everything that it has started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``streams-py check-upgrade``, as it is typed."""
+"""``streams-py check-upgrade``, run as from a shell."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_group_that_nobody_knows_is_not_called_safe(
     cluster = FakeCluster(topics, {}, groups=groups)
     monkeypatch.setattr(cluster, "clients", SimpleNamespace(embedded=None), raising=False)
     monkeypatch.setattr(cluster, "bootstrap", "here:1", raising=False)
-    import_module("streams_py.cli.records")  # it would keep what is put in here
+    import_module("streams_py.cli.records")  # loaded now, or it would keep the fake
     monkeypatch.setattr(connecting, "connected", lambda *_: contextlib.nullcontext(cluster))
     code, output = run(versions[0], "-a", "shop", "-b", "here:1")
     assert (code, said in output) == (status, True), output
@@ -158,8 +158,8 @@ def test_application_that_is_stopped_can_be_named(
         (["no_such_module:x", "y:z"], "module no_such_module cannot be imported"),
         (["streams_py:KafkaStreams", "y:z"], "streams_py:KafkaStreams cannot be built"),
         (["only_one:x"], "give two versions"),
-        (["a:b", "c:d", "--bootstrap", "embedded"], "with --bootstrap or --config give one version"),
-        (["a:b", "--bootstrap", "embedded"], "with --bootstrap or --config give one version"),
+        (["a:b", "c:d", "--bootstrap", "embedded"], "with --bootstrap or --config, give only the new version"),
+        (["a:b", "--bootstrap", "embedded"], "with --bootstrap or --config, give only the new version"),
         (["pyproject.toml", "pyproject.toml"], "does not belong to a topology's description"),
     ],
 )

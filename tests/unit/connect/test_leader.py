@@ -139,5 +139,5 @@ def test_lists_are_read_from_text_and_from_lists(caplog: pytest.LogCaptureFixtur
 
 @pytest.mark.parametrize("text", ["x", "x-", "-1", "x-01", "x-+1", "x-1.0", "x-99999999999"])
 def test_text_that_is_no_task_is_refused_with_its_key(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"static\.tasks: .* is no task"):
+    with pytest.raises(ConfigError, match=r"static\.tasks: .* is not a task"):
         parse_static_tasks(text)

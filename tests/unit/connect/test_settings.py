@@ -54,7 +54,7 @@ def test_lists_modes_and_addresses_are_read() -> None:
     [
         ("group.id", None, "group.id is required"),
         ("connect.protocol", "foo", "'foo' is no protocol"),
-        ("static.tasks", "x-01", "'x-01' is no task"),
+        ("static.tasks", "x-01", "'x-01' is not a task"),
         ("session.timeout.ms", "soon", "session.timeout.ms = 'soon'"),
         ("heartbeat.interval.ms", "9000", "must be at most a third"),
         ("scheduled.rebalance.max.delay.ms", str(2**31), "scheduled.rebalance.max.delay.ms"),

@@ -211,7 +211,7 @@ def test_plan_of_a_backfill_to_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(_PROGRAM)
     refused = do("backfill", f"{tmp_path / 'program.py'}:topology", "--out", tmp_path / "made", "--plan", "plan.json")
     assert refused.exit_code == 2
-    assert "--plan plan.json: a plan is for outputs that go to their topics (--sinks)" in refused.output
+    assert "--plan plan.json: plans are only for outputs to topics (--sinks)" in refused.output
 
 
 @given(st.binary() | st.text(st.sampled_from('{}[]":,0123456789.eE+-NaInfity \\format')).map(str.encode))

@@ -32,7 +32,7 @@ def process(number: int) -> ProcessId:
 
 
 class FakeCluster:
-    """Admin, group admin and consumer in one; every end offset is that of its topic."""
+    """Admin, group admin and consumer in one. All partitions of a topic have the same end offset."""
 
     def __init__(
         self, topics: Mapping[str, int], ends: Mapping[str, int], *, groups: Collection[str] = (GROUP,)
@@ -52,7 +52,7 @@ class FakeCluster:
         return self
 
     def consumer(self) -> Any:
-        raise AssertionError("there is no __consumer_offsets to read")
+        raise AssertionError("no __consumer_offsets to read")
 
     def describe_group(self, group: str) -> DescribedGroup:
         return self.described

@@ -83,13 +83,13 @@ def test_a_partition_between_two_owners_is_a_task_that_is_withheld() -> None:
     assert tasks["0_1"].coming_from == "m0"
     assert seen.generation == 7, "one more than the newest that a member knew"
     assert [(follow_up.member_id, follow_up.at_ms) for follow_up in seen.follow_ups] == [("m1", 0)]
-    assert "0_1: withheld until A1 has given it up" in _text(seen)
+    assert "0_1: withheld until A1 has revoked it" in _text(seen)
 
 
 def test_a_task_that_nobody_has_or_had_is_said_to_be_lost() -> None:
     seen = view(member(0, active=(0, 1)))
     assert [str(task.id) for task in seen.tasks if task.owner is None] == ["0_2"]
-    assert "0_2: nobody has it" in _text(seen)
+    assert "0_2: no member runs it" in _text(seen)
 
 
 def test_copies_beyond_the_standbys_are_warm_ups_while_a_follow_up_is_planned() -> None:
@@ -122,7 +122,7 @@ def test_lags_are_given_where_the_changelogs_are_certain() -> None:
     screen = io.StringIO()
     Console(file=screen, width=300).print(render(seen, all_tasks=True))
     assert "B1 (<= 10)" in screen.getvalue()
-    assert "upper bounds: the end offsets of now minus the offsets reported at the last rebalance" in screen.getvalue()
+    assert "upper bounds: current end offsets minus the offsets reported at the last rebalance" in screen.getvalue()
 
 
 def test_damaged_members_are_shown_with_what_is_wrong() -> None:
@@ -237,8 +237,8 @@ def test_what_has_to_be_known_is_seen_in_a_picture_that_the_terminal_cuts_off() 
     with Live(render(seen, all_tasks=True, live=True), console=screen, auto_refresh=False) as live:
         live.refresh()
         shown = screen.export_text()
-    assert "0_2: nobody has it" in shown
-    assert _text(seen).rstrip().endswith("0_2: nobody has it")
+    assert "0_2: no member runs it" in shown
+    assert _text(seen).rstrip().endswith("0_2: no member runs it")
 
 
 def test_a_member_is_one_line_on_a_terminal_of_80_characters() -> None:

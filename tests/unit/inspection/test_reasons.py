@@ -1,4 +1,4 @@
-"""A running group explained from outside, beside what its own leader says."""
+"""A running group explained from outside, compared with the explanations of its own leader."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_tasks_at_rest_stay_and_say_why_as_their_leader_does() -> None:
     assert all(reason.is_as_decided for reason in reasons.tasks.values())
     text = told(reasons, reasons.tasks[TaskId(0, 1)])
     assert text.startswith("0_1 is active on B (")
-    assert "a rebalance now would leave it there" in text
+    assert "a rebalance now would not move it" in text
     assert str(process(1)) not in text
     assert not cluster.created
 
@@ -72,15 +72,15 @@ def test_a_task_that_warms_up_elsewhere_says_for_whom_it_is_meant() -> None:
     text = told(reasons, meant)
     assert "it is meant for B, which has to catch up first" in text
     assert (
-        "a rebalance now would move it to B1 if the copies have caught up since the last rebalance, and leave it there "
-        "if not; how far they have come is not known from outside"
+        "a rebalance now would move it to B1 if the copies have caught up since the last rebalance, and not move it "
+        "if not; their progress is not visible from outside"
     ) in text
 
 
 def test_records_since_the_last_rebalance_change_no_answer() -> None:
-    """Reported offsets are those of the last rebalance: with the end offsets of now every copy seems to be behind."""
+    """Reported offsets are from the last rebalance, so every copy looks behind the present end offsets."""
     cluster = counting(4)
-    members = {  # after a restart: everybody has state on disk, nobody runs anything
+    members = {  # after a restart: every member has state on disk, and no member runs a task
         "m0": said(0, sums={TaskId(0, 2): 49_990, TaskId(0, 3): 49_990}, generation=-1),
         "m1": said(1, sums={TaskId(0, 0): 49_990, TaskId(0, 1): 49_990}, generation=-1),
     }
@@ -93,7 +93,7 @@ def test_records_since_the_last_rebalance_change_no_answer() -> None:
     for reason in after.tasks.values():
         text = told(after, reason)
         assert reason.is_as_decided, text
-        assert "decides otherwise" not in text
+        assert "decides differently" not in text
         assert "lag 1000010" not in text
         assert ("which are no longer known" in text) is (reason.lags is Lags.UNKNOWN)
         assert ("lag <= 1000010" in text) is (reason.lags is Lags.BOUNDED)
@@ -107,19 +107,19 @@ def test_a_copy_that_has_caught_up_is_about_to_get_its_task() -> None:
     cluster = counting(2)
     members = {"m0": running(0, tasks(2)), "m1": said(1, sums={TaskId(0, 1): 49_999}, generation=-1)}
     rebalanced(cluster, members, 2)
-    # m0 had two tasks with state and gave one up: nobody runs it in this generation (KIP-429).
+    # m0 had two tasks with state and revoked one: no member runs it in this generation (KIP-429).
     reasons = explain_group(cluster, "app")
     coming = reasons.tasks[TaskId(0, 1)]
     assert (coming.task.owner, coming.task.coming_from, coming.destination) == (None, "m0", "m1")
     assert coming.outlook is Outlook.STARTS
     text = told(reasons, coming)
-    assert text.startswith("0_1 is withheld: A1 still had it when the group last joined")
+    assert text.startswith("0_1 is withheld: A1 still owned it at the last rebalance")
     assert "0_1 is meant for B" in text
-    assert "the next rebalance gives it to B1" in text
+    assert "the next rebalance assigns it to B1" in text
 
 
 def test_a_rebalance_that_would_move_a_task_is_foretold() -> None:
-    """The copy was too far behind for the settings of then, and is not for those that are given now."""
+    """The copy was too far behind with the settings at the last rebalance, but not with the given ones."""
     cluster = counting(2)
     members = {"m0": running(0, tasks(2)), "m1": said(1, sums={TaskId(0, 1): 1_000}, generation=-1)}
     rebalanced(cluster, members, 2)
@@ -128,9 +128,9 @@ def test_a_rebalance_that_would_move_a_task_is_foretold() -> None:
     assert (moving.task.owner, moving.destination, moving.outlook) == ("m0", "m1", Outlook.MOVES)
     assert not moving.is_as_decided
     text = told(reasons, moving)
-    assert "decides otherwise with these settings, the offsets that members reported at the last rebalance" in text
+    assert "decides differently with these settings, the offsets that members reported at the last rebalance" in text
     assert "would have put it elsewhere" not in text, "the leader saw other end offsets"
-    assert "  offsets of copies are those reported at the last rebalance" in "\n".join(_head(reasons))
+    assert "  offsets of copies as reported at the last rebalance" in "\n".join(_head(reasons))
     assert "a rebalance now would move it to B1, because" in text
 
 

@@ -99,7 +99,7 @@ class Cluster(FakeCluster):
         self.found = found
 
     def describe_group(self, group: str) -> DescribedGroup:
-        raise StreamsError(f"there is no group {group}")
+        raise StreamsError(f"group {group} does not exist")
 
     def describe_streams_group(self, group: str) -> DescribedStreamsGroup | None:
         return self.found
@@ -145,7 +145,7 @@ def test_the_picture_says_who_decides_and_what_moves() -> None:
     console.print(render(view, all_tasks=True))
     text = console.export_text()
     assert "app: Reconciling, generation 7, leader none: the coordinator assigns (KIP-1071)" in text
-    assert "0_1: on its way from A1 to B1" in text
+    assert "0_1: moving from A1 to B1" in text
     assert " streams " in text, "in the place of the version"
     data = to_json(view)
     assert data["protocol"] == "streams"
@@ -159,21 +159,21 @@ def test_what_cannot_be_named_is_a_problem_and_no_error() -> None:
     view = inspect_group(Cluster(answer(only, subs=odd)), "app")
     assert {task.owner for task in view.tasks if task.id == TaskId(0, 0)} == {"m0"}
     assert list(view.problems) == [
-        "client-0: its process id 'who?' is none",
-        "topic gone is read and does not exist, or may not be seen",
-        "sub-topology 'counts' has no number: its tasks are left out",
+        "client-0: its process id 'who?' is not valid",
+        "source topic gone does not exist, or this user may not see it",
+        "sub-topology 'counts' has an id that is not a number, so its tasks are missing here",
     ]
 
 
 def test_reasons_of_such_a_group_are_refused_in_a_sentence() -> None:
-    with pytest.raises(StreamsError, match=r"speaks the streams protocol \(KIP-1071\)"):
+    with pytest.raises(StreamsError, match=r"uses the streams protocol \(KIP-1071\)"):
         explain_group(Cluster(answer(*MOVING)), "app")
 
 
 def test_a_group_of_neither_protocol_is_said_not_to_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(None)
-    with pytest.raises(StreamsError, match="there is no group app"):
+    with pytest.raises(StreamsError, match="group app does not exist"):
         inspect_group(cluster, "app")
     monkeypatch.setattr(cluster, "list_groups", lambda: {"app": "Consumer", "other": "Streams"})
-    with pytest.raises(StreamsError, match="app is no Kafka Streams group, but one of type consumer"):
+    with pytest.raises(StreamsError, match="app is not a Kafka Streams group, but a group of type consumer"):
         inspect_group(cluster, "app")

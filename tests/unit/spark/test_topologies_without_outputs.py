@@ -37,4 +37,4 @@ def test_nothing_to_write_or_to_compare_is_said_before_anything_is_begun(
     ended = CliRunner().invoke(app, [*command, "--bootstrap", "127.0.0.1:1"])
     assert ended.exit_code == 2, ended.output
     (said,) = ended.stderr.strip().splitlines()
-    assert f"error: {named}: nothing is written to a topic; give the topology a to()" in said
+    assert f"error: {named}: no output topic; add a to() to the topology" in said

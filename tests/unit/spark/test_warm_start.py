@@ -209,7 +209,7 @@ def test_plan_over_an_aborted_one_knows_what_that_has_written(file: Path, monkey
     replace(BootstrapPlan.load(file), step=Step.RUNNING, written_to=["out"]).save(file)
     monkeypatch.setattr(bootstrap, "connected", lambda settings: closing(cluster))
     aborted = CliRunner(env={"COLUMNS": "400"}).invoke(bootstrap_app, ["abort", "--plan", str(file)])
-    assert "outputs in out stay: `run --sinks` of this plan leaves out those that are written" in aborted.stdout
+    assert "outputs in out stay: `run --sinks` of this plan skips the outputs that are written" in aborted.stdout
     left = BootstrapPlan.load(file)
     asked = ["plan", left.topology, "--application-id", APP, "--plan", str(file), "--allow-side-effects"]
     done = CliRunner(env={"COLUMNS": "400"}).invoke(bootstrap_app, asked)

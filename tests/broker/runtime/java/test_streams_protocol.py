@@ -56,14 +56,14 @@ def test_a_group_of_the_streams_protocol_is_shown_as_its_member_sees_it(
 
     status = explain_live(None, app.id, app.broker.bootstrap, None, settings=None, assignor=None, as_json=False)
     assert status == 2
-    assert "speaks the streams protocol (KIP-1071)" in capsys.readouterr().err
+    assert "uses the streams protocol (KIP-1071)" in capsys.readouterr().err
     with connected(app.broker.bootstrap, None, "test") as cluster:
         assert cluster.groups.describe_streams_group("no-such-group") is None
         assert cluster.groups.list_groups()[app.id].lower() == "streams"
 
     again: dict[str, Any] = {"inputs": (), "target": Target(), "state_dir": None, "dry_run": False, "force": True}
     assert reset_application(app.id, app.broker.bootstrap, None, confirmed=lambda: True, **again) == 2
-    assert "stop the application first: nobody else can remove them" in capsys.readouterr().err
+    assert "stop the application first: --force cannot remove members of the streams" in capsys.readouterr().err
     assert first.close() == second.close() == 0
     app.until(lambda: not seen()["members"], "both to be gone")
     assert reset_application(app.id, app.broker.bootstrap, None, confirmed=lambda: True, **again) == 0

@@ -38,6 +38,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
+@pytest.fixture(autouse=True)
+def _limits_of_topics_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mock cluster never answers a request for a topic's configuration: each producer would wait 3 s for it."""
+    monkeypatch.setattr(ConfluentClients, "_batch_bytes_max", lambda self, topic: None)
+
+
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[MockCluster]:
     mock = MockCluster(brokers=1)

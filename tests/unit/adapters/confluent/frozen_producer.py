@@ -19,7 +19,9 @@ def main(bootstrap: str, topic: str, session_timeout_ms: str) -> None:
     config = StreamsConfig.of(
         {"application.id": "app", "bootstrap.servers": bootstrap, "session.timeout.ms": session_timeout_ms}
     )
-    producer = ConfluentClients(config).producer("thread-1")
+    clients = ConfluentClients(config)
+    clients._batch_bytes_max = lambda topic: None  # type: ignore[method-assign]  # the mock cluster never answers this
+    producer = clients.producer("thread-1")
     producer.partitions_for(topic)
     print("writes", flush=True)
     while True:

@@ -11,6 +11,7 @@ from streams_py.adapters.confluent.embedded.mock_library import MockCluster
 from streams_py.adapters.confluent.producer import ConfluentProducer
 from streams_py.errors import IllegalStateError, OffsetOutOfRangeError
 from streams_py.ports import BEGINNING, END, RawRecord
+from tests.waiting import until
 
 from .conftest import from_beginning, poll_until, take
 
@@ -145,11 +146,17 @@ def test_invalid_position_is_raised_with_its_partitions_and_read_on_after_seek(
     consumer.assign({bad: 500, good: 0})
     records: list[RawRecord] = []
     invalid: list[frozenset[TopicPartition]] = []
-    for _ in range(120):
+
+    def read() -> bool:
         try:
-            records += consumer.poll(100, 20)
+            records.extend(consumer.poll(100, 20))
         except OffsetOutOfRangeError as error:
             invalid.append(error.partitions)
+        return bool(invalid and records)
+
+    until(read, "the error and the record of the other partition")
+    for _ in range(20):
+        read()
     assert invalid == [{bad}]  # told once
     assert values(records) == [b"x"]  # and the others are not held up
     consumer.seek(bad, BEGINNING)

@@ -33,7 +33,7 @@ class Victim:
 
     def __init__(self) -> None:
         self.name = f"dying-{os.getpid()}-{next(_numbers)}"
-        keys = {"bootstrap.servers": f"embedded://{self.name}", "admin.default.api.timeout.ms": 2_000}
+        keys = {"bootstrap.servers": f"embedded://{self.name}", "admin.default.api.timeout.ms": 500}
         self.clients = ConfluentClients(StreamsConfig.of({"application.id": "dying", **keys}))
         assert self.clients.embedded is not None
         self.cluster = self.clients.embedded

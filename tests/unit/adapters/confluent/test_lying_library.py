@@ -16,7 +16,9 @@ from kafka import errors as kafka_errors
 from kafka.admin import MemberToRemove
 
 from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent import admin as admin_module
 from streams_py.adapters.confluent.admin import ConfluentAdmin
+from streams_py.adapters.confluent.bulk import log_admin
 from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
 from streams_py.adapters.connection import librdkafka_gaps
 from streams_py.errors import BrokerUnavailableError, StreamsError
@@ -105,6 +107,16 @@ def lied_to(library: Library, kind: type[ConfluentAdmin] = ConfluentAdmin, timeo
     admin = kind(SETTINGS, timeout_ms=timeout_ms)
     admin._live = lambda: library  # type: ignore[method-assign, assignment, return-value]
     return admin
+
+
+@pytest.fixture(autouse=True)
+def _questions_are_repeated_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, pause in (
+        (log_admin, "_RETRY_S"),
+        (admin_module, "_SECOND_LOOK_S"),
+        (admin_module, "_COORDINATOR_BACKOFF_S"),
+    ):
+        monkeypatch.setattr(module, pause, 0.001)
 
 
 @given(st.dictionaries(st.sampled_from(PARTITIONS), st.one_of(offsets, failures, st.just(LEFT_OUT))))

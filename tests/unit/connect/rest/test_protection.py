@@ -85,11 +85,18 @@ def group() -> Group:
     return Group(connectors={"c": Connector(dict(CONFIG), tasks=[{"n": "0"}])}, key=Key(SESSION_KEY))
 
 
-def client(pki: Mapping[str, Path], identity: str | None = None, **more: Any) -> httpx.Client:
-    context = ssl.create_default_context(cafile=str(pki["ca"]))
-    if identity is not None:
-        context.load_cert_chain(pki[identity])
-    return httpx.Client(verify=context, trust_env=False, timeout=60, **more)
+@pytest.fixture
+def client(pki: Mapping[str, Path], serve: Callable[..., HttpService]) -> Iterator[Callable[..., httpx.Client]]:
+    """Makes clients and closes them before the server stops: it waits 10 s for a client that keeps its connection."""
+    with contextlib.ExitStack() as stack:
+
+        def make(identity: str | None = None) -> httpx.Client:
+            context = ssl.create_default_context(cafile=str(pki["ca"]))
+            if identity is not None:
+                context.load_cert_chain(pki[identity])
+            return stack.enter_context(httpx.Client(verify=context, trust_env=False, timeout=60))
+
+        yield make
 
 
 # -- basic authentication ----------------------------------------------------------------------------------------------
@@ -186,15 +193,15 @@ def test_credentials_are_in_no_text(users: str) -> None:
 
 
 def test_https_with_client_certificates_lets_in_those_of_the_authority(
-    pki: Mapping[str, Path], group: Group, serve: Callable[..., HttpService]
+    pki: Mapping[str, Path], group: Group, serve: Callable[..., HttpService], client: Callable[..., httpx.Client]
 ) -> None:
     own = protection({"listeners": "https://127.0.0.1:0", **tls(pki, **{"ssl.client.auth": "required"})})
     server = serve(MemoryHerder(group), own)
     url = f"https://127.0.0.1:{server.port}/connectors"
-    assert client(pki, "user").get(url).json() == ["c"]
+    assert client("user").get(url).json() == ["c"]
     for identity in (None, "stranger"):
         with pytest.raises(httpx.TransportError):
-            client(pki, identity).get(url)
+            client(identity).get(url)
     with pytest.raises(httpx.TransportError):
         httpx.get(f"http://127.0.0.1:{server.port}/connectors", trust_env=False)
 
@@ -234,7 +241,12 @@ def test_client_certificates_need_an_authority(pki: Mapping[str, Path]) -> None:
 
 
 def test_requests_between_workers_use_tls_their_certificate_and_the_callers_credentials(
-    pki: Mapping[str, Path], users: str, group: Group, serve: Callable[..., HttpService], tmp_path: Path
+    pki: Mapping[str, Path],
+    users: str,
+    group: Group,
+    serve: Callable[..., HttpService],
+    client: Callable[..., httpx.Client],
+    tmp_path: Path,
 ) -> None:
     own = protection({"listeners": "https://127.0.0.1:0", KEY: users, **tls(pki, **{"ssl.client.auth": "required"})})
     leader = MemoryHerder(group)
@@ -243,21 +255,25 @@ def test_requests_between_workers_use_tls_their_certificate_and_the_callers_cred
     path = str(tmp_path / "connect.sock")
     following = serve(MemoryHerder(group, "https://other/"), own, unix=(path, 0o600))
     url = f"https://localhost:{following.port}/connectors/c"
-    with client(pki, "user") as caller:
-        assert caller.put(f"{url}/stop", auth=USER).status_code == 204
-        assert caller.put(f"{url}/stop").status_code == 401
+    caller = client("user")
+    assert caller.put(f"{url}/stop", auth=USER).status_code == 204
+    assert caller.put(f"{url}/stop").status_code == 401
     assert group.done == [(group.leader, "stop")]
     with httpx.Client(transport=httpx.HTTPTransport(uds=path), timeout=60) as local:
         assert local.put("http://localhost/connectors/c/stop").status_code == 204, "the worker has credentials"
-    sender = TaskConfigSender(protection=own)
-    sender.send(group.leader, "c", [{"n": "5"}], SESSION_KEY)
+    with contextlib.closing(TaskConfigSender(protection=own)) as sender:
+        sender.send(group.leader, "c", [{"n": "5"}], SESSION_KEY)
     assert group.connectors["c"].tasks == [{"n": "5"}]
     with pytest.raises(ConnectError, match="does not answer"):
         TaskConfigSender().send(group.leader, "c", [{"n": "6"}], SESSION_KEY)
 
 
 def test_worker_with_tls_sends_nothing_in_clear_text(
-    pki: Mapping[str, Path], users: str, group: Group, serve: Callable[..., HttpService]
+    pki: Mapping[str, Path],
+    users: str,
+    group: Group,
+    serve: Callable[..., HttpService],
+    client: Callable[..., httpx.Client],
 ) -> None:
     """A member of the group may name any address as that of the leader."""
     own = protection({"listeners": "https://127.0.0.1:0", KEY: users, **tls(pki)})
@@ -265,7 +281,7 @@ def test_worker_with_tls_sends_nothing_in_clear_text(
     with socket.create_server(("127.0.0.1", 0)) as evil:
         evil.settimeout(0.3)
         group.leader = f"http://127.0.0.1:{evil.getsockname()[1]}/"
-        answer = client(pki).put(f"https://localhost:{server.port}/connectors/c/stop", auth=USER)
+        answer = client().put(f"https://localhost:{server.port}/connectors/c/stop", auth=USER)
         assert "has no https listener" in answer.json()["message"]
         with pytest.raises(ConnectError, match="has no https listener"):
             TaskConfigSender(protection=own).send(group.leader, "c", [], None)
@@ -274,7 +290,11 @@ def test_worker_with_tls_sends_nothing_in_clear_text(
 
 
 def test_connections_in_a_handshake_are_bounded_in_number_and_time(
-    pki: Mapping[str, Path], group: Group, serve: Callable[..., HttpService], monkeypatch: pytest.MonkeyPatch
+    pki: Mapping[str, Path],
+    group: Group,
+    serve: Callable[..., HttpService],
+    client: Callable[..., httpx.Client],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(tls_gate, "_HANDSHAKES_MAX", 3)
     server = serve(MemoryHerder(group), protection({"listeners": "https://127.0.0.1:0", **tls(pki)}))
@@ -282,7 +302,7 @@ def test_connections_in_a_handshake_are_bounded_in_number_and_time(
     try:
         for pushed_out in silent[:3]:
             assert is_closed(pushed_out)
-        assert client(pki).get(f"https://localhost:{server.port}/connectors").json() == ["c"]
+        assert client().get(f"https://localhost:{server.port}/connectors").json() == ["c"]
         monkeypatch.setattr(tls_gate, "_HANDSHAKE_S", 0.2)
         with socket.create_connection(("127.0.0.1", server.port), timeout=60) as slow:
             slow.sendall(b"\x16\x03\x01")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -80,7 +79,6 @@ def check_each(store: Any, opens: dict[str, Callable[[Any], Iterator[Any]]], clo
         assert len(list(other)) == entries, name
         assert store.iterators.since_ms() == [clocks.ms - 1], name  # the other one is neither closed nor dropped
         del entry
-        gc.collect()
         assert store.iterators.since_ms() == [], name
 
 

@@ -162,7 +162,6 @@ _LONG = {
     "streams_py/history/bootstrap.py": "the plan of a warm start with its checks, and a table of all its fields",
     "streams_py/runtime/wiring/shared.py": "the wiring of a client; to be cut with the layout of runtime/",
     "streams_py/runtime/client/kafka_streams.py": "the public client; to be cut with the layout of runtime/",
-    "streams_py/runtime/restore/updater.py": "one loop with one lock; to be cut with the layout of restore/",
     "streams_py/runtime/tasks/active_task.py": "one task and its services; to be cut with the layout of runtime/",
     "streams_py/runtime/global_thread/global_thread.py": "one thread with its stores; to be cut with runtime/",
     "streams_py/state/caching/cached.py": "one class of which each method needs the order of use",

@@ -203,6 +203,17 @@ class ChangelogInWork:
         if self.position is not None and self.position >= 0:
             self.task.note_position(self.partition, self.position)
 
+    def cut(self, records: Sequence[RawRecord]) -> tuple[Sequence[RawRecord], int]:
+        """Return those of the records that must be replayed, and the position after them.
+
+        Records after :attr:`stop` are read again later, so the changelog is no longer registered.
+        """
+        end = records[-1].offset() + 1
+        if self.end is None or end <= self.stop:
+            return records, end
+        self.registered = False
+        return [record for record in records if record.offset() < self.stop], self.stop
+
     def replay(self, records: Sequence[RawRecord], end: int) -> Exception | None:
         """Apply records, after which the position is ``end``. Return the error if they could not be applied.
 

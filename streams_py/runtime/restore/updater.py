@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailableError, OffsetOutOfRangeError, StreamsError, TaskCorruptedError
@@ -31,12 +31,14 @@ from streams_py.ports import Admin, Clock, RawRecord, RecordConsumer, SortedPart
 from streams_py.ports.batches import by_partition, only_topic_of
 from streams_py.runtime.restore.backoff import Backoff
 from streams_py.runtime.restore.changelog import ANOTHER_TOPIC, ChangelogInWork, RestorableTask
+from streams_py.runtime.restore.changelog_table import ChangelogTable
 from streams_py.runtime.restore.ends import ask_ends, lost_state
-from streams_py.runtime.restore.listener import ListenerCalls, RestoreListener, StandbyUpdateListener
+from streams_py.runtime.restore.listener import ListenerCalls
 from streams_py.runtime.restore.parallel_restore import Sharing
 from streams_py.runtime.restore.progress import RestoreMeter, RestoreProgress
 from streams_py.runtime.restore.questions import RequestSchedule
-from streams_py.runtime.restore.standby_lags import OnWarm, StandbyLags
+from streams_py.runtime.restore.settings import RestoreListeners, RestoreSettings
+from streams_py.runtime.restore.standby_lags import StandbyLags
 from streams_py.system.printable import text_of
 
 __all__ = ["StateUpdater"]
@@ -65,44 +67,29 @@ class StateUpdater:
         consumer: Callable[[], RecordConsumer],
         admin: Admin,
         clock: Clock,
+        settings: RestoreSettings,
+        listeners: RestoreListeners,
         *,
-        group: str,
-        poll_ms: int,
-        commit_interval_ms: int,
-        retry_backoff_ms: int,
-        task_timeout_ms: int,
-        acceptable_lag: int = 10_000,
-        listener: RestoreListener | None = None,
-        standby_listener: StandbyUpdateListener | None = None,
-        on_warm: OnWarm = lambda task, lag, since_ms: None,
         sharing: Sharing | None = None,
-        stops_at_recreated: bool = False,
     ) -> None:
-        self._stops_at_recreated = stops_at_recreated
         self.name = name
         self._make_consumer = consumer
         self._admin = admin
         self._clock = clock
-        self._group = group
-        self._poll_ms = poll_ms
-        self._commit_interval_ms = commit_interval_ms
-        self._backoff = Backoff(name, clock, retry_backoff_ms)
-        self._task_timeout_ms = task_timeout_ms
-        self._listener_calls = ListenerCalls(listener, standby_listener)
+        self._settings = settings
+        self._backoff = Backoff(name, clock, settings.retry_backoff_ms)
+        self._listener_calls = ListenerCalls(listeners.restoration, listeners.standby)
         self._meter = RestoreMeter(name, self.remaining_records)
-        self._standby_lags = StandbyLags(acceptable_lag, on_warm)
+        self._standby_lags = StandbyLags(settings.acceptable_lag, listeners.warm)
         self._sharing = sharing or Sharing(lambda: None, clock)
         self._lock = threading.RLock()
         self._wake = threading.Condition(self._lock)
-        self._tasks: dict[TaskId, RestorableTask] = {}
-        self._changelogs: dict[TopicPartition, ChangelogInWork] = {}
-        self._restored: list[RestorableTask] = []
-        self._failed: list[tuple[RestorableTask, Exception]] = []
+        self._table = ChangelogTable()
         self._fatal: BaseException | None = None
         self._stopping = self._paused = False
         self._thread: threading.Thread | None = None
-        self._next_checkpoint_ms = clock.monotonic_ms() + commit_interval_ms
-        self._requests = RequestSchedule(clock.monotonic_ms(), commit_interval_ms)
+        self._next_checkpoint_ms = clock.monotonic_ms() + settings.commit_interval_ms
+        self._requests = RequestSchedule(clock.monotonic_ms(), settings.commit_interval_ms)
         self._next_positions_ms = 0
         self._only_topic: str | None = None
         """The only topic that is read; None with several topics. The consumer delivers no records of other topics."""
@@ -114,9 +101,7 @@ class StateUpdater:
     def add(self, task: RestorableTask) -> None:
         """Take over a task: an active task to restore, or a standby task to keep current."""
         with self._lock:
-            self._tasks[task.id] = task
-            for partition in task.changelog_partitions:
-                self._changelogs[partition] = ChangelogInWork(partition, task)
+            self._table.add(task)
             if not task.is_active:
                 self._standby_lags.added(task.id, self._clock.monotonic_ms())
             elif not task.changelog_partitions:
@@ -130,41 +115,34 @@ class StateUpdater:
         ``promoted``: whether a standby becomes the active task.
         """
         with self._lock:
-            task = self._tasks.get(task_id)
-            if task is not None:
-                self._forget(task, promoted=promoted)
-                self._wake.notify_all()
-                return task
-            for held in self._restored:
-                if held.id == task_id:
-                    self._restored.remove(held)
-                    return held
-            for entry in self._failed:
-                if entry[0].id == task_id:
-                    self._failed.remove(entry)
-                    return entry[0]
-            return None
+            task = self._table.tasks.get(task_id)
+            if task is None:
+                return self._table.take_ended(task_id)
+            self._forget(task, promoted=promoted)
+            self._wake.notify_all()
+            return task
 
     def restoring(self) -> set[TopicPartition]:
         """Return the changelogs of active tasks that are not completely read, without source topics."""
         with self._lock:
-            reading = (c for c in self._changelogs.values() if c.task.is_active and not c.is_done)
-            return {c.partition for c in reading if c.partition not in c.task.source_changelogs}
+            return self._table.restoring()
 
     def drain_restored(self) -> list[RestorableTask]:
         """Return and remove the active tasks that are up to date."""
-        if not self._restored:  # as :meth:`drain_failed`
+        if not self._table.restored:  # as :meth:`drain_failed`
             return []
         with self._lock:
-            restored, self._restored = self._restored, []
+            restored, self._table.restored = self._table.restored, []
             return restored
 
     def drain_failed(self) -> list[tuple[RestorableTask, Exception]]:
         """Return and remove tasks that could not be updated, with the errors. Raises if the updater itself failed."""
-        if not self._failed and self._fatal is None:  # no lock: called every turn, and the lock may be held for a while
+        if (
+            not self._table.failed and self._fatal is None
+        ):  # no lock: called every turn, and the lock may be held for a while
             return []
         with self._lock:
-            failed, self._failed = self._failed, []
+            failed, self._table.failed = self._table.failed, []
             if self._fatal is not None and not failed:
                 raise StreamsError(f"{self.name} stopped working: {self._fatal}") from self._fatal
             return failed
@@ -172,19 +150,16 @@ class StateUpdater:
     def tasks(self) -> list[RestorableTask]:
         """Return all tasks that are here, including restored and failed ones."""
         with self._lock:
-            return [*self._tasks.values(), *self._restored, *(task for task, _ in self._failed)]
+            return self._table.all_tasks()
 
     def has_restoring_actives(self) -> bool:
         """Whether an active task is here. Takes no lock, because the stream thread calls it every turn."""
-        return any(task.is_active for task in list(self._tasks.values())) or bool(self._restored)
+        return any(task.is_active for task in list(self._table.tasks.values())) or bool(self._table.restored)
 
     def remaining_records(self) -> Mapping[TaskId, int]:
         """Return the number of records that each task still has to replay, if known; 0 for standby tasks."""
         with self._lock:
-            remaining = Counter[TaskId]()
-            for changelog in self._changelogs.values():
-                remaining[changelog.task.id] += changelog.remaining_records
-            return remaining
+            return self._table.remaining_records()
 
     def progress(self) -> RestoreProgress:
         """Return the progress of restoring active tasks. Thread-safe."""
@@ -251,7 +226,7 @@ class StateUpdater:
             with self._lock:
                 self._fatal = error
                 cause = error if isinstance(error, Exception) else StreamsError(text_of(error))
-                for task in list(self._tasks.values()):
+                for task in list(self._table.tasks.values()):
                     self._fail(task, cause)
         finally:
             self._sharing.close()
@@ -259,7 +234,7 @@ class StateUpdater:
                 consumer.close()
 
     def _has_work(self) -> bool:
-        return bool(self._changelogs) and not self._paused
+        return bool(self._table.changelogs) and not self._paused
 
     def _wait_for_work(self) -> bool:
         """Block until there is work or a queued listener call. Return False if the thread must stop."""
@@ -267,11 +242,11 @@ class StateUpdater:
             self._wake.wait_for(lambda: self._stopping or self._listener_calls or self._has_work())
             if not self._stopping:
                 return True
-            for copy in [changelog for changelog in self._changelogs.values() if not changelog.task.is_active]:
+            for copy in self._table.standby_changelogs():
                 self._listener_calls.removed(copy, promoted=False)  # the task itself stays here
-            for task in [task for task in self._tasks.values() if task.is_active]:
+            for task in self._table.active_tasks():
                 self.remove(task.id)
-                self._restored.append(task)  # stays here for the caller that closes it
+                self._table.restored.append(task)  # stays here for the caller that closes it
             return False
 
     def _round(self, consumer: RecordConsumer) -> None:
@@ -290,15 +265,14 @@ class StateUpdater:
             return
         except OffsetOutOfRangeError as error:
             with self._lock:
-                behind = {
-                    c.partition for c in self._changelogs.values() if c.partition in error.deleted and c.overtaken()
-                }
+                changelogs = self._table.changelogs.values()
+                behind = {c.partition for c in changelogs if c.partition in error.deleted and c.overtaken()}
             self._corrupted(error.partitions - behind)
             return
         self._backoff.reset()
         with self._lock:
             restored = self._note_ends()
-            self._standby_lags.measure_if_due(self._changelogs.values(), consumer, self._clock.monotonic_ms())
+            self._standby_lags.measure_if_due(self._table.changelogs.values(), consumer, self._clock.monotonic_ms())
             self._checkpoint_if_due()
         self._hand_over(restored)
         self._meter.spent("checkpoint", self._clock.monotonic_ms())
@@ -312,11 +286,13 @@ class StateUpdater:
         if any(task.awaits_disk for task in self.tasks()):
             self._clock.sleep_ms(_DISK_PAUSE_MS)
             return False
-        records = consumer.poll(_RECORDS_MAX, min(self._poll_ms, _DISK_PAUSE_MS if self._settles else _POLL_MAX_MS))
+        records = consumer.poll(
+            _RECORDS_MAX, min(self._settings.poll_ms, _DISK_PAUSE_MS if self._settles else _POLL_MAX_MS)
+        )
         with self._lock:
             return self._apply(records, consumer)
 
-    def _hand_over(self, restored: Collection[RestorableTask]) -> None:
+    def _hand_over(self, restored: Sequence[RestorableTask]) -> None:
         """Make the queued listener calls, then release restored tasks that are flushed to disk."""
         flushed = [task for task in restored if self._is_flushed(task)]
         self._settles = len(flushed) < len(restored)
@@ -330,7 +306,7 @@ class StateUpdater:
             return task.flush_restored()
         except Exception as error:
             with self._lock:
-                if self._tasks.get(task.id) is task:
+                if self._table.holds(task):
                     self._fail(task, error)
             return False
 
@@ -341,40 +317,39 @@ class StateUpdater:
         """
         now = self._clock.monotonic_ms()
         with self._lock:
-            if (request := self._requests.due(self._changelogs.values(), now)) is None:
+            if (request := self._requests.due(self._table.changelogs.values(), now)) is None:
                 return
-        ends, unknown = ask_ends(self._admin, self._group, *request)
+        ends, unknown = ask_ends(self._admin, self._settings.group, *request)
         replaced: list[ChangelogInWork] = []
         with self._lock:
             for found in ends:
-                changelog = self._changelogs.get(found.partition)
+                changelog = self._table.changelogs.get(found.partition)
                 if changelog is not None:
                     changelog.unknown_since_ms = None
                     wrong = changelog.take_end(found, now)
                     if wrong == ANOTHER_TOPIC and self._stops_at(changelog):
                         replaced.append(changelog)
                     elif wrong is not None:
-                        self._corrupted([changelog.partition], wrong)
+                        self._corrupted({changelog.partition}, wrong)
             for partition, reason in unknown.items():
-                changelog = self._changelogs.get(partition)
+                changelog = self._table.changelogs.get(partition)
                 if changelog is not None and changelog.is_unknown:
-                    error = changelog.unanswered(reason, self._clock.monotonic_ms(), self._task_timeout_ms)
+                    error = changelog.unanswered(reason, self._clock.monotonic_ms(), self._settings.task_timeout_ms)
                     if error is not None:
                         self._fail(changelog.task, error)
-
         for changelog in replaced:
             task = changelog.task
-            lost = lost_state(self._admin, self._group, task.id, changelog.partition, task.input_partitions)
+            lost = lost_state(self._admin, self._settings.group, task.id, changelog.partition, task.input_partitions)
             if lost is None:
-                self._corrupted([changelog.partition], ANOTHER_TOPIC)
+                self._corrupted({changelog.partition}, ANOTHER_TOPIC)
                 continue
             with self._lock:
-                if self._tasks.get(task.id) is task:
+                if self._table.holds(task):
                     self._fail(task, lost)
 
     def _stops_at(self, changelog: ChangelogInWork) -> bool:
         is_own = changelog.partition not in changelog.task.source_changelogs
-        return self._stops_at_recreated and changelog.task.is_active and is_own
+        return self._settings.stops_at_recreated and changelog.task.is_active and is_own
 
     def _assign(self, consumer: RecordConsumer) -> list[RestorableTask]:
         """Assign the changelogs to read now: those of restoring active tasks, otherwise of standby tasks.
@@ -382,20 +357,9 @@ class StateUpdater:
         Return the active tasks that are already complete.
         """
         with self._lock:
-            actives = any(c.task.is_active and not c.is_done for c in self._changelogs.values())
-            positions: dict[TopicPartition, int | None] = {}
-            for changelog in self._changelogs.values():
-                if changelog.is_unknown:
-                    continue  # just added; the next round requests it
-                if changelog.position is None:
-                    changelog.begin()
-                    self._listener_calls.started(changelog)
-                idle = changelog.is_read or (actives and not changelog.task.is_active)
-                if idle:
-                    changelog.registered = False
-                    continue
-                positions[changelog.partition] = None if changelog.registered else changelog.position
-                changelog.registered = True
+            for changelog in self._table.begin():
+                self._listener_calls.started(changelog)
+            positions = self._table.register()
             restored = self._note_ends()
         consumer.assign(positions)
         self._only_topic = only_topic_of(positions)
@@ -405,15 +369,10 @@ class StateUpdater:
         """Apply records. Return True if there may be more and no changelog has ended, which needs a new assignment."""
         has_ended, away = False, None
         for partition, batch in by_partition(records, self._only_topic).items():
-            changelog = self._changelogs.get(partition)
+            changelog = self._table.changelogs.get(partition)
             if changelog is None or not changelog.registered:
                 continue
-            batch_end = batch[-1].offset() + 1
-            if changelog.end is not None and batch_end > changelog.stop:
-                batch_end = changelog.stop
-                batch = [record for record in batch if record.offset() < batch_end]
-                changelog.registered = False  # the records after the limit are read again later
-            away = self._replay(changelog, batch, batch_end, consumer) or away
+            away = self._replay(changelog, *changelog.cut(batch), consumer) or away
             has_ended = has_ended or changelog.is_read
         if away is not None:
             raise away
@@ -421,7 +380,7 @@ class StateUpdater:
         if is_full and now_ms < self._next_positions_ms:
             return not has_ended
         self._next_positions_ms = now_ms + _POSITIONS_MS
-        for changelog in self._changelogs.values():
+        for changelog in self._table.changelogs.values():
             if changelog.registered and changelog.end is not None and not changelog.is_read:
                 changelog.reach(consumer.position(changelog.partition))
         return is_full and not has_ended
@@ -445,15 +404,15 @@ class StateUpdater:
     def _share(self) -> None:
         """Assign work to another process, and add what it has read."""
         with self._lock:
-            self._sharing.turn(self._changelogs.values())
-            read = self._sharing.read(self._changelogs.values())
+            self._sharing.turn(self._table.changelogs.values())
+            read = self._sharing.read(self._table.changelogs.values())
         for changelog, part in read:
             if self._is_flushed(changelog.task):
                 with self._lock:
                     self._take_in(changelog, part)
 
     def _take_in(self, changelog: ChangelogInWork, part: SortedPart) -> None:
-        if self._changelogs.get(changelog.partition) is not changelog or changelog.next_part is not part:
+        if self._table.changelogs.get(changelog.partition) is not changelog or changelog.next_part is not part:
             return  # it was removed meanwhile
         try:
             is_there = changelog.take_in(part)
@@ -466,22 +425,15 @@ class StateUpdater:
 
     def _note_ends(self) -> list[RestorableTask]:
         """Return the active tasks that are complete. Their listener is called before the stream thread gets them."""
-        complete = []
-        for task in [task for task in self._tasks.values() if task.is_active]:
-            changelogs = [self._changelogs[partition] for partition in task.changelog_partitions]
-            if all(changelog.is_done for changelog in changelogs):
-                complete.append(task)
-                for changelog in changelogs:
-                    if not changelog.ended:
-                        changelog.ended = True
-                        self._listener_calls.ended(changelog)
+        complete = self._table.complete()
+        for changelog in self._table.newly_ended(complete):
+            self._listener_calls.ended(changelog)
         return complete
 
-    def _finish(self, complete: Collection[RestorableTask]) -> None:
+    def _finish(self, complete: Sequence[RestorableTask]) -> None:
         """Release complete active tasks, unless they were removed, or removed and added again, meanwhile."""
         for task in complete:
-            changelogs = [self._changelogs.get(partition) for partition in task.changelog_partitions]
-            if self._tasks.get(task.id) is not task or not all(c is not None and c.ended for c in changelogs):
+            if not self._table.has_ended(task):
                 continue
             try:
                 task.end_loading()  # on this thread: the stream thread has other tasks to run
@@ -489,37 +441,31 @@ class StateUpdater:
             except Exception as error:
                 self._fail(task, error)
                 continue
-            self._restored.append(task)  # first, so that readers without the lock always see the task
+            self._table.restored.append(task)  # first, so that readers without the lock always see the task
             self._forget(task)  # its listener was already called
 
     def _fail(self, task: RestorableTask, error: Exception) -> None:
-        self._failed.append((task, error))
+        self._table.failed.append((task, error))
         self._forget(task)
 
     def _forget(self, task: RestorableTask, *, promoted: bool = False) -> None:
-        self._tasks.pop(task.id, None)
-        for partition in task.changelog_partitions:
-            changelog = self._changelogs.pop(partition, None)
-            if changelog is not None:
-                self._sharing.forget(changelog)
-                self._listener_calls.removed(changelog, promoted=promoted)
-        if not any(held.is_active for held in self._tasks.values()):
+        for changelog in self._table.forget(task):
+            self._sharing.forget(changelog)
+            self._listener_calls.removed(changelog, promoted=promoted)
+        if not self._table.active_tasks():
             self._meter.ended(self._clock.monotonic_ms())
 
-    def _corrupted(self, partitions: Collection[TopicPartition], what: str = "does not reach back to") -> None:
+    def _corrupted(self, partitions: AbstractSet[TopicPartition], what: str = "does not reach back to") -> None:
         with self._lock:
-            bad: dict[TaskId, set[TopicPartition]] = {}
-            for partition in self._changelogs.keys() & set(partitions):
-                bad.setdefault(self._changelogs[partition].task.id, set()).add(partition)
-            for task_id, changelogs in bad.items():
-                text = f"changelog {', '.join(map(str, sorted(changelogs)))} {what} the checkpoint of task {task_id}"
-                self._fail(self._tasks[task_id], TaskCorruptedError(text, {task_id: changelogs}))
+            for task, changelogs in self._table.tasks_of(partitions):
+                text = f"changelog {', '.join(map(str, sorted(changelogs)))} {what} the checkpoint of task {task.id}"
+                self._fail(task, TaskCorruptedError(text, {task.id: set(changelogs)}))
 
     def _checkpoint_if_due(self) -> None:
         if (now := self._clock.monotonic_ms()) < self._next_checkpoint_ms:
             return
-        self._next_checkpoint_ms = now + self._commit_interval_ms
-        for task in list(self._tasks.values()):
+        self._next_checkpoint_ms = now + self._settings.commit_interval_ms
+        for task in list(self._table.tasks.values()):
             try:
                 task.checkpoint(enforce=False)
             except Exception as error:

@@ -40,6 +40,7 @@ from streams_py.runtime.queries.hosts import StoreHosts
 from streams_py.runtime.restore.listener import RestoreListener, StandbyUpdateListener
 from streams_py.runtime.restore.parallel_restore import Sharing
 from streams_py.runtime.restore.restore_events import RestoreEventsListener
+from streams_py.runtime.restore.settings import RestoreListeners, RestoreSettings
 from streams_py.runtime.restore.updater import StateUpdater
 from streams_py.runtime.tasks.asynchronous.event_loop import Background, EventLoop
 from streams_py.runtime.tasks.settings.task_settings import TaskSettings
@@ -360,17 +361,19 @@ class ClientResources:
             lambda: self._clients.restore_consumer(thread.name),
             admin,
             clock,
-            group=config.application_id,
-            poll_ms=config.poll_ms,
-            commit_interval_ms=config.commit_interval_ms,
-            retry_backoff_ms=config.retry_backoff_ms,
-            task_timeout_ms=config.task_timeout_ms,
-            acceptable_lag=config.acceptable_recovery_lag,
-            listener=RestoreEventsListener(restores, self.restore_listener),
-            standby_listener=self.standby_listener,
-            on_warm=restores.warm,
+            RestoreSettings(
+                group=config.application_id,
+                poll_ms=config.poll_ms,
+                commit_interval_ms=config.commit_interval_ms,
+                retry_backoff_ms=config.retry_backoff_ms,
+                task_timeout_ms=config.task_timeout_ms,
+                acceptable_lag=config.acceptable_recovery_lag,
+                stops_at_recreated=config.recreated_internal_topics != "continue",
+            ),
+            RestoreListeners(
+                RestoreEventsListener(restores, self.restore_listener), self.standby_listener, restores.warm
+            ),
             sharing=Sharing(lambda: self._clients.changelog_sorter(thread.name), clock),
-            stops_at_recreated=config.recreated_internal_topics != "continue",
         )
         consumer = self._clients.main_consumer(thread.name)
         opened.callback(consumer.close)

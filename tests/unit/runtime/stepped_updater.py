@@ -7,9 +7,13 @@ from collections.abc import Callable
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.runtime.restore.listener import RestoreListener, StandbyUpdateListener, SuspendReason
 from streams_py.runtime.restore.parallel_restore import Sharing
+from streams_py.runtime.restore.settings import RestoreListeners, RestoreSettings
 from streams_py.runtime.restore.updater import StateUpdater
 from tests.unit.runtime.fakes import FakeAdmin, FakeClock, FakeConsumer, FakeLog, FakeTask
 
+SETTINGS = RestoreSettings(
+    group="app", poll_ms=0, commit_interval_ms=1000, retry_backoff_ms=100, task_timeout_ms=5000, acceptable_lag=4
+)
 LOG, OTHER = TopicPartition("app-a-changelog", 0), TopicPartition("app-b-changelog", 1)
 
 
@@ -65,15 +69,8 @@ class Stepped(StateUpdater):
             lambda: self.consumer,
             self.admin,
             self.clock,
-            group="app",
-            poll_ms=0,
-            commit_interval_ms=1000,
-            retry_backoff_ms=100,
-            task_timeout_ms=5000,
-            acceptable_lag=4,
-            listener=self.listener,
-            standby_listener=self.standby_listener,
-            on_warm=lambda *told: self.warm.append(told),
+            SETTINGS,
+            RestoreListeners(self.listener, self.standby_listener, lambda *told: self.warm.append(told)),
             sharing=None if sharing is None else sharing(self.clock),
         )
 

@@ -9,9 +9,10 @@ import pytest
 from streams_protocol.types import TopicPartition
 from streams_py.runtime.restore.listener import RestoreListener, SuspendReason
 from streams_py.runtime.restore.progress import ACTIVITIES, RestoreMeter, RestoreProgress
+from streams_py.runtime.restore.settings import RestoreListeners
 from streams_py.runtime.restore.updater import StateUpdater
 from tests.unit.runtime.fakes import FakeAdmin, FakeClock, FakeConsumer, FakeLog, FakeRecord
-from tests.unit.runtime.stepped_updater import LOG, OTHER, Listener, StandbyListener, Stepped, active, standby
+from tests.unit.runtime.stepped_updater import LOG, OTHER, SETTINGS, Listener, StandbyListener, Stepped, active, standby
 from tests.waiting import PATIENCE_S, until
 
 
@@ -112,8 +113,7 @@ def test_nobody_waits_for_a_restore_listener(log: FakeLog) -> None:
     log.write(LOG, 2)
     listener, consumer = Waiting(), FakeConsumer(log)
     updater = StateUpdater(
-        "updater", lambda: consumer, FakeAdmin(log), FakeClock(), group="app", poll_ms=0, commit_interval_ms=1000,
-        retry_backoff_ms=100, task_timeout_ms=5000, listener=listener,
+        "updater", lambda: consumer, FakeAdmin(log), FakeClock(), SETTINGS, RestoreListeners(listener)
     )  # fmt: skip
     task = active(LOG)
     updater.add(task)
@@ -149,8 +149,7 @@ def test_restoration_that_a_close_interrupts_is_reported_as_suspended(log: FakeL
     listener, consumer = Listener(), FakeConsumer(log)
     consumer.position = lambda partition: None  # type: ignore[method-assign]
     updater = StateUpdater(
-        "updater", lambda: consumer, FakeAdmin(log), FakeClock(), group="app", poll_ms=0, commit_interval_ms=1000,
-        retry_backoff_ms=100, task_timeout_ms=5000, listener=listener,
+        "updater", lambda: consumer, FakeAdmin(log), FakeClock(), SETTINGS, RestoreListeners(listener)
     )  # fmt: skip
     task = active(LOG, OTHER)
     updater.add(task)
@@ -188,7 +187,7 @@ def test_standby_listener_hears_of_a_copy_that_turns_out_to_be_corrupted(log: Fa
     updater, task = Stepped(log), standby(LOG, checkpoint={LOG: 3})
     updater.add(task)
     updater.turn(2)
-    updater._corrupted([LOG])
+    updater._corrupted({LOG})
     updater._listener_calls.deliver()
     assert updater.standby_listener.events[-1] == ("suspended", LOG, 10, 10, SuspendReason.MIGRATED)
     assert updater.remove(task.id) is task
@@ -209,8 +208,7 @@ def test_copies_that_a_close_ends_are_reported_once(log: FakeLog) -> None:
     log.write(LOG, 2)
     listener, task = StandbyListener(), standby(LOG)
     updater = StateUpdater(
-        "updater", lambda: FakeConsumer(log), FakeAdmin(log), FakeClock(), group="app", poll_ms=0,
-        commit_interval_ms=1000, retry_backoff_ms=100, task_timeout_ms=5000, standby_listener=listener,
+        "updater", lambda: FakeConsumer(log), FakeAdmin(log), FakeClock(), SETTINGS, RestoreListeners(standby=listener)
     )  # fmt: skip
     updater.add(task)
     until(lambda: ("batch", LOG, str(task.id), 1, 2, 2) in listener.events, "the copy to be current")

@@ -453,7 +453,7 @@ class Steps:
 
     def restore(self) -> None:
         """A round of the state updater, when it has something to do."""
-        if self.updater._changelogs:
+        if self.updater._table.changelogs:
             self.updater._round(self._restore_consumer)
 
     def run(self, active: Mapping[TaskId, Collection[TopicPartition]], **more: Any) -> None:

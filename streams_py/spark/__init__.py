@@ -1,12 +1,12 @@
 """Kafka Streams topologies, groups and topics on Apache Spark.
 
-* :func:`run`: the topology of an application over its history; see ``docs/spark-history.md``;
-* :func:`preview`: a topology as a query of Structured Streaming;
-* :func:`register`: makes the Kafka data source ``streams-kafka``, which needs no jar, known to a session;
-* jobs over assignment events.
+* :func:`run` runs the topology of an application over old records; see ``docs/spark-history.md``.
+* :func:`preview` runs a topology as a query of Structured Streaming.
+* :func:`register` registers the Kafka data source ``streams-kafka``, which needs no jar, with a session.
+* Jobs process assignment events: telemetry and backtests.
 
-Nothing in the rest of the library imports this package, and importing it, or :mod:`streams_py`, does not import
-PySpark. Install the extra ``kafka-streams-py[spark]`` to use it.
+Only commands import this package. Importing it, or :mod:`streams_py`, does not import PySpark. Install the extra
+``kafka-streams-py[spark]`` to use it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ __all__ = ["Results", "preview", "register", "run"]
 
 
 def __getattr__(name: str) -> object:
-    if name == "preview":  # it is made of classes of PySpark
+    if name == "preview":  # its module subclasses classes of PySpark
         from streams_py.spark.history.preview import preview
 
         return preview
-    if name == "register":  # its module defines classes of PySpark, too
+    if name == "register":  # its module subclasses classes of PySpark, too
         from streams_py.spark.kafka.source import register
 
         return register

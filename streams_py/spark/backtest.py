@@ -1,14 +1,14 @@
-"""The engine on Spark: the same kernel, spread over cores or machines.
+"""The backtest engine on Spark: the same kernel as on one machine, distributed over cores or machines.
 
-Situations are dealt to Spark partitions by their size, largest first, there and back again (0 1 2 2 1 0 ...), so that
-no partition gets all the giants. Repetitions of a situation land in one partition, where the second one is dropped. The
-driver sees counts and aggregates only: what it collects is bounded by candidates, scenarios and scores.
+Situations are distributed to Spark partitions by size, largest first, in alternating order (0 1 2 2 1 0 ...), so that
+large situations are spread evenly. Repetitions of a situation are in one partition, which skips all but the first. The
+driver collects only counts and aggregates. Their number depends on candidates, scenarios and scores.
 
-Histories go the same way: each task puts the segments of one of them together in the order of the situations
-(:mod:`~streams_py.backtest.loop.segments`), and then a segment with some of the candidates is one piece of work.
+Histories are distributed in the same way. A task first creates the segments of a history from its situations, in order
+(:mod:`~streams_py.backtest.loop.segments`). A segment with some of the candidates is then one piece of work.
 
-A large run is made in waves, each of a range of hashes and with a folder of its own; a finished wave is marked, so that
-an interrupted run can go on behind it.
+A large run consists of waves. Each wave covers a range of hashes and has its own folder. Finished waves are marked, so
+that an interrupted run continues with the next one.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _WAVE: Final = "wave"
 _HISTORY: Final = "history"
 _NUMBER: Final = "number"
 _PIECE: Final = "piece"
-_SEGMENT_COST: Final = 32  # of a byte, beside one of a situation: each event is a way of several decisions
+_SEGMENT_COST: Final = 32  # cost of a byte relative to a byte of a situation: each event needs several decisions
 _BATCH_KEY: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
@@ -69,10 +69,11 @@ def evaluate_on_spark(
     py_files: Sequence[str] = (),
     tick: Tick = lambda _done, _all: None,
 ) -> Summary:
-    """Evaluate the situations in ``source`` (a folder of tables on any file system, or a JSONL file of this machine).
+    """Evaluate the situations in ``source``: a folder of tables on any file system, or a JSONL file of this machine.
 
-    ConfigError when the folder ``out`` is not empty, a candidate is not to be found here or on the workers, there is
-    nothing to evaluate, or the session is one of Spark Connect.
+    Raises:
+        ConfigError: the folder ``out`` is not empty, the driver or a worker does not find a candidate, ``source`` has
+            no situations, or the session is a session of Spark Connect.
     """
     check_classic(spark)
     for candidate in orders.candidates:
@@ -97,7 +98,7 @@ def evaluate_on_spark(
 
 
 def folder_of(spark: SparkSession, out: str) -> RunFolder:
-    """The folder of a run: of this machine, or on a file system that Spark knows (``hdfs://``, ``s3a://``)."""
+    """Return the folder of a run, on this machine or on a file system that Spark supports (``hdfs://``, ``s3a://``)."""
     return RunFolder(out, Folder(spark, out) if SCHEME in out else None)
 
 
@@ -105,7 +106,11 @@ def folder_of(spark: SparkSession, out: str) -> RunFolder:
 
 
 def _ship(spark: SparkSession, orders: Orders, py_files: Sequence[str]) -> Orders:
-    """Files go along; a class that can be imported goes by name, any other (of a notebook, of a test) by value."""
+    """Send the code of candidates to the workers.
+
+    Files are sent as files. A class that can be imported is sent by name; another class (of a notebook or a test) is
+    sent by value.
+    """
     for path in dict.fromkeys([*py_files, *(str(c.file) for c in orders.candidates if c.file is not None)]):
         spark.sparkContext.addPyFile(path)
     return replace(orders, candidates=[_by_name(candidate) for candidate in orders.candidates])
@@ -119,7 +124,7 @@ def _by_name(candidate: Candidate) -> Candidate:
 
 
 def _check_workers(spark: SparkSession, orders: Orders) -> None:
-    """One tiny job: can a worker find the code of the candidates?"""
+    """Run a tiny job to check that a worker finds the code of the candidates."""
 
     def probe(batches: Iterator[Any]) -> Iterator[Any]:
         for _ in batches:
@@ -137,19 +142,19 @@ def _check_workers(spark: SparkSession, orders: Orders) -> None:
         by_value = ", ".join(c.name for c in orders.candidates if not isinstance(c.assignor, str))
         if by_value and "pickle" in str(error).lower():
             raise ConfigError(
-                f"the class of candidate {by_value} cannot be sent to the workers ({type(error).__name__}); put it "
-                "into a module and name it as module:Class"
+                f"the class of candidate {by_value} cannot be sent to the workers ({type(error).__name__}); move it to "
+                "a module and name it as module:Class"
             ) from error
         raise
     if row.problem:
-        raise ConfigError(f"{row.problem}; it is here, but not on the workers: pass --py-files or install it there")
+        raise ConfigError(f"{row.problem}; the driver has it, but not the workers: pass --py-files or install it there")
 
 
 # -- the work ----------------------------------------------------------------------------------------------------------
 
 
 def _situations(spark: SparkSession, source: str, folder: RunFolder) -> DataFrame:
-    """``input, history`` (which group), ``number`` (its place there)."""
+    """Return columns ``input``, ``history`` (its group), and ``number`` (its position in this history)."""
     if SCHEME in source or Path(source).is_dir():
         from pyspark.errors import AnalysisException
 
@@ -160,7 +165,9 @@ def _situations(spark: SparkSession, source: str, folder: RunFolder) -> DataFram
     if not Path(source).is_file():
         raise no_inputs(source)
     if SCHEME in folder.root:
-        raise ConfigError(f"{source} is a file of this machine, {folder.root} is not; take --tables, or another --out")
+        raise ConfigError(
+            f"{source} is a file of this machine, but {folder.root} is not; use --tables, or another --out"
+        )
     spool = Path(folder.path("_inputs"))
     folder.files.remove("_inputs")
     spool.mkdir(parents=True)
@@ -179,7 +186,7 @@ def _situations(spark: SparkSession, source: str, folder: RunFolder) -> DataFram
 
 
 def _in_order(spark: SparkSession, source: str) -> DataFrame:
-    """The situations of tables, each with its place in the history of its group."""
+    """Return the situations of tables, each with its position in the history of its group."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as f
     from pyspark.sql.window import Window
@@ -191,7 +198,7 @@ def _in_order(spark: SparkSession, source: str) -> DataFrame:
     inputs = inputs.select("input", f.col("_group").alias(_HISTORY), "_day", "rebalance_id")
     try:
         order = _table(spark, source, ORDER_TABLE).select(*ORDER_COLUMNS).dropDuplicates(["rebalance_id"])
-    except AnalysisException:  # only the situations were kept
+    except AnalysisException:  # the user has kept only the table of situations
         placed = [f.lit(-1).alias(name) for name in ORDER_COLUMNS[:-1]]
         inputs = inputs.select("*", *placed)
     else:
@@ -202,7 +209,7 @@ def _in_order(spark: SparkSession, source: str) -> DataFrame:
 
 
 def with_histories(situations: DataFrame) -> DataFrame:
-    """``input``: the situations, and the segments of the histories that they are."""
+    """Return the column ``input`` with the situations, and with the segments of the histories that they form."""
     from pyspark.sql import functions as f
 
     piece = f.floor(f.col(_NUMBER) / SITUATIONS)
@@ -212,7 +219,7 @@ def with_histories(situations: DataFrame) -> DataFrame:
 
 
 def _segments(batches: Iterator[Any]) -> Iterator[Any]:
-    """Arrow batches in the order of histories in, a segment for each piece of one out."""
+    """Create segments in a worker: Arrow batches in the order of histories in, segments out."""
     current: tuple[str, int] | None = None
     segments = Segments()
 
@@ -231,7 +238,7 @@ def _segments(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def score_rows(spark: SparkSession, orders: Orders, inputs: DataFrame) -> DataFrame:
-    """Score rows of the situations in a column ``input``, as a plan: nothing is written, nothing can be resumed."""
+    """Return score rows of the situations in a column ``input``. Nothing is written, so it cannot be resumed."""
     hashed = _hashed(inputs)
     narrow = _narrow(hashed, orders).persist()
     each = len(orders.candidates) * len(orders.scenarios)
@@ -245,8 +252,10 @@ def _hashed(inputs: DataFrame) -> DataFrame:
 
 
 def _narrow(hashed: DataFrame, orders: Orders) -> DataFrame:
-    """What the dealing needs to know of each piece of work, without its text. A segment is as many pieces as its
-    candidates are dealt to; ``chunk`` is null for a situation."""
+    """Return the size of each piece of work, without its text.
+
+    A segment is divided into one piece for each chunk of candidates. ``chunk`` is null for a situation.
+    """
     from pyspark.sql import functions as f
 
     is_segment = f.startswith("input", f.lit(SEGMENT_HEAD))
@@ -302,7 +311,7 @@ def _waves(spark: SparkSession, orders: Orders, inputs: DataFrame, folder: RunFo
 
 
 def _cut(spark: SparkSession, hashed: DataFrame, ranges: Sequence[tuple[str, str]], folder: RunFolder) -> DataFrame:
-    """The situations in a folder for each wave: otherwise every wave would read all of them."""
+    """Write the situations of each wave to a separate folder. Otherwise every wave would read all situations."""
     from pyspark.sql import functions as f
 
     prefix = f.substring("input_hash", 1, 2)
@@ -314,7 +323,10 @@ def _cut(spark: SparkSession, hashed: DataFrame, ranges: Sequence[tuple[str, str
 
 
 def _ranges(rows: int, done: frozenset[str]) -> list[tuple[str, str]]:
-    """Ranges of prefixes that are not done, as many as the work is worth, each without a done one inside."""
+    """Return ranges of prefixes that are not done.
+
+    The number of ranges depends on the amount of work. No range contains a prefix that is done.
+    """
     count = min(_WAVES_MAX, max(1, rows // _ROWS_PER_WAVE))
     size = -(-len(PREFIXES) // count)
     ranges: list[tuple[str, str]] = []
@@ -330,7 +342,7 @@ def _ranges(rows: int, done: frozenset[str]) -> list[tuple[str, str]]:
 
 
 def _dealt(spark: SparkSession, hashed: DataFrame, narrow: DataFrame, rows: int) -> DataFrame:
-    """``input, input_hash, seen, chunk`` in Spark partitions of about equal work."""
+    """Return ``input, input_hash, seen, chunk`` in Spark partitions of about equal work."""
     from pyspark.sql import functions as f
     from pyspark.sql.window import Window
 
@@ -344,7 +356,7 @@ def _dealt(spark: SparkSession, hashed: DataFrame, narrow: DataFrame, rows: int)
 
 
 def kernel_for(orders: Orders) -> Any:
-    """What a Spark task does: Arrow batches of ``input, input_hash, seen, chunk`` in, score rows out."""
+    """Return the function of a Spark task: Arrow batches of ``input, input_hash, seen, chunk`` in, score rows out."""
     on_driver = library_version()
 
     def kernel(batches: Iterator[Any]) -> Iterator[Any]:

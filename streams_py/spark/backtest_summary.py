@@ -1,6 +1,6 @@
-"""The aggregates of a run, made by Spark: what :mod:`~streams_py.backtest.summary` makes of rows in memory.
+"""The summary of a backtest, computed by Spark. :mod:`~streams_py.backtest.summary` does the same for rows in memory.
 
-What is collected is bounded by candidates, scenarios and scores, whatever the number of situations.
+The number of collected rows depends on candidates, scenarios and scores, and not on the number of situations.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def summarise_on_spark(
     *,
     base: str | None = None,
 ) -> Summary:
-    """The same as :func:`~streams_py.backtest.summary.summarise` makes of rows in memory."""
+    """Summarise a run. For rows in memory, :func:`~streams_py.backtest.summary.summarise` gives the same."""
     from pyspark.sql import functions as f
 
     base = base_of(candidates, scenarios, base)
@@ -79,14 +79,14 @@ def _reproduced(scores: DataFrame) -> tuple[int, int] | None:
 
 
 class SparkPairs:
-    """:class:`~streams_py.backtest.pairs.Pairs` by Spark: a job for each leader, while the session lives."""
+    """:class:`~streams_py.backtest.pairs.Pairs` by Spark: one job for each leader. Needs the open session."""
 
     def __init__(self, scores: DataFrame) -> None:
         self._scores = scores
         self._known: dict[tuple[str, tuple[str, ...]], Mapping[str, Mapping[str, Paired]]] = {}
 
     def against(self, leader: str, scenarios: Sequence[str], metric: str) -> Mapping[str, Paired]:
-        """Every other candidate beside the leader; all scores are computed at once."""
+        """Compare every other candidate with the leader. One job computes all scores."""
         from pyspark.sql import functions as f
 
         asked = leader, tuple(scenarios)
@@ -104,7 +104,10 @@ class SparkPairs:
 
 
 def _paired(scores: DataFrame, leader: str, keys: Sequence[str]) -> list[Any]:
-    """Wins, ties, losses and both means of every other candidate beside one of them, in the cases that both have."""
+    """Return wins, ties, losses and both means of every other candidate against the leader.
+
+    Only cases that both candidates have are counted.
+    """
     from pyspark.sql import functions as f
 
     good = scores.where(f.col("valid") == OK)

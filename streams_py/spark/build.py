@@ -1,8 +1,8 @@
-"""From bronze to all tables: one function for all of history and for a few days of it.
+"""Builds all telemetry tables from bronze, for a whole history or for a few days of it.
 
-Spark's part is small: bring the events of each group into one order (:mod:`streams_py.telemetry.order`), in one Spark
-partition, and let the fold of :mod:`streams_py.telemetry.fold` pass over them, batch by batch. Memory is that of the
-fold, whatever the length of the history; each group has a Spark partition of its own, so they run side by side.
+Spark brings the events of each group into one order (:mod:`streams_py.telemetry.order`), in one Spark partition per
+group. The fold of :mod:`streams_py.telemetry.fold` processes them batch by batch. Only the fold needs memory, whatever
+the length of the history. Groups run in parallel.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FOLDED_ARROW: Final[Any] = pa.schema(
 )
 _DAY_MS: Final = 86_400_000
 _KEY: Final = ("sort_ms", "sort_partition", "sort_offset", "part", "partition", "offset")
-"""As :class:`streams_py.telemetry.order.Key`."""
+"""The fields of :class:`streams_py.telemetry.order.Key`."""
 _ROWS_PER_BATCH: Final = 2_000
 _FIRST: Final = -(2**62)  # sorts before every append time
 _TYPES: Final[dict[str, DataType]] = {
@@ -58,15 +58,24 @@ _TYPES: Final[dict[str, DataType]] = {
 
 
 def read_of(records: DataFrame) -> DataFrame:
-    """Records of an events topic, as ``streams-kafka`` (or Spark's own connector, with its columns renamed) reads them,
-    with what they say of themselves: bronze without a place."""
+    """Parse records of an events topic into bronze rows without ``place_ms`` and ``day``.
+
+    ``records`` are rows of ``streams-kafka``, or of Spark's own connector with its columns renamed.
+    """
     wanted = records.select("topic", "partition", "offset", "timestamp_ms", "value")
     return wanted.mapInArrow(bronze_batches, READ)
 
 
 def bronze_of(records: DataFrame, before: Mapping[str, int] | None = None, *, group: str | None = None) -> DataFrame:
-    """Bronze rows of such records, with ``group`` those of one group and the refused ones. ``before``: the place of its
-    last record before these, by ``topic/partition``. Neither another group's clocks nor refused records move a place.
+    """Return bronze rows for records of an events topic.
+
+    The place of an event (``place_ms``) is the largest append time so far in its partition. Events of other groups and
+    refused records do not change the place of a group's events.
+
+    Args:
+        records: see :func:`read_of`.
+        before: ``topic/partition`` -> place of the last event before these records.
+        group: if given, rows of other groups are left out. Refused records are kept.
     """
     rows, is_event = read_of(records), f.col("status") == OK
     if group is not None:
@@ -75,7 +84,7 @@ def bronze_of(records: DataFrame, before: Mapping[str, int] | None = None, *, gr
     partition, so_far = ("topic", "partition"), (Window.unboundedPreceding, 0)
     of_group = of_event.over(Window.partitionBy(*partition, "group").orderBy("offset").rowsBetween(*so_far))
     of_all = of_event.over(Window.partitionBy(*partition).orderBy("offset").rowsBetween(*so_far))
-    place = f.when(is_event, of_group).otherwise(f.greatest("append_ms", of_all))  # null counts for nothing
+    place = f.when(is_event, of_group).otherwise(f.greatest("append_ms", of_all))  # ``greatest`` ignores nulls
     if before:
         known = f.create_map(*(f.lit(item) for pair in sorted(before.items()) for item in pair))
         place = f.greatest(place, known[f.concat_ws("/", "topic", "partition")])
@@ -88,8 +97,10 @@ def _names(ddl: str) -> list[str]:
 
 
 def placed(bronze: DataFrame) -> DataFrame:
-    """Readable events with the place they are folded at: ``sort_ms, sort_partition, sort_offset, sort_day``. Parts of
-    a rebalance have that of its header; parts without a header are left out."""
+    """Return valid events with their sort position: ``sort_ms, sort_partition, sort_offset, sort_day``.
+
+    The parts of a rebalance have the position of its header. Parts without a header are left out.
+    """
     good = bronze.where(f.col("status") == OK)
     own = f.struct(
         f.col("place_ms").alias("ms"),
@@ -112,19 +123,31 @@ def placed(bronze: DataFrame) -> DataFrame:
 
 
 def build(bronze: DataFrame, base: DataFrame | None = None) -> dict[str, DataFrame]:
-    """Every table by name, with ``group`` and ``day`` (a date), and ``state``, ``events_bad`` and ``events_unknown``.
+    """Return all tables by name, including ``state``, ``events_bad`` and ``events_unknown``.
 
-    ``base`` has ``group`` and ``state``: where the fold of a group stood before the events in ``bronze``. Each table
-    computes the fold anew; whoever needs several takes :func:`fold_events` and :func:`tables_of` apart, and persists
-    what is in between.
+    Tables have the columns ``group`` and ``day`` (a date); the tables of refused records have only ``day``.
+
+    Each table computes the fold again. To use several tables, call :func:`fold_events`, persist its result, and call
+    :func:`tables_of`.
+
+    Args:
+        bronze: bronze rows.
+        base: the state of the fold of each group before these events, as columns ``group`` and ``state``.
     """
     return tables_of(fold_events(bronze, base)) | refused_of(bronze)
 
 
 def fold_events(bronze: DataFrame, base: DataFrame | None = None, groups: Sequence[str] | None = None) -> DataFrame:
-    """Rows of all tables as ``table, group, day, row`` (JSON); see :func:`build`. Rows that hold until the next event
-    are ``is_open``; one more row of each group, of the table ``live``, says where its fold stands. ``groups`` are those
-    there may be, when that is known."""
+    """Return rows of all tables as ``table, group, day, row`` (JSON) and ``is_open``.
+
+    Rows that are valid until the next event have ``is_open``. Each group has one more row, of the table ``live``, with
+    the state of its fold.
+
+    Args:
+        bronze: see :func:`build`.
+        base: see :func:`build`.
+        groups: the groups that may occur. By default, a job finds them.
+    """
     columns = ["group", "sort_ms", "sort_partition", "sort_offset", "part", "partition", "offset", "append_ms", "value"]
     events = placed(bronze).select(*columns, f.lit(None).cast("string").alias("state"))
     names = (
@@ -148,12 +171,12 @@ def fold_events(bronze: DataFrame, base: DataFrame | None = None, groups: Sequen
 
 
 def tables_of(folded: DataFrame) -> dict[str, DataFrame]:
-    """The tables in the rows of :func:`fold_events`."""
+    """Return the tables by name from the rows of :func:`fold_events`."""
     return {name: _typed(folded, name) for name in (*TABLES, STATE_TABLE)}
 
 
 def refused_of(bronze: DataFrame) -> dict[str, DataFrame]:
-    """Records that could not be read, and those of versions that this program does not know."""
+    """Return tables of the records that cannot be parsed, and of events with an unknown version."""
     tables = {}
     for name, status in (("events_bad", BAD), ("events_unknown", UNKNOWN)):
         columns = ("topic", "partition", "offset", "append_ms", "reason", "value")
@@ -167,7 +190,7 @@ _BASE_PLACE: Final = (
 
 
 def fold_batches(batches: Iterator[Any]) -> Iterator[Any]:
-    """The kernel: Arrow batches of ordered events in, rows of all tables as JSON out."""
+    """Run the fold in a worker: Arrow batches of ordered events in, rows of all tables as JSON out."""
     group: str | None = None
     fold = GroupFold()
     last: tuple[int, ...] = ()
@@ -211,7 +234,7 @@ def _batch(rows: list[tuple[str, str, int, str, bool]]) -> Any:
 
 
 def _typed(folded: DataFrame, name: str) -> DataFrame:
-    """The rows of one table with their columns; instants become timestamps."""
+    """Return the rows of one table with typed columns. Times in ms become timestamps."""
     columns = columns_of(name)
     schema = StructType([StructField(column, _TYPES[kind]) for column, kind in columns])
     rows = folded.where(f.col("table") == name).withColumn("row", f.from_json("row", schema))

@@ -1,4 +1,4 @@
-"""Records as columns: the schema of ``streams-kafka`` and its Arrow batches.
+"""The columns of ``streams-kafka``: its schema and its Arrow batches.
 
 =================  ===================================  ================================================================
 column             type                                 meaning
@@ -10,7 +10,7 @@ column             type                                 meaning
 ``timestamp_type`` int                                  0 create time, 1 log append time, -1 none
 ``key``            binary                               null is null, empty is empty
 ``value``          binary                               null is a tombstone
-``headers``        array<struct<key, value>>            null when there are none; order and repetitions kept
+``headers``        array<struct<key, value>>            null without headers; order and repetitions are kept
 =================  ===================================  ================================================================
 """
 
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 SPARK_HEADERS: Final = "array<struct<key: string, value: binary>>"
-"""As Spark's DDL says it; :data:`HEADERS` is the same for Arrow."""
+"""The type of headers in Spark's DDL. :data:`HEADERS` is the same for Arrow."""
 SCHEMA: Final = (
     "topic string, partition int, offset bigint, timestamp_ms bigint, timestamp_type int, key binary, value binary, "
     f"headers {SPARK_HEADERS}"
@@ -63,7 +63,7 @@ ARROW_SCHEMA: Final[Any] = pa.schema(
 
 
 def record_batch(topic: str, partition: int, columns: Columns) -> Any:
-    """An Arrow batch of :data:`ARROW_SCHEMA` with records of one partition."""
+    """Return an Arrow batch of :data:`ARROW_SCHEMA` with records of one partition."""
     count = len(columns.offsets)
     stamps = np.fromiter(chain.from_iterable(columns.timestamps), np.int64, 2 * count)
     kinds, times = stamps[::2], stamps[1::2]
@@ -83,7 +83,7 @@ def record_batch(topic: str, partition: int, columns: Columns) -> Any:
 
 
 def headers_column(all_headers: Sequence[Headers | None]) -> Any:
-    """An Arrow array of :data:`HEADERS`; nulls where there are none."""
+    """Return an Arrow array of :data:`HEADERS`, with null for a record without headers."""
     if not any(all_headers):
         return pa.nulls(len(all_headers), HEADERS)
     return pa.array(
@@ -93,10 +93,10 @@ def headers_column(all_headers: Sequence[Headers | None]) -> Any:
 
 
 def with_headers_for_python(rows: DataFrame) -> DataFrame:
-    """The same with an empty array where there are no headers: for rows on their way to a worker.
+    """Replace null headers by an empty array, for rows that Spark sends to a worker.
 
-    Spark asks Arrow with each row how large the batch has become, and to answer that, Arrow goes through all nulls at
-    the end of a list: ten thousand rows without headers took ten times as long as with empty ones.
+    Spark asks Arrow after each row for the size of the batch. To compute it, Arrow scans all trailing nulls of a list
+    column. With nulls, 10,000 rows took ten times as long as with empty arrays.
     """
     from pyspark.sql import functions as f
 

@@ -1,7 +1,7 @@
-"""What a failed Spark job or query says in one sentence.
+"""Turns the error of a failed Spark job or query into one sentence.
 
-An error of ours that was raised in a worker, in the process that plans a data source, or in a micro-batch comes back as
-Spark's exception with pages of stack traces of two languages. Somewhere in there stands our sentence.
+An error of this library that was raised in a worker, in the process that plans a data source, or in a micro-batch comes
+back as an exception of Spark, with pages of Java and Python stack traces. They contain the message of our error.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ __all__ = ["in_one_sentence", "lost_jvm", "sentence_of"]
 _log = logging.getLogger(__name__)
 
 _OURS: Final = re.compile(rf"^(?:streams_(?:py|protocol)\.[\w.]*\w|{'|'.join(errors.__all__)}): (.+)$", re.MULTILINE)
-"""Any error of a module of ours, or one of the public ones without its module."""
+"""An error class of a module of this library, or a public error without its module, and its message."""
 _RAISED: Final = re.compile(r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
-"""What ``raise_error`` of a plan of ours says."""
+"""The message of ``raise_error`` in a query plan of this library."""
 _SPARKS: Final = re.compile(r"\[[A-Z_.0-9]+\] (.+?)\.?(?: +SQLSTATE: \w+;?)?")
-"""A sentence of Spark's with a name and a state around it."""
+"""A message of Spark between an error class and an SQL state."""
 _JAVAS: Final = re.compile(r"^: [\w.$]*?(\w+): (.+)$", re.MULTILINE)
-"""What is below py4j's own first line: an exception of Java with its message."""
+"""The line below py4j's own first line: a Java exception with its message."""
 _PYTHONS: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)$", re.MULTILINE)
-"""The last line of a stack trace of Python."""
+"""The last line of a Python stack trace."""
 _NOT_STARTED: Final = "[JAVA_GATEWAY_EXITED]"
 _NO_MEMORY: Final = "java.lang.OutOfMemoryError"
 _NEEDS_MEMORY: Final = (
-    "give it more with the setting spark.driver.memory (on a cluster spark.executor.memory), or use fewer cores at once"
+    "increase the setting spark.driver.memory (on a cluster spark.executor.memory), or use fewer cores"
 )
 _NO_ROOM: Final = re.compile(r"No space left on device|Disk quota exceeded")
 _UNREADABLE: Final = re.compile(r"\[FAILED_READ_FILE\.\w+\] Encountered error while reading file (\S+?)\. ")
 _CAUSES: Final = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
 _STATUS_OF_NO_MEMORY: Final = 52
-"""With which Spark ends a JVM whose memory is used up."""
+"""Exit status of a JVM that Spark stops because it is out of memory."""
 _ENDING_S: Final = 5.0
-"""A process that ends closes its connections a little before others are told of its end."""
+"""Wait for the JVM's exit status, in s. A process closes its connections shortly before its parent gets the status."""
 _NEEDS_PACKAGE: Final = "install kafka-streams-py[spark] where the workers run, and set PYSPARK_PYTHON"
 _WORKER_LOST: Final = re.compile(r"Python worker exited unexpectedly|No module named '?([\w.]+)'?")
 _OF_THE_EXTRA: Final = {"streams_py", "streams_protocol", "confluent_kafka", "pyspark", "pyarrow", "numpy", "pandas"}
 
 
 def sentence_of(error: BaseException) -> str:
-    """Our own sentence if one is in there, else the first line of what Spark says."""
+    """Return the message of this library's error if the text contains one, otherwise a sentence about Spark's error."""
     if isinstance(error, StreamsError):
         return str(error)
     lost = lost_jvm(error)
@@ -61,22 +61,22 @@ def sentence_of(error: BaseException) -> str:
         return str(ours[-1])
     if _NOT_STARTED in text:
         return (
-            "Spark's JVM ended before it was ready; what it said is above (was it killed, or is spark.driver.memory "
+            "Spark's JVM stopped before it was ready; its output is above (was it killed, or is spark.driver.memory "
             "too large for the machine?)"
         )
     if _NO_MEMORY in text:
-        return f"the memory of a JVM of Spark is used up: {_NEEDS_MEMORY}"
+        return f"a JVM of Spark is out of memory: {_NEEDS_MEMORY}"
     full = _NO_ROOM.search(text)
     if full is not None:
         return (
-            f"a disk is full ({full[0]}): make room, or let Spark and its workers use another one (TMPDIR, "
-            "spark.local.dir, and --work for what stages write)"
+            f"a disk is full ({full[0]}): free space, or let Spark and its workers use another disk (TMPDIR, "
+            "spark.local.dir, and --work for the output of stages)"
         )
     unreadable = _UNREADABLE.search(text)
     if unreadable is not None:
         why = _CAUSES.findall(text)
         because = f": {why[-1]}" if why else ""
-        return f"the file {unreadable[1]} cannot be read{because}; remove it, or put a whole one in its place"
+        return f"the file {unreadable[1]} cannot be read{because}; remove it, or replace it with an intact file"
     worker = _WORKER_LOST.search(text)
     if worker is not None and worker[1] and worker[1].partition(".")[0] not in _OF_THE_EXTRA:
         return (
@@ -87,8 +87,8 @@ def sentence_of(error: BaseException) -> str:
         return f"a Python worker has no module {worker[1]}; {_NEEDS_PACKAGE}"
     if worker is not None:
         return (
-            "a Python worker ended unexpectedly: was it killed, as the system does when memory is short (dmesg says "
-            f"it)? Use fewer cores at once then. Did none ever begin? Then {_NEEDS_PACKAGE}"
+            "a Python worker stopped unexpectedly: if the system killed it because memory is short (dmesg shows it), "
+            f"use fewer cores; if workers never started, {_NEEDS_PACKAGE}"
         )
     raised = _PYTHONS.findall(text)
     if raised:
@@ -105,17 +105,17 @@ def sentence_of(error: BaseException) -> str:
 
 
 def in_one_sentence(error: BaseException, what: str) -> StreamsError:
-    """The error to raise ``from None`` instead of one of Spark's: ``what``, and why.
+    """Return the error to raise ``from None`` instead of Spark's error: ``what`` has failed, and why.
 
-    Python prints the cause of an error first. Spark's error has several hundred lines, so the reason would stand below
-    them. They are logged at level DEBUG.
+    Python prints the cause of an error first. Spark's error has several hundred lines, and the reason would follow
+    them. So they are logged at level DEBUG instead.
     """
     _log.debug("%s: %s", what, error)
     return StreamsError(f"{what}: {sentence_of(error)}")
 
 
 def lost_jvm(error: BaseException) -> str | None:
-    """What to do when the error is one of asking a JVM that has ended; None when it is something else."""
+    """Return a sentence with a remedy if the error is due to a JVM that has stopped; otherwise None."""
     is_of_bridge = type(error).__module__.startswith("py4j.") and type(error).__name__ != "Py4JJavaError"
     pyspark: Any = sys.modules.get("pyspark")
     if pyspark is None or not (is_of_bridge or isinstance(error, ConnectionError)):
@@ -123,23 +123,23 @@ def lost_jvm(error: BaseException) -> str | None:
     gateway = pyspark.SparkContext._gateway
     process: Any = getattr(gateway, "proc", None)
     if process is None:
-        return None  # somebody else has started it
+        return None  # another process has started the JVM
     try:
         return _end_of_jvm(process.pid, process.wait(_ENDING_S))
     except subprocess.TimeoutExpired:
-        return None  # it lives
+        return None  # the JVM is running
 
 
 def _end_of_jvm(process: int, status: int) -> str:
     if status == -signal.SIGKILL:
         return (
-            "Spark's JVM was killed (SIGKILL), as the system does when memory is short, which dmesg says: use fewer "
-            "cores at once or a smaller spark.driver.memory, or give the machine or the container more memory"
+            "Spark's JVM was killed (SIGKILL), possibly by the system because memory is short (dmesg shows it): use "
+            "fewer cores or a smaller spark.driver.memory, or give the machine or the container more memory"
         )
     if status == _STATUS_OF_NO_MEMORY:
-        return f"the memory of Spark's JVM is used up: {_NEEDS_MEMORY}"
-    how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"has ended with status {status}"
+        return f"Spark's JVM is out of memory: {_NEEDS_MEMORY}"
+    how = f"was stopped by {signal.Signals(-status).name}" if status < 0 else f"stopped with status {status}"
     return (
-        f"Spark's JVM {how}; what it said is above, and after a crash more is in hs_err_pid{process}.log in "
+        f"Spark's JVM {how}; its output is above, and after a crash details are in hs_err_pid{process}.log in "
         f"{os.getcwd()}; is its memory (spark.driver.memory) too large for the machine, or too small?"
     )

@@ -1,7 +1,7 @@
-"""A folder on any file system that Spark knows, through Hadoop's own classes: local disks, HDFS, object stores.
+"""A folder on any file system that Spark supports, through Hadoop's classes: local disks, HDFS, object stores.
 
-On a cluster a path without a scheme is a folder of every machine, unless they share it. What workers write there is not
-where the driver looks for it, and Spark takes that for a success: nobody would see that it is gone. So it is tried.
+On a cluster, a path without a scheme is a different folder on each machine unless the machines share it. Then the
+driver does not find files that workers have written, but Spark reports success. So :func:`check_shared` tests it first.
 """
 
 from __future__ import annotations
@@ -23,11 +23,14 @@ __all__ = ["Folder", "check_shared"]
 
 _TRIED: Final = "is-it-shared"
 _FILES_MIN, _FILES_MAX = 16, 256
-"""So many files are tried, so that every machine has some."""
+"""Bounds for the number of test files. Every machine should write some."""
 
 
 def check_shared(spark: SparkSession, root: str, option: str) -> None:
-    """ConfigError when files that workers put into a folder are not there for the driver. ``option`` names it."""
+    """Raise ConfigError when the driver does not see files that workers write to a folder.
+
+    ``option`` is the option that names the folder, for the message.
+    """
     if is_local(str(spark.sparkContext.master)):
         return
     count = min(max(4 * spark.sparkContext.defaultParallelism, _FILES_MIN), _FILES_MAX)
@@ -35,31 +38,34 @@ def check_shared(spark: SparkSession, root: str, option: str) -> None:
     try:
         _write_files(spark, folder.path(_TRIED), count)
         found = spark.read.schema("id bigint").parquet(folder.path(_TRIED)).count()
-    except Exception as error:  # of Hadoop's file systems
+    except Exception as error:  # Hadoop's file systems raise any type
         why = sentence_of(error)
         raise ConfigError(
-            f"{option}: the workers cannot write to {root}, or read what others have written there ({why}); name a "
-            "folder that all machines share",
+            f"{option}: the workers cannot write to {root}, or cannot read files of other workers there ({why}); name "
+            "a folder that all machines share",
             key=option,
         ) from error
     finally:
-        with contextlib.suppress(Exception):  # why it cannot be used is said
+        with contextlib.suppress(Exception):  # the reason is reported already
             folder.remove(_TRIED)
     if found < count:
         raise ConfigError(
-            f"{option}: of {count} files that the workers have put into {root} the driver sees {found}; name a folder "
+            f"{option}: the workers have written {count} files to {root}, but the driver sees {found}; name a folder "
             "that all machines share",
             key=option,
         )
 
 
 def _write_files(spark: SparkSession, path: str, count: int) -> None:
-    """A file with one row for each of so many tasks."""
+    """Write ``count`` files with one row each, in one task each."""
     spark.range(0, count, 1, count).write.mode("overwrite").parquet(path)
 
 
 class Folder:
-    """Everything is named by path components below ``root``. Driver only. ConfigError with Spark Connect."""
+    """A folder. Methods take path components below ``root``. For the driver only.
+
+    Raises ConfigError with Spark Connect.
+    """
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         check_classic(spark)
@@ -67,18 +73,27 @@ class Folder:
         self.root = root.rstrip("/") or "/"
 
     def path(self, *names: str) -> str:
-        """A path below the folder."""
+        """Return a path below the folder."""
         return "/".join([self.root, *names])
 
     def on_disk(self) -> Path | None:
-        """Where it is on a disk that this machine has or mounts; None on other file systems."""
+        """Return the local path of the folder; None if it is on a file system that is not mounted here."""
         files, where = self._hadoop()
         is_on_disk = files.getUri().getScheme() == "file"
         return Path(str(files.makeQualified(where).toUri().getPath())) if is_on_disk else None
 
     def lock(self, option: str) -> FileLock | LockHolder | None:
-        """Make the folder, and keep other processes out, or who does that already; None where it is not on a disk.
-        ConfigError when it cannot be made. ``option`` names it."""
+        """Create the folder and lock it against other processes.
+
+        Args:
+            option: the option that names the folder, for the message.
+
+        Returns:
+            The lock, or the holder if another process has it. None if the folder is not on a disk of this machine.
+
+        Raises:
+            ConfigError: the folder cannot be created.
+        """
         place = self.on_disk()
         if place is None:
             return None
@@ -91,24 +106,24 @@ class Folder:
             ) from None
 
     def exists(self, *names: str) -> bool:
-        """Whether there is anything at a path."""
+        """Whether a path exists."""
         files, where = self._hadoop(*names)
         return bool(files.exists(where))
 
     def children(self, *names: str) -> list[str]:
-        """Names of what is in a folder, sorted; empty when there is no such folder."""
+        """Return the sorted names of files and folders in a folder; empty when it does not exist."""
         if not self.exists(*names):
             return []
         files, where = self._hadoop(*names)
         return sorted(str(status.getPath().getName()) for status in files.listStatus(where))
 
     def remove(self, *names: str) -> None:
-        """Delete a file or a folder with all it has; nothing happens when it is not there."""
+        """Delete a file, or a folder with its contents. Does nothing when it does not exist."""
         files, where = self._hadoop(*names)
         files.delete(where, True)
 
     def rename(self, source: tuple[str, ...], target: tuple[str, ...]) -> None:
-        """Move a folder, making those above its new place. OSError when the file system refuses."""
+        """Move a folder and create the parents of its new path. Raises OSError when the file system refuses."""
         files, to = self._hadoop(*target)
         files.mkdirs(to.getParent())
         _, where = self._hadoop(*source)
@@ -116,25 +131,25 @@ class Folder:
             raise OSError(f"{self.path(*source)} could not be moved to {self.path(*target)}")
 
     def replace(self, source: tuple[str, ...], target: tuple[str, ...]) -> None:
-        """Move a folder over another one."""
+        """Delete ``target`` and move a folder to its path."""
         self.remove(*target)
         self.rename(source, target)
 
     def read_text(self, *names: str) -> str:
-        """A small text file."""
+        """Read a small text file."""
         rows = self._spark.read.text(self.path(*names), wholetext=True).collect()
-        return str(rows[0][0]) if rows else ""  # an empty file has none
+        return str(rows[0][0]) if rows else ""  # an empty file gives no row
 
     def write_text(self, text: str, *names: str) -> None:
-        """Make a small text file."""
+        """Create a small text file."""
         files, where = self._hadoop(*names)
         stream = files.create(where)
         stream.write(bytearray(text.encode()))
         stream.close()
 
     def write_bytes(self, content: bytes, *names: str) -> None:
-        """Make a small file, in place of one that is there: it is complete as soon as it has this name."""
-        staged = (*names[:-1], f"_{names[-1]}.new")  # readers of folders pass over such names
+        """Write a small file, replacing an existing one. A file with this name is always complete."""
+        staged = (*names[:-1], f"_{names[-1]}.new")  # Spark ignores files with such names
         files, where = self._hadoop(*staged)
         stream = files.create(where, True)
         stream.write(bytearray(content))

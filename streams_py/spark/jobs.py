@@ -1,4 +1,4 @@
-"""Jobs that nobody waits for any more: they go on, and make files behind the back of whoever puts theirs away."""
+"""Cancels Spark jobs of a command that stops early. Otherwise they continue and create files after its clean-up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOOK_S: Final = 0.1
 
 
 def end_jobs(spark: SparkSession) -> None:
-    """End all jobs of a session, as PySpark does on Ctrl-C where nobody else handles it, and wait a little for that."""
+    """Cancel all jobs of a session, as PySpark's own handler of Ctrl-C does, and wait up to 10 s until they stop."""
     context = spark.sparkContext
     context.cancelAllJobs()
     tracker, last_s = context.statusTracker(), time.monotonic() + _WAIT_S

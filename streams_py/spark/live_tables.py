@@ -1,4 +1,7 @@
-"""What a look at the topic writes without a job: bronze, rows of tables, and where the fold stands. Driver only."""
+"""Writes the results of a *look*, without a Spark job: bronze, rows of tables, and the state of the fold.
+
+A look is a micro-batch that is small enough for the driver process.
+"""
 
 from __future__ import annotations
 
@@ -28,18 +31,24 @@ _OPEN: Final = "open.parquet"
 _EPOCH: Final = date(1970, 1, 1)
 _BRONZE_COLUMNS: Final = [
     (name, kind) for name, kind in (column.split() for column in BRONZE.split(", ")) if name != "day"
-]  # the folder says the day
+]  # the name of the folder contains the day
 
 
 def day_text(day: int) -> str:
-    """A day counted from 1970-01-01 as text, the way folders name it."""
+    """Return the text of a day (counted from 1970-01-01) for the names of folders."""
     return (_EPOCH + timedelta(days=day)).isoformat()
 
 
 def with_places(rows: Iterable[Mapping[str, Any]], before: Mapping[str, int]) -> tuple[list[Row], dict[str, int]]:
-    """Rows of one group and refused ones, as they were read, by partition and offset with their ``place_ms`` and
-    ``day``; and the last place of each ``topic/partition``, which refused ones do not move. ``before``: the places of
-    the records before."""
+    """Add ``place_ms`` and ``day`` to rows of one group and to refused rows.
+
+    Args:
+        rows: rows in any order.
+        before: ``topic/partition`` -> place of the last event before these rows.
+
+    Returns:
+        The rows by partition and offset, and the new last places. Refused rows do not change a place.
+    """
     places = dict(before)
     placed = []
     for row in sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"])):
@@ -52,7 +61,7 @@ def with_places(rows: Iterable[Mapping[str, Any]], before: Mapping[str, int]) ->
 
 
 class LiveTables:
-    """``partition`` is the folder of the group below a table."""
+    """The tables of one group, written by the driver. ``partition`` is the group's folder below each table."""
 
     def __init__(self, files: Folder, group: str, partition: str) -> None:
         self._files = files
@@ -60,17 +69,17 @@ class LiveTables:
         self._partition = partition
         self._live: Live | None = None
 
-    # -- where the fold stands -----------------------------------------------------------------------------------------
+    # -- state of the fold ---------------------------------------------------------------------------------------------
 
     def load(self) -> Live:
-        """As the last look has left it; a new one where there was none."""
+        """Return the state after the last look, or a new state before the first look."""
         if self._live is None:
             names = [name for name in self._files.children(_LIVE) if name.endswith(".json")]
             self._live = Live.from_text(self._files.read_text(_LIVE, names[-1])) if names else Live()
         return self._live
 
     def save(self, live: Live) -> None:
-        """The last step of a look: before it, the look is repeated."""
+        """Save the state. This is the last step of a look: if it is interrupted before, the look is repeated."""
         name = f"{live.batch_id:012d}.json"
         self._files.write_bytes(live.to_text().encode(), _LIVE, name)
         for old in self._files.children(_LIVE):
@@ -81,7 +90,7 @@ class LiveTables:
     # -- a look --------------------------------------------------------------------------------------------------------
 
     def append(self, rows: Sequence[Row], batch_id: int) -> list[int]:
-        """Write placed rows to bronze, and the refused ones to their tables; the days of what was written."""
+        """Write placed rows to bronze, and refused rows also to their tables. Returns the days of the rows."""
         by_day = _by_day(rows)
         for day, of_day in by_day.items():
             self._replace(parquet_of(_BRONZE_COLUMNS, of_day), "bronze", f"day={day}", f"batch_id={batch_id}")
@@ -96,8 +105,12 @@ class LiveTables:
         self._files.write_bytes(content, *folder, "part.parquet")
 
     def take(self, rows: Sequence[Row], places: Mapping[str, int], batch_id: int) -> bool:
-        """Fold placed rows, and add to the tables what comes out. False, with nothing written, when they do not simply
-        go on from what is folded."""
+        """Fold placed rows and add the resulting rows to the tables.
+
+        Returns:
+            Whether that was possible. It is not if an event belongs before events that are folded already. Then
+            nothing is written.
+        """
         live = self.load()
         made = look(live, [_record(row) for row in rows if row["status"] == OK])
         if made is None:
@@ -113,7 +126,7 @@ class LiveTables:
         return True
 
     def write_open(self, rows: Iterable[Output]) -> list[tuple[str, int]]:
-        """Write rows that hold until the next look, each table and day to a file of its own; those tables and days."""
+        """Write rows that are valid until the next look, one file per table and day; returns the tables and days."""
         by_place = _by_place(rows)
         for (table, day), of_day in by_place.items():
             self._files.write_bytes(table_parquet(table, of_day), *self._where(table, day), _OPEN)

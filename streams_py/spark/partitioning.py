@@ -1,11 +1,11 @@
-"""Which partition a key belongs to, for whole columns: Kafka's murmur2 on Arrow arrays.
+"""The partitions of whole columns of keys: Kafka's murmur2 on Arrow arrays.
 
-The hash of one key is a chain of 32-bit multiplications, which no column library offers. But keys of the same length
-go through the same steps, so they are grouped by length and each step is done for all of them at once, on ``uint32``
-arrays: an order of magnitude faster than :func:`streams_py.topology.partitioning.murmur2` key by key, with the same
-results for every input. The few keys longer than ``_COLUMNAR_BYTES_MAX`` are hashed one by one.
+The hash of a key is a chain of 32-bit multiplications, which no column library offers. Keys of the same length need the
+same steps, so keys are grouped by length, and each step handles all keys of a group together on ``uint32`` arrays. This
+is ten times faster than :func:`streams_py.topology.partitioning.murmur2` for each key, with the same results. The few
+keys longer than ``_COLUMNAR_BYTES_MAX`` are hashed one by one.
 
-A null key has no partition by this rule, so nulls are refused. Of a windowed key only the inner key's bytes count.
+A null key has no hash, so nulls are refused. For a windowed key, pass only the bytes of the inner key.
 """
 
 from __future__ import annotations
@@ -31,17 +31,21 @@ _Places: TypeAlias = npt.NDArray[np.int64]
 
 
 def murmur2_column(keys: Any) -> npt.NDArray[np.int32]:
-    """Kafka's 32-bit hash of every key, as signed numbers.
+    """Return Kafka's 32-bit hash of every key, as signed numbers.
 
-    ``keys`` is an Arrow array (or chunked array) of binary or text, sliced or not. ValueError for nulls, TypeError for
-    anything else.
+    Args:
+        keys: an Arrow array or chunked array of binary or text; may be sliced.
+
+    Raises:
+        ValueError: a key is null.
+        TypeError: ``keys`` has another type.
     """
     if isinstance(keys, pa.ChunkedArray):
         chunks = [murmur2_column(chunk) for chunk in keys.chunks]
         return np.concatenate(chunks) if chunks else np.empty(0, np.int32)
     starts, lengths, data = _buffers(keys)
     hashes = np.empty(len(lengths), np.uint32)
-    # Sorting by length puts keys of one length side by side, in one pass for any number of lengths.
+    # Sorting makes keys of one length adjacent, in one pass for any number of lengths.
     order = np.argsort(lengths, kind="stable")
     bounds = np.flatnonzero(np.diff(lengths[order], prepend=-1, append=-1))
     for low, high in pairwise(bounds):
@@ -57,25 +61,28 @@ def murmur2_column(keys: Any) -> npt.NDArray[np.int32]:
 
 
 def partition_column(keys: Any, count: int) -> npt.NDArray[np.int32]:
-    """Partition, 0 .. ``count - 1``, of every key in a topic with ``count`` partitions; see :func:`murmur2_column`."""
+    """Return the partition (0 .. ``count - 1``) of every key in a topic with ``count`` partitions.
+
+    See :func:`murmur2_column` for ``keys`` and errors.
+    """
     if count < 1:
-        raise ValueError(f"a topic has at least one partition, not {count}")
+        raise ValueError(f"the partition count must be at least 1, got {count}")
     partitions: npt.NDArray[np.int32] = (murmur2_column(keys) & np.int32(0x7FFFFFFF)) % np.int32(count)
     return partitions
 
 
 def _buffers(keys: Any) -> tuple[_Places, _Places, _Bytes]:
-    """(first byte, number of bytes) of every key, and the bytes, without copying those."""
+    """Return the first byte and the length of every key, and all bytes, without copying the bytes."""
     if not isinstance(keys, pa.Array):
-        raise TypeError(f"expected an Arrow array of binary keys, not {type(keys).__name__}")
+        raise TypeError(f"expected an Arrow array of binary keys, got {type(keys).__name__}")
     if pa.types.is_binary(keys.type) or pa.types.is_string(keys.type):
         kind: Any = np.int32
     elif pa.types.is_large_binary(keys.type) or pa.types.is_large_string(keys.type):
         kind = np.int64
     else:
-        raise TypeError(f"expected an Arrow array of binary keys, not of {keys.type}")
+        raise TypeError(f"expected an Arrow array of binary keys, got one of {keys.type}")
     if keys.null_count:
-        raise ValueError(f"{keys.null_count} keys are null; a null key has no partition, choose one before")
+        raise ValueError(f"{keys.null_count} keys are null; a null key has no partition, so assign one before")
     if len(keys) == 0:
         return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.uint8)
     _, offsets_buffer, data_buffer = keys.buffers()
@@ -85,7 +92,7 @@ def _buffers(keys: Any) -> tuple[_Places, _Places, _Bytes]:
 
 
 def _hash_of_length(data: _Bytes, starts: _Places, length: int) -> _Words:
-    """Hashes of keys of one length; arithmetic on ``uint32`` arrays wraps around as it must."""
+    """Return hashes of keys of one length. Arithmetic on ``uint32`` arrays wraps around, as the hash requires."""
     hashed = np.full(len(starts), (_SEED ^ length) & 0xFFFFFFFF, np.uint32)
     whole = length & ~3
     for at in range(0, whole, 4):
@@ -103,7 +110,7 @@ def _hash_of_length(data: _Bytes, starts: _Places, length: int) -> _Words:
 
 
 def _word(data: _Bytes, starts: _Places, count: int) -> _Words:
-    """``count`` bytes from each start as little-endian numbers."""
+    """Return ``count`` bytes from each start as a little-endian number."""
     word = data[starts].astype(np.uint32)
     for at in range(1, count):
         word |= data[starts + at].astype(np.uint32) << np.uint32(8 * at)

@@ -1,4 +1,4 @@
-"""Spark's log lines about a failing job, silenced where the library raises the error in one sentence.
+"""Silences Spark's log lines about a failing job where the library raises an error with one sentence.
 
 When user code raises in a worker, Spark logs the error five times with the stack traces of two languages. The error
 that the caller gets comes after them. The log level of the session stays as the user has set it.

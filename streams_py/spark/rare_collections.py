@@ -1,7 +1,7 @@
-"""Python's search for cycles of objects, done seldom while millions of records pass through a worker.
+"""Makes Python's cyclic garbage collector run rarely while a worker processes millions of records.
 
-Every record is a few new objects without cycles. Looking for cycles among them, every 700 objects, takes longer than
-reading them, and a quarter of the time in which a history is processed.
+Every record is a few new objects without reference cycles. A collection after every 700 objects takes longer than
+reading the records, and a quarter of the processing time of a history.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ _OBJECTS_BETWEEN_COLLECTIONS: Final = 200_000
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Within, and while a generator within waits. For workers, which do nothing else."""
+    """Raise the threshold of the garbage collector inside the block, also while a generator in it is suspended.
+
+    For workers, which do nothing else in the meantime.
+    """
     before = gc.get_threshold()
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *before[1:])
     try:

@@ -1,8 +1,8 @@
-"""How many records clients have delivered again to the readers of a Spark application: a metric, never an error.
+"""Counts the records that clients have delivered again to the readers of a Spark application. It is a metric, no error.
 
-A client delivers records again after a change of leaders, for example. The readers give out each record once and count
-the others. They run in workers of Spark, so an accumulator of Spark carries their counts to the driver, each when its
-Spark task has ended. A source in Python cannot add metrics of its own to those that Spark shows.
+A client delivers records again after a change of leaders, for example. The readers return each record once and count
+the repetitions. They run in workers of Spark, so an accumulator of Spark sends their counts to the driver when a task
+has finished. A Python data source cannot add to the metrics that Spark shows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _lock: Final = threading.Lock()
 
 
 def redelivered_counter(spark: SparkSession) -> Any:
-    """Return the accumulator of the session's application, which readers add to; None with Spark Connect."""
+    """Return the accumulator of the session's application, to which readers add; None with Spark Connect."""
     if not is_classic(spark):
         return None
     context = spark.sparkContext
@@ -37,8 +37,8 @@ def redelivered_counter(spark: SparkSession) -> Any:
 def redelivered_records(spark: SparkSession) -> int:
     """Return the number of records that clients have delivered again to the readers of an application so far.
 
-    ``streams-kafka`` in batches and streams, histories, warm starts and telemetry count, of all sessions of the
-    application, also attempts of tasks that Spark has repeated. With Spark Connect the number is always 0.
+    It covers ``streams-kafka`` in batches and streams, histories, warm starts and telemetry, in all sessions of the
+    application. It includes attempts of tasks that Spark has repeated. With Spark Connect the number is always 0.
     """
     counter = redelivered_counter(spark)
     return 0 if counter is None else int(counter.value)

@@ -1,10 +1,10 @@
-"""The one place that makes a Spark session, and the checks that a job starts with.
+"""Creates Spark sessions, and checks the platform before a job starts.
 
-A session that the user already has is adopted as it is, after the checks; it is never stopped here. A session of our
-own listens on loopback only, runs workers with this Python, and keeps instants in UTC.
+A session that the user already has is used unchanged, after the checks. It is never stopped here. A new local session
+listens on loopback only and runs workers with this Python. Every new session uses the time zone UTC.
 
-What is checked, each with one sentence and its remedy: Java 17 or later, PySpark in the tested range, pyarrow, pandas;
-and on a cluster that the workers have the same Python and this library.
+The checks cover Java 17 or later, PySpark in the tested range, pyarrow and pandas. On a cluster they also cover the
+Python version of the workers, and this library there. Each error names a remedy.
 """
 
 from __future__ import annotations
@@ -43,21 +43,23 @@ __all__ = [
 
 PYSPARK_MIN: Final = (4, 2)
 PYSPARK_MAX: Final = (4, 4)
-"""The first minor version that is not tested any more."""
+"""The first minor version that is not tested."""
 
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 DRIVER_JVM: Final = "spark.driver.extraJavaOptions"
 _EXECUTOR_JVM: Final = "spark.executor.extraJavaOptions"
 QUIET: Final = {DRIVER_JVM: f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"}
-"""For ``spark_session``: nothing but errors on the terminal, from the first line on."""
+"""Settings for ``spark_session``: Spark logs only errors, from the start of the JVM."""
 MOSTLY_PYTHON: Final = dict.fromkeys((DRIVER_JVM, _EXECUTOR_JVM), "-XX:TieredStopAtLevel=1")
-"""For ``spark_session``, where JVMs hand records to Python workers and do little else. Their optimising compiler would
-take the cores that the workers need, and longer than it ever gives back."""
+"""Settings for ``spark_session`` if JVMs do little more than pass records to Python workers.
+
+The optimising compiler of the JVMs would take processor time from the workers, and more than it saves.
+"""
 
 _REMOTE: Final = "SPARK_REMOTE"
 _NO_CONNECT: Final = (
-    "jobs need a driver with a JVM of its own; start the job with --master, or with SparkSession.builder.master(...), "
-    "where the cluster can be reached"
+    "jobs need a driver with its own JVM; start the job with --master, or with SparkSession.builder.master(...), on a "
+    "machine that can reach the cluster"
 )
 _JAVA_MIN: Final = 17
 _PYARROW_MIN: Final = 18
@@ -67,9 +69,15 @@ _JAVA_TIMEOUT_S: Final = 60
 
 
 def spark_session(app: str, *, master: str | None = None, **conf: object) -> SparkSession:
-    """The active session, or a new one named ``app``. ConfigError when the platform cannot work.
+    """Return the active session, or a new one.
 
-    ``master`` and ``conf`` (Spark's dotted keys, e.g. ``**{"spark.driver.memory": "2g"}``) are for a new session.
+    Args:
+        app: name of a new session.
+        master: master of a new session.
+        conf: settings of a new session (Spark's dotted keys, such as ``**{"spark.driver.memory": "2g"}``).
+
+    Raises:
+        ConfigError: the platform is not supported, or the session is a session of Spark Connect.
     """
     check_platform()
     from pyspark.sql import SparkSession
@@ -85,30 +93,31 @@ def spark_session(app: str, *, master: str | None = None, **conf: object) -> Spa
 
 
 def check_classic(session: object) -> None:
-    """ConfigError for a session of Spark Connect: jobs use the driver's JVM (files, the context), which it has not."""
+    """Raise ConfigError for a session of Spark Connect: jobs need the driver's JVM, which it does not have."""
     if not is_classic(session):
         raise ConfigError(f"this is a session of Spark Connect: {_NO_CONNECT}")
 
 
 def is_classic(session: object) -> bool:
-    """Whether a session has a JVM of its own, which one of Spark Connect has not."""
+    """Whether a session has its own JVM. Sessions of Spark Connect do not."""
     return not type(session).__module__.startswith("pyspark.sql.connect")
 
 
 def check_writes_once(session: SparkSession) -> None:
-    """ConfigError when Spark may run a second attempt of a task beside the first: both would write to Kafka at once."""
+    """Raise ConfigError when Spark may run two attempts of a task at the same time: both would write to Kafka."""
     key = "spark.speculation"
     if str(session.sparkContext.getConf().get(key, "false")).lower() == "true":
         raise ConfigError(
-            f"{key} is true, and two attempts of one task would write at once; set it to false for this job", key=key
+            f"{key} is true, so two attempts of one task would write at the same time; set it to false for this job",
+            key=key,
         )
 
 
 def check_platform() -> None:
-    """ConfigError when PySpark, pyarrow, pandas or Java is missing or of a version that is not tested."""
+    """Raise ConfigError when PySpark, pyarrow, pandas or Java is missing or has an untested version."""
     _check_package("pyspark", PYSPARK_MIN, PYSPARK_MAX)
     _check_package("pyarrow", (_PYARROW_MIN,), None)
-    _check_package("pandas", _PANDAS_MIN, None)  # PySpark wants it before it runs anything on Arrow batches
+    _check_package("pandas", _PANDAS_MIN, None)  # PySpark requires it for functions on Arrow batches
     _check_java()
 
 
@@ -120,7 +129,7 @@ def _check_package(name: str, least: tuple[int, ...], below: tuple[int, ...] | N
     found = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
     if found[: len(least)] < least or (below is not None and found >= below):
         wanted = f"{_dotted(least)} or later" + ("" if below is None else f", below {_dotted(below)}")
-        raise ConfigError(f"{name} {version} is not supported: {wanted} is needed; {_EXTRA}")
+        raise ConfigError(f"{name} {version} is not supported: it must be {wanted}; {_EXTRA}")
 
 
 def _dotted(version: tuple[int, ...]) -> str:
@@ -132,7 +141,7 @@ def _check_java() -> None:
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     remedy = f"install a JDK {_JAVA_MIN} or later and set JAVA_HOME"
     if java is None:
-        raise ConfigError(f"no Java found: {remedy}")
+        raise ConfigError(f"Java was not found: {remedy}")
     try:
         shown = subprocess.run(
             [java, "-version"], capture_output=True, text=True, check=True, timeout=_JAVA_TIMEOUT_S
@@ -146,7 +155,7 @@ def _check_java() -> None:
 
 
 def is_local(master: str) -> bool:
-    """Whether all workers are on this machine."""
+    """Whether all workers run on this machine."""
     return master.startswith("local")
 
 
@@ -155,10 +164,10 @@ def _started(app: str, master: str | None, conf: dict[str, object]) -> SparkSess
 
     master = master or str(conf.get("spark.master") or "local[*]")
     if is_local(master):
-        # Otherwise workers run whatever `python3` is on the path.
+        # Otherwise workers run the `python3` of the path.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # or Spark looks for an address, and warns of it
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # otherwise Spark searches for an address and warns
     builder = SparkSession.builder.appName(app).master(master)
     for key, value in (_settings(master) | conf).items():
         builder = builder.config(key, str(value))
@@ -171,8 +180,8 @@ def _settings(master: str) -> dict[str, object]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.maxRecordsPerBatch": 10_000,
-        "spark.sql.execution.arrow.maxBytesPerBatch": 8 << 20,  # of which a worker has several at a time
-        "spark.sql.parquet.columnarReaderBatchSize": 512,  # rows of 100 KB are nothing special in a topic
+        "spark.sql.execution.arrow.maxBytesPerBatch": 8 << 20,  # a worker holds several batches at a time
+        "spark.sql.parquet.columnarReaderBatchSize": 512,  # records of 100 KB are common
         "spark.executorEnv.PYTHONHASHSEED": "0",
     }
     if is_local(master):
@@ -191,21 +200,23 @@ def _cores(master: str) -> int:
 
 
 def _check_workers(session: SparkSession) -> None:
-    """One tiny job: do the workers have this Python, this library and its Kafka client?"""
+    """Run a tiny job to check that the workers have this Python, this library and its Kafka client."""
     python, library = f"{sys.version_info[0]}.{sys.version_info[1]}", library_version()
     try:
         row: Any = session.range(1).mapInArrow(_probe, "python string, library string, problem string").first()
     except Exception as error:
         raise ConfigError(
             f"the workers cannot run Python with this library ({type(error).__name__}); install "
-            "kafka-streams-py[spark] there, or ship an environment with --archives"
+            "kafka-streams-py[spark] there, or send an environment with --archives"
         ) from error
     if row.problem:
         raise ConfigError(f"the workers cannot use Kafka: {row.problem}; install kafka-streams-py[spark] there")
     if row.python != python:
-        raise ConfigError(f"the workers run Python {row.python}, the driver {python}; use the same minor version")
+        raise ConfigError(f"the workers run Python {row.python}, the driver runs {python}; use the same minor version")
     if row.library != library:
-        raise ConfigError(f"the workers have kafka-streams-py {row.library}, the driver {library}; install the same")
+        raise ConfigError(
+            f"the workers have kafka-streams-py {row.library}, the driver has {library}; install the same version"
+        )
 
 
 def _probe(batches: Iterator[Any]) -> Iterator[Any]:
@@ -213,7 +224,7 @@ def _probe(batches: Iterator[Any]) -> Iterator[Any]:
 
     for _ in batches:
         pass
-    problem = "" if find_spec("confluent_kafka") is not None else "there is no confluent_kafka"
+    problem = "" if find_spec("confluent_kafka") is not None else "confluent_kafka is not installed"
     python = f"{sys.version_info[0]}.{sys.version_info[1]}"
     found = {"python": [python], "library": [library_version()], "problem": [problem]}
     yield pa.RecordBatch.from_pydict(found)

@@ -1,23 +1,29 @@
-"""Telemetry: the tables of a group, kept current from its events topic, or made in one go.
+"""Telemetry: builds the tables of a group from its events topic, once or continuously.
 
-Both are the same: a stream of micro-batches, endless or up to now. Each one appends its records to bronze, in folders
-of its own number, so that a repeated micro-batch changes nothing. Then, mostly, the new events are fed to the fold
-where the last look left it (:mod:`streams_py.telemetry.live`), and what comes out is added to the tables by this
-process; no job runs for it. What a look costs is the new events, however long the day or the history.
+Both are a stream of micro-batches. Each micro-batch first appends its records to bronze, in folders with its number, so
+that a repeated micro-batch changes nothing.
 
-With very many new events, one that belongs before others (a late part of a rebalance belongs to the day of its
-header), or after many looks, which leave as many small files, the days from the first one concerned are built again by
-Spark, from the state that the fold had before them, and replaced in every table. The tables are the same.
+A small micro-batch is a *look*: this process passes its events to the fold, in the state after the last look
+(:mod:`streams_py.telemetry.live`), and adds the results to the tables. No Spark job runs for that. The cost depends on
+the number of new events, and not on the length of the day or the history.
 
-    <tables>/telemetry.json     the group, so that no other one is mixed in
+In these cases, Spark builds days again, from the state of the fold before them, and replaces them in every table:
+
+- The micro-batch has very many events.
+- An event belongs before others. A late part of a rebalance, for example, belongs to the day of its header.
+- Many looks have left many small files.
+
+It starts with the first affected day. The resulting tables are the same.
+
+    <tables>/telemetry.json     the group, so that tables of different groups are never mixed
     <tables>/bronze/day=D/batch_id=N/
     <tables>/<table>/group=G/day=D/
-    <tables>/_live              where the fold stands
+    <tables>/_live              the state of the fold
     <tables>/_staging, _checkpoint
 
-A reader may find a folder gone for the moment between its removal and its replacement: read again then. With Delta
-Lake's tables (``table_format="delta"``) it cannot, but every look builds its days as a whole; bronze and refused
-records are Parquet in any case.
+A folder is missing for a moment while it is replaced; a reader has to read again then. This cannot happen with tables
+of Delta Lake (``table_format="delta"``), but there every micro-batch builds its days completely. Bronze and refused
+records are always Parquet.
 """
 
 from __future__ import annotations
@@ -63,22 +69,22 @@ _FORMAT: Final = 4
 _STAGING: Final = "_staging"
 _CHECKPOINT: Final = "_checkpoint"
 _SEARCHED_MAX: Final = 1_000
-"""So many rebalances without a header are looked for by name; with more everything is built again."""
+"""Number of rebalances whose headers are searched by id. If more lack their header, all days are built again."""
 _FOLDERS_MAX: Final = 32
-"""With more folders of micro-batches in a day they become one: thousands of small files are slow to open."""
+"""Folders of micro-batches in a day before they are merged. Thousands of small files are slow to open."""
 _LOOK_RECORDS_MAX: Final = 5_000
 _LOOK_BYTES_MAX: Final = 16 << 20
-"""More than that is Spark's work."""
+"""Largest look, in records and in bytes of their values. Spark processes larger micro-batches."""
 _ROWS_PER_TRIGGER: Final = "100000"
-"""Default of ``rows.per.trigger``. What a micro-batch costs in memory does not depend on how long the topic is."""
+"""Default of ``rows.per.trigger``. It bounds the memory of a micro-batch, whatever the length of the topic."""
 _LOOKS_MAX: Final = 256
-"""After so many looks, each with files of its own, the day is built as a whole: one file per table."""
+"""Looks before the day is built again, as one file per table. Each look adds files."""
 _WRITERS: Final = 4
-"""Tables written at the same time. They are small; most of the time goes into starting and committing each."""
+"""Tables that are written at the same time. They are small; starting and committing a write takes most of the time."""
 
 
 def events_topic(group: str) -> str:
-    """Where a group's events are unless ``assignment.events.topic`` says otherwise."""
+    """Return the default of ``assignment.events.topic`` for a group."""
     return f"{group}-assignment-events"
 
 
@@ -92,13 +98,21 @@ def start_telemetry(
     interval_s: int = 60,
     table_format: str = PARQUET,
 ) -> StreamingQuery:
-    """Start keeping the tables of a group in the folder ``tables``.
+    """Start a query that keeps the tables of a group up to date.
 
-    ``options`` are those of ``streams-kafka`` (``kafka.bootstrap.servers``, and ``topics`` when the topic has a name of
-    its own; events of other groups in it are left out). By default a micro-batch has 100,000 events at most. With
-    ``once`` the query ends when everything that is there now has been read. ``table_format`` is ``parquet`` or
-    ``delta``. ConfigError when the folder belongs to another group or holds something else, or when the session has no
-    Delta Lake.
+    Args:
+        spark: the session.
+        group: the group.
+        tables: the folder of the tables.
+        options: options of ``streams-kafka``: ``kafka.bootstrap.servers``, and ``topics`` if the topic does not
+            have the default name. Events of other groups in the topic are left out. By default, a micro-batch has at
+            most 100,000 events.
+        once: stop the query when it has read the records that exist now.
+        interval_s: time between two micro-batches, in s.
+        table_format: ``parquet`` or ``delta``.
+
+    Raises:
+        ConfigError: the folder belongs to another group or has other contents, or the session has no Delta Lake.
     """
     register(spark)
     folder = TableFolder(spark, tables, group, table_format)
@@ -124,7 +138,11 @@ class TableFolder:
         self.files = Folder(spark, root)
 
     def claim(self) -> None:
-        """Make it this group's folder. ConfigError when it is another one's, or has other things in it."""
+        """Mark the folder as this group's folder.
+
+        Raises:
+            ConfigError: it belongs to another group, or has other contents.
+        """
         files, group = self.files, self._group
         mine = {"format": _FORMAT, "group": group, "tables": self._table_format}
         if self._table_format == DELTA:
@@ -133,8 +151,8 @@ class TableFolder:
             found = marker_in(files.read_text(_MARKER))
             if not found:
                 raise ConfigError(
-                    f"{files.path(_MARKER)} does not say whose tables these are (it is damaged); delete it if the "
-                    "folder has nothing else, or use another folder"
+                    f"{files.path(_MARKER)} is damaged, so the group of these tables is unknown; delete the file if "
+                    "the folder has no other contents, or use another folder"
                 )
             if found != mine:
                 raise ConfigError(
@@ -144,20 +162,20 @@ class TableFolder:
                 )
             if files.exists("bronze") and not files.exists(_CHECKPOINT):
                 raise ConfigError(
-                    f"{files.root} has tables, and not how far they are ({_CHECKPOINT} is gone): events would get the "
-                    "places of earlier ones; use a new folder, or delete this one whole"
+                    f"{files.root} has tables but no progress ({_CHECKPOINT} is missing), so events would be added "
+                    "again; use a new folder, or delete this one completely"
                 )
             check_shared(self._spark, files.root, "--tables")
             return
         if set(files.children()) - {LOCK_FILE}:
-            raise ConfigError(f"{files.root} is not empty and holds no telemetry tables; use an empty or new folder")
+            raise ConfigError(f"{files.root} is not empty and has no telemetry tables; use an empty or new folder")
         check_shared(self._spark, files.root, "--tables")
         files.write_text(marker_text(mine), _MARKER)
 
     # -- a micro-batch -------------------------------------------------------------------------------------------------
 
     def add(self, records: DataFrame, batch_id: int) -> None:
-        """Take the records of a micro-batch in. A repeated one changes nothing."""
+        """Add the records of a micro-batch. A repeated micro-batch changes nothing."""
         live = self._tables.load()
         if live.batch_id == batch_id:
             return
@@ -171,7 +189,7 @@ class TableFolder:
             mine = [row for row in few if row["status"] != OK or row["group"] == self._group]
             rows, places = with_places(mine, before)
             days = self._tables.append(rows, batch_id)
-            if self._goes_on(live, batch_id) and self._tables.take(rows, places, batch_id):
+            if self._can_continue(live, batch_id) and self._tables.take(rows, places, batch_id):
                 self._tidy(days, batch_id)
                 return
         self._build(replace(live, batch_id=batch_id, places=places), days, keep_refused=few is None)
@@ -182,8 +200,10 @@ class TableFolder:
         return LiveTables(self.files, self._group, self._partition)
 
     def _few(self, records: DataFrame) -> list[Row] | None:
-        """The records of a look that is small enough to be folded right here. Of a larger one no more than that comes
-        to this process: a partition would come whole otherwise, through the memory of the JVM."""
+        """Return the rows of a micro-batch that is small enough for this process; None for a larger one.
+
+        Workers send at most the rows of a look. Otherwise a whole partition would pass through the memory of the JVM.
+        """
         if self._table_format == DELTA:
             return None
         some = read_of(records).mapInArrow(_first_rows, READ)
@@ -191,14 +211,17 @@ class TableFolder:
         size = sum(len(row["value"] or b"") for row in rows)
         return None if size > _LOOK_BYTES_MAX or len(rows) > _LOOK_RECORDS_MAX else rows
 
-    def _goes_on(self, live: Live, batch_id: int) -> bool:
-        """Whether there is a fold to go on with, and it is not time to make one file of many."""
+    def _can_continue(self, live: Live, batch_id: int) -> bool:
+        """Whether the fold has a state to continue from, and small files need not be merged yet."""
         if live.batch_id < 0:
             return self._folders(0, but=batch_id) == []
         return live.batch_id < batch_id and live.looks < _LOOKS_MAX
 
     def _build(self, live: Live, days: Sequence[int], *, keep_refused: bool) -> None:
-        """The tables from the first day on that the records of a micro-batch, in bronze by now, belong to."""
+        """Build the tables again, from the first day to which records of the micro-batch belong.
+
+        The records are in bronze already.
+        """
         batch_id = live.batch_id
         new = self._bronze([(day, f"batch_id={batch_id}") for day in days])
         if new is None:
@@ -215,7 +238,7 @@ class TableFolder:
         self._tables.save(self._rebuild(first_day, live))
 
     def _append(self, records: DataFrame, batch_id: int, before: Mapping[str, int]) -> list[int]:
-        """Write the records to bronze; the days that they are of."""
+        """Write the records to bronze and return their days."""
         files, staged = self.files, (_STAGING, "bronze")
         mine = bronze_of(records, before, group=self._group)
         mine.write.partitionBy("day").option("compression", "zstd").parquet(files.path(*staged))
@@ -225,11 +248,11 @@ class TableFolder:
         return days
 
     def _places(self, batch_id: int) -> dict[str, int]:
-        """The last place of each partition in bronze, this micro-batch left out."""
+        """Return the last place of each partition in bronze, without this micro-batch."""
         return self._largest_places(self._bronze(self._folders(0, but=batch_id)))
 
     def _places_in(self, days: Sequence[int], batch_id: int, before: Mapping[str, int]) -> dict[str, int]:
-        """The same after a micro-batch."""
+        """Return the last place of each partition after a micro-batch."""
         return {**before, **self._largest_places(self._bronze([(day, f"batch_id={batch_id}") for day in days]))}
 
     def _largest_places(self, bronze: DataFrame | None) -> dict[str, int]:
@@ -240,7 +263,7 @@ class TableFolder:
         return {row["key"]: row["ms"] for row in events.groupBy(key).agg(f.max("place_ms").alias("ms")).collect()}
 
     def _bronze(self, folders: Sequence[tuple[int, str]]) -> DataFrame | None:
-        """Events in folders of bronze, given as day and name; None when there are none."""
+        """Return the rows in folders of bronze (day and name); None without folders."""
         if not folders:
             return None
         paths = [self.files.path("bronze", f"day={day}", name) for day, name in folders]
@@ -248,21 +271,21 @@ class TableFolder:
         return reader.parquet(*paths).drop("batch_id")
 
     def _folders(self, first_day: int, *, but: int | None = None) -> list[tuple[int, str]]:
-        """Bronze from a day on, without that of one micro-batch."""
+        """Return the folders of bronze from a day on, without the folders of the micro-batch ``but``."""
         names = [name for name in self.files.children("bronze") if name.startswith("day=")]
         days = sorted(day for name in names if (day := int(name.removeprefix("day="))) >= first_day)
         found = [(day, name) for day in days for name in self.files.children("bronze", f"day={day}")]
         return [(day, name) for day, name in found if name != f"batch_id={but}"]
 
     def _first_header_day(self, new: DataFrame, days: Sequence[int], batch_id: int) -> int:
-        """The first day of a header whose other parts came only now; the last of ``days`` when there is none."""
+        """Return the first day of a header whose other parts are new; the last of ``days`` without such a header."""
         parts = new.where(f.col("rebalance_id").isNotNull()).groupBy("rebalance_id")
         headless = parts.agg(f.max(f.col("kind") == "rebalance").alias("headed")).where(~f.col("headed"))
         wanted = {row["rebalance_id"] for row in headless.limit(_SEARCHED_MAX + 1).collect()}
         if len(wanted) > _SEARCHED_MAX:
             return 0
         first = days[-1]
-        for since in (days[0] - 1, 0):  # mostly the cut goes through the last few seconds
+        for since in (days[0] - 1, 0):  # usually the header is only seconds older than its parts
             if not wanted:
                 break
             headers = self._bronze(self._folders(since, but=batch_id))
@@ -276,7 +299,7 @@ class TableFolder:
     # -- tables --------------------------------------------------------------------------------------------------------
 
     def _rebuild(self, first_day: int, live: Live) -> Live:
-        """The tables from a day on; where they stand then."""
+        """Build the tables from a day on and return the new state."""
         bronze = self._bronze(self._folders(first_day))
         assert bronze is not None
         folded = fold_events(bronze, self._base(first_day), [self._group]).persist()
@@ -284,7 +307,7 @@ class TableFolder:
             is_last = f.col("is_open") | (f.col("table") == LIVE)
             closed = folded.where(~is_last)
             tables = tables_of(folded if self._table_format == DELTA else closed)
-            # A dozen names, where everything is now, and where the fold stands.
+            # Small results: a dozen names, the open rows, and the state of the fold.
             filled = sorted(row["table"] for row in closed.select("table").distinct().collect())
             last = [Output(row["table"], row["day"], json.loads(row["row"])) for row in folded.where(is_last).collect()]
             with ThreadPoolExecutor(_WRITERS) as writers:
@@ -300,7 +323,7 @@ class TableFolder:
         open_rows: list[tuple[str, int]] = []
         if self._table_format != DELTA:
             open_rows = self._tables.write_open(made for made in last if made.table != LIVE)
-        _log.info("telemetry of %s: tables from %s on are new", self._group, day_text(first_day))
+        _log.info("telemetry of %s: tables rebuilt from day %s", self._group, day_text(first_day))
         return replace(live, fold=stands["fold"], last=Key(*stands["last"]), tail=[], open_rows=open_rows, looks=0)
 
     def _stage(self, name: str, table: DataFrame) -> None:
@@ -315,7 +338,7 @@ class TableFolder:
         writer.save(self.files.path(name))
 
     def _base(self, first_day: int) -> DataFrame | None:
-        """Where the fold stood at the end of the last day before."""
+        """Return the state of the fold at the end of the last day before ``first_day``."""
         if self._table_format == DELTA:
             if not self.files.exists(STATE_TABLE):
                 return None
@@ -348,7 +371,7 @@ class TableFolder:
             self.files.replace((*staged, name), (*where, name))
 
     def _keep_refused(self, new: DataFrame, batch_id: int) -> None:
-        """Records that could not be read, and those of other versions, each to its table."""
+        """Write records that cannot be parsed, and events with an unknown version, to their tables."""
         for name, frame in refused_of(new).items():
             frame.coalesce(1).write.mode("overwrite").partitionBy("day").parquet(self.files.path(_STAGING, name))
             for day in self.files.children(_STAGING, name):
@@ -362,9 +385,9 @@ class TableFolder:
             self._merge_folders(day, batch_id)
 
     def _merge_folders(self, day: int, batch_id: int) -> None:
-        """Make one folder of many. The newest stays out: only that one may be written again.
+        """Merge the folders of a day. The newest is left out: it is the only one that may be written again.
 
-        Between the two steps events are there twice, which the fold does not mind.
+        Between the two steps events exist twice. The fold ignores the copies.
         """
         old = [name for name in self.files.children("bronze", f"day={day}") if name != f"batch_id={batch_id}"]
         if len(old) < _FOLDERS_MAX:
@@ -379,8 +402,11 @@ class TableFolder:
 
 
 def _first_rows(batches: Iterator[Any]) -> Iterator[Any]:
-    """Of one Spark partition the rows up to the first that is too much for a look. The others are taken, too: a worker
-    that stops early leaves the one that feeds it with a broken pipe, which Spark prints as an error."""
+    """Return the rows of one Spark partition up to the first row that is too much for a look.
+
+    The other rows are read and discarded. If a worker stops reading early, Spark's thread that feeds it gets a broken
+    pipe, which Spark prints as an error.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 

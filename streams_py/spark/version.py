@@ -1,4 +1,4 @@
-"""The library's version on the driver and on the workers: the same, because they exchange pickled plans."""
+"""The library's version. Driver and workers need the same one, because they exchange pickled plans."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DISTRIBUTION: Final = "kafka-streams-py"
 
 
 def library_version() -> str:
-    """The installed version, ``0`` when the package is used from a folder without being installed."""
+    """Return the installed version, or ``0`` if the package is used without installation."""
     try:
         return metadata.version(_DISTRIBUTION)
     except metadata.PackageNotFoundError:
@@ -21,10 +21,10 @@ def library_version() -> str:
 
 
 def check_same_version(on_driver: str) -> None:
-    """ConfigError when this worker has another version than the driver."""
+    """Raise ConfigError when this worker has another version than the driver."""
     here = library_version()
     if here != on_driver:
         raise ConfigError(
-            f"this worker has {_DISTRIBUTION} {here}, the driver {on_driver}; install the same version everywhere, or "
-            "ship it with --archives"
+            f"this worker has {_DISTRIBUTION} {here}, the driver has {on_driver}; install the same version everywhere, "
+            "or send it with --archives"
         )

@@ -116,7 +116,7 @@ def test_code_of_candidates_is_found_on_workers_or_refused_before_the_job(
     (tmp_path / "only_here" / "candidate_only_on_the_driver.py").write_text(GOOD)
     monkeypatch.syspath_prepend(str(tmp_path / "only_here"))
     missing = Orders([Candidate("missing", "candidate_only_on_the_driver:FromFile")])
-    with pytest.raises(ConfigError, match="not on the workers: pass --py-files"):
+    with pytest.raises(ConfigError, match="not the workers: pass --py-files"):
         evaluate_on_spark(spark, missing, str(source), str(tmp_path / "refused"))
     assert not (tmp_path / "refused").exists()
 

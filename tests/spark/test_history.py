@@ -116,7 +116,7 @@ def test_worker_that_is_killed_is_said_so(spark: SparkSession) -> None:
         return builder.build()
 
     with pytest.raises(
-        StreamsError, match="sub-topology 0 of history: a Python worker ended unexpectedly: was it killed, as"
+        StreamsError, match="sub-topology 0 of history: a Python worker stopped unexpectedly: if the system killed it"
     ):
         run(deadly, {"lines": frame(spark, [Given("lines", 1, 5, 10, None, b"last")])}, spark=spark)
 
@@ -286,10 +286,12 @@ def test_folder_that_machines_do_not_share_is_refused(
             file.unlink()
 
     monkeypatch.setattr(files, "_write_files", write_on_other_machines)
-    with pytest.raises(ConfigError, match=r"--work: of 16 files that .* put into .* the driver sees 8; name"):
+    with pytest.raises(ConfigError, match=r"--work: the workers have written 16 files to .* the driver sees 8; name"):
         run(word_count, {"lines": frame(spark, some_lines(5, 1))}, spark=spark, work=str(tmp_path))
     (tmp_path / "file").write_text("no folder")
-    with pytest.raises(ConfigError, match=r"--out: the workers cannot write to .*file, or read what .*; name a folder"):
+    with pytest.raises(
+        ConfigError, match=r"--out: the workers cannot write to .*file, or cannot read files .*; name a folder"
+    ):
         files.check_shared(spark, str(tmp_path / "file"), "--out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "new", "other"]
     assert not [*(tmp_path / "new").iterdir()]
@@ -303,14 +305,14 @@ def test_a_topology_that_cannot_travel_is_said_so(spark: SparkSession) -> None:
         builder.stream("lines").map_values(lambda line: str(lock) + line).to("out")
         return builder.build()
 
-    with pytest.raises(StreamsError, match=r"the topology cannot travel.*module:name"):
+    with pytest.raises(StreamsError, match=r"the topology cannot be sent to Spark's workers.*module:name"):
         run(held, {"lines": frame(spark, some_lines(3, 1))}, spark=spark)
 
 
 def test_a_serde_that_cannot_travel_is_named(spark: SparkSession) -> None:
     builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
     builder.stream("lines").to("out", value=Locked(), name="loud")
-    wanted = r"sub-topology 0 of history: the value serde of node loud \(Locked\) cannot travel: .*lock.*module:name"
+    wanted = r"sub-topology 0 of history: the value serde of node loud \(Locked\) cannot be sent .*lock.*module:name"
     with pytest.raises(StreamsError, match=wanted):
         run(builder.build(), {"lines": frame(spark, some_lines(3, 1))}, spark=spark)
     with run(with_locked, {"lines": frame(spark, some_lines(3, 1))}, spark=spark) as results:
@@ -335,16 +337,16 @@ def test_what_a_broken_off_run_left_in_the_folder_is_replaced(spark: SparkSessio
 def test_folder_belongs_to_one_run_until_its_results_are_closed(spark: SparkSession, tmp_path: Path) -> None:
     given, work = {"lines": frame(spark, some_lines(3, 1))}, tmp_path / "work"
     with run(with_locked, given, work=str(work), spark=spark) as results:
-        of_us = (
-            rf"--work: the results of an earlier run of this process are in {work}/?; close\(\) them, or name another"
-        )
+        of_us = rf"--work: {work}/? has the results of an earlier run of this process; close\(\) them, or name another"
         with pytest.raises(ConfigError, match=of_us):
             run(word_count, given, work=f"{work}/", spark=spark)
-        with pytest.raises(ConfigError, match=f"of this process are in file:{work}"):
+        with pytest.raises(ConfigError, match=f"file:{work} has the results of an earlier run"):
             run(word_count, given, work=f"file:{work}", spark=spark)
         assert results.sinks["out"].count() == 3
     with held_elsewhere(work / ".lock") as holder:
-        of_another = f"--work: process {holder.pid} has a run in {work}, which would be overwritten; end it, wait until"
+        of_another = (
+            f"--work: process {holder.pid} has a run in {work}, which would be overwritten; stop it, wait until"
+        )
         with pytest.raises(ConfigError, match=of_another):
             run(word_count, given, work=str(work), spark=spark)
     with pytest.raises(ConfigError, match="no column offset"):

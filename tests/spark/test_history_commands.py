@@ -165,7 +165,7 @@ def test_backfill_writes_parquet_from_kafka_and_from_an_archive(files: Files, sp
     ):
         refused = files.do(*command)
         assert refused.exit_code == 1
-        assert "has records of partition 1, and is said to have 1 partitions" in refused.output
+        assert "has records of partition 1, but its partition count is 1" in refused.output
     more = (*few[:-1], f"{files.lines}=5")
     assert files.do("diff", files.topology(), files.topology(), *more).exit_code == 0
 

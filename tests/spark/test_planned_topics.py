@@ -202,11 +202,11 @@ def test_end_in_an_open_transaction_is_refused_with_the_reason(
     topic, producer = undecided
     given = options(topics=topic, ending=json.dumps({topic: {"0": 15}}))
     with pytest.raises(
-        ConfigError, match=r"offset 15 of .* is behind the last stable offset, 10: a transaction is open"
+        ConfigError, match=r"offset 15 of .* is after the last stable offset, 10, because a transaction is open"
     ):
         read(given)
     assert len(read(given | {"isolation": "read_uncommitted"})) == 15
-    with pytest.raises(ConfigError, match=r"offset 21 of .* is beyond the end of the log, 20"):
+    with pytest.raises(ConfigError, match=r"offset 21 of .* is after the end of the log, 20"):
         read(options(topics=topic, starting=json.dumps({topic: {"0": 21}})))
     producer.abort_transaction(60)
     await_decided(cluster.bootstrap, topic, 1)

@@ -105,6 +105,6 @@ def test_preview_of_what_cannot_travel_names_it(cluster: Cluster, spark: SparkSe
     topic = cluster.topic(1)
     builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
     builder.stream(topic).to("out", value=Locked(), name="loud")
-    wanted = r"preview of history: the value serde of node loud \(Locked\) cannot travel: .*lock.*module:name"
+    wanted = r"preview of history: the value serde of node loud \(Locked\) cannot be sent .*lock.*module:name"
     with pytest.raises(StreamsError, match=wanted):
         preview(builder.build(), options(), spark=spark)

@@ -240,8 +240,8 @@ def test_backtest_can_be_resumed(commands: Commands, how: signal.Signals) -> Non
 
 
 _KILLED: Final = (
-    "Spark's JVM was killed (SIGKILL), as the system does when memory is short, which dmesg says: use fewer cores at "
-    "once or a smaller spark.driver.memory, or give the machine or the container more memory\n"
+    "Spark's JVM was killed (SIGKILL), possibly by the system because memory is short (dmesg shows it): use fewer "
+    "cores or a smaller spark.driver.memory, or give the machine or the container more memory\n"
 )
 
 

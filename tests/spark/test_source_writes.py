@@ -79,10 +79,10 @@ def test_null_timestamp_is_the_time_of_writing_and_columns_may_be_missing(cluste
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"partition": 2}, "-2 does not exist: .* has 2 partitions; check how"),
+        ({"partition": 2}, "-2 does not exist: .* has 2 partitions; check the column"),
         ({"partition": -1}, "--1 does not exist"),
-        ({"partition": None}, "a row to be written has no partition"),
-        ({"topic": None}, "a row to be written has no topic"),
+        ({"partition": None}, "a row has no partition"),
+        ({"topic": None}, "a row has no topic"),
         ({"topic": "nothing-there"}, "topic nothing-there does not exist; create it"),
         ({"timestamp_ms": -1}, "has the timestamp -1"),
         ({"headers": [{"key": "a", "value": b"x"}, {"key": None, "value": b"x"}]}, "has a header without a key"),

@@ -170,18 +170,18 @@ def test_folder_of_another_group_is_refused(spark: SparkSession, tmp_path: Path)
     with pytest.raises(ConfigError, match=r"has the tables of group 'app' .*, not of 'other'.*another folder"):
         TableFolder(spark, mine, "other").claim()
     (tmp_path / "mine" / "bronze").mkdir()
-    with pytest.raises(ConfigError, match=r"has tables, and not how far they are \(_checkpoint is gone\)"):
+    with pytest.raises(ConfigError, match=r"has tables but no progress \(_checkpoint is missing\)"):
         TableFolder(spark, mine, GROUP).claim()
     (tmp_path / "mine" / "_checkpoint").mkdir()
     TableFolder(spark, mine, GROUP).claim()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("dear")
-    with pytest.raises(ConfigError, match="is not empty and holds no telemetry tables; use an empty or new folder"):
+    with pytest.raises(ConfigError, match="is not empty and has no telemetry tables; use an empty or new folder"):
         TableFolder(spark, str(tmp_path / "full"), GROUP).claim()
     (tmp_path / "mine" / ".telemetry.json.crc").unlink()
     for damaged in ("", "[]"):
         (tmp_path / "mine" / "telemetry.json").write_text(damaged)
-        with pytest.raises(ConfigError, match="does not say whose tables these are"):
+        with pytest.raises(ConfigError, match="is damaged, so the group of these tables is unknown"):
             TableFolder(spark, mine, GROUP).claim()
     with pytest.raises(ConfigError, match="this Spark session has no Delta Lake: install the delta-spark"):
         TableFolder(spark, str(tmp_path / "lake"), GROUP, "delta").claim()

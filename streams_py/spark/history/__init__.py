@@ -1,1 +1,1 @@
-"""The topology of an application over a history, on Spark: one task is one Spark partition."""
+"""Runs the topology of an application over old records on Spark. Each task is one Spark partition."""

@@ -1,23 +1,23 @@
-"""Records in blocks: what the stages of a run hand to each other, and how inputs come to them.
+"""Blocks of records: the rows that stages of a run exchange through Spark.
 
-A record that goes from stage to stage is one of millions, and as a row of its own it would cost Spark more to write,
-shuffle and sort than the tasks at both ends need for it. So a row is a *block*: records of one source for one
-partition, in their order, as the bytes of an Arrow batch. Spark moves blocks; records are looked at by the workers.
-They are compressed where they are made: Spark copies them half a dozen times on their way.
+Millions of records go from stage to stage. As single rows, Spark would need more time to write, shuffle and sort them
+than the tasks need to process them. So a row is a *block*: records of one source for one partition, in order, as the
+bytes of an Arrow batch. Spark moves blocks, and only the workers read the records. The worker that creates a block
+compresses it, because Spark copies it about six times.
 
 ================  ============  ========================================================================================
 column            type
 ================  ============  ========================================================================================
 ``channel``       tinyint       RECORD (of a sink, or on its way to a later stage), STATE (of a fold), or SUMMARY
 ``topic``         string        full name
-``partition``     int           where the records go
-``source``        bigint        who wrote them: rank of the stage and number of the task; INPUT: they were there before
-``place``         bigint        of the first record, see below
-``seq``           bigint        of the first record: its number among all that the source has written for the topic
-``records``       binary        the records (:data:`RECORDS`); of a SUMMARY: JSON
+``partition``     int           partition of the records
+``source``        bigint        their writer: rank of the stage and number of the task; INPUT for records of an input
+``place``         bigint        sort position of the first record
+``seq``           bigint        number of the first record among all records that the source has written for the topic
+``records``       binary        the records (:data:`RECORDS`); in a SUMMARY: JSON
 ================  ============  ========================================================================================
 
-How they are put in order again: :mod:`streams_py.spark.history.order`.
+:mod:`streams_py.spark.history.order` defines ``place``, and sorts the records of blocks.
 """
 
 from __future__ import annotations
@@ -74,8 +74,10 @@ RECORDS: Final[Any] = pa.schema(
         ("headers", HEADERS),
     ]
 )
-"""In a block ``place`` does not fall, and ``seq`` grows. ``timestamp_ms`` -1: the time of writing. ``headers`` null for
-none."""
+"""Schema of the records in a block. ``place`` never decreases, ``seq`` increases.
+
+``timestamp_ms`` -1 means the time of writing. ``headers`` is null for a record without headers.
+"""
 
 ROWS: Final = (
     "topic string, partition int, timestamp_ms bigint, key binary, value binary, "
@@ -96,15 +98,17 @@ _ROWS_ARROW: Final[Any] = pa.schema(
 _CODEC: Final = pa.Codec("lz4_raw")
 _SIZE: Final = struct.Struct(">i")
 _BLOCK_BYTES: Final = 128 << 10
-"""Larger blocks would not be faster, but Spark reads hundreds at once."""
+"""Size of a block. Larger blocks are not faster, and Spark reads hundreds of blocks at the same time."""
 
 
 # -- making ------------------------------------------------------------------------------------------------------------
 
 
 def records_batch(seq: Any, timestamps: Any, keys: Any, values: Any, headers: Any) -> Any:
-    """A batch of :data:`RECORDS`, whose places are their ``seq``; from numpy or Arrow arrays; ``headers`` None when no
-    record has any."""
+    """Return a batch of :data:`RECORDS` with ``place`` = ``seq``, from NumPy or Arrow arrays.
+
+    Pass None for ``headers`` if no record has headers.
+    """
     count = len(seq)
     seqs = pa.array(seq, pa.int64())
     return pa.RecordBatch.from_arrays(
@@ -121,19 +125,21 @@ def records_batch(seq: Any, timestamps: Any, keys: Any, values: Any, headers: An
 
 
 class Blocks:
-    """Makes block rows of what one source writes for one topic."""
+    """Creates block rows from the records that one source writes for one topic."""
 
     def __init__(self, channel: int, topic: str, source: int) -> None:
         self._channel, self._topic, self._source = channel, topic, source
         self._latest: dict[int, int] = {}
 
     def by_offset(self, partitions: Any, records: Any) -> Any:
-        """Of records for these ``partitions`` (a numpy array). The place of a record is its ``seq``."""
+        """Return block rows of records for ``partitions`` (a NumPy array). The place of a record is its ``seq``."""
         return self._made(*_by_partition(partitions, records))
 
     def by_time(self, partitions: Any, records: Any, unread: Any = None) -> Any:
-        """The same; the place of a record is the largest timestamp that was written to its partition until then,
-        without those of records that are ``unread``."""
+        """Return block rows in which the place of a record is the largest timestamp so far in its partition.
+
+        ``unread`` marks records that the task cannot read. Their timestamps do not count.
+        """
         timestamps = records.column("timestamp_ms").to_numpy()
         if unread is not None:
             timestamps = np.where(unread, -1, timestamps)
@@ -163,7 +169,7 @@ class Blocks:
 
 
 def _by_partition(partitions: Any, records: Any) -> tuple[Any, Any, list[int]]:
-    """Both with each partition's together, and where these begin and end."""
+    """Group partitions and records by partition. Also returns the bounds of the groups."""
     if (partitions[:-1] > partitions[1:]).any():
         order = np.argsort(partitions, kind="stable")
         partitions, records = partitions[order], records.take(pa.array(order))
@@ -171,7 +177,7 @@ def _by_partition(partitions: Any, records: Any) -> tuple[Any, Any, list[int]]:
 
 
 def block_rows(channel: int, topic: str, source: int, rows: list[tuple[int, Any]]) -> Any:
-    """Blocks as rows, each given as (partition, records); those of a SUMMARY are bytes as they are."""
+    """Return block rows for ``rows`` of (partition, records). For a SUMMARY, records are bytes and stay unchanged."""
     partitions, contents = zip(*rows, strict=True)
     count = len(rows)
     packed = [content if isinstance(content, bytes) else _packed(content) for content in contents]
@@ -203,14 +209,14 @@ def _first(name: str, content: Any) -> int:
 
 
 def records_in(packed: Any) -> Any:
-    """The batch of :data:`RECORDS` in a block: a scalar of the column ``records``."""
+    """Return the batch of :data:`RECORDS` in a scalar of the column ``records``."""
     given = packed.as_buffer()
     (size,) = _SIZE.unpack_from(given)
     return pa.ipc.read_record_batch(_CODEC.decompress(given[_SIZE.size :], size), RECORDS)
 
 
 def unpacked(batches: Iterable[Any]) -> Iterator[Any]:
-    """Batches of :data:`ROWS` for block rows: a function for ``mapInArrow``."""
+    """Yield batches of :data:`ROWS` for block rows. For ``mapInArrow``."""
     for batch in batches:
         topics, partitions, sources = (batch.column(name) for name in ("topic", "partition", "source"))
         for at, packed in enumerate(batch.column("records")):

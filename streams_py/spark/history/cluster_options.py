@@ -1,7 +1,7 @@
-"""Options of ``streams-kafka`` for a run that reads topics and maybe writes some: refused before anything is begun.
+"""Checks the options of ``streams-kafka`` for a run, before it starts.
 
-A client is made by the worker that needs it, and writers are needed last. So what no client would take is looked for
-here: an option that only the writer refuses would be found out when everything is done.
+Workers create clients when they need them, and they need the writing clients last. Without this check, an option that
+only the writer refuses would fail after all the work is done.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ _ANY_TOPIC: Final = "any"
 
 
 def check_options(given: Mapping[str, str], *, writes: bool) -> ReaderOptions:
-    """What the options say of reading. ConfigError for those with which topics cannot be read in order, or, with
-    ``writes``, not be written. Looks up what secrets refer to; asks no cluster."""
+    """Check options and return those for reading. Resolves references to secrets; does not contact a cluster.
+
+    Raises:
+        ConfigError: with these options, topics cannot be read in order, or cannot be written (with ``writes``).
+    """
     reading = {**for_reader(given), "topics": _ANY_TOPIC}
     check_whole(reading)
     options = reader_options(reading, streaming=False)
@@ -31,14 +34,18 @@ def check_options(given: Mapping[str, str], *, writes: bool) -> ReaderOptions:
 
 
 def check_whole(given: Mapping[str, str], where: str = "") -> None:
-    """ConfigError for options that cut partitions or leave records out. ``given``: also what is read. ``where`` begins
-    the sentence."""
+    """Raise ConfigError for options that split partitions or leave records out.
+
+    ``given`` must also name the topics. ``where`` is the beginning of the message.
+    """
     options = reader_options(given, streaming=False)
     if options.split_records is not None or options.min_partitions is not None:
         key = "min.partitions" if options.split_records is None else "split.records"
-        raise ConfigError(f"{where}{key} cuts partitions, whose records are needed in order; leave it out", key=key)
+        raise ConfigError(
+            f"{where}{key} splits partitions, but their records are needed in order; remove this option", key=key
+        )
     if options.push_filters:
         raise ConfigError(
-            f"{where}push.filters lets one filter decide for all who read; all records are needed: leave it out",
+            f"{where}push.filters may leave records out, but all records are needed; remove this option",
             key="push.filters",
         )

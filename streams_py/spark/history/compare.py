@@ -1,4 +1,4 @@
-"""Two versions of a topology over the same history: what would differ, before the new one is shipped."""
+"""Compares the outputs of two versions of a topology over the same history, before the new version is deployed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ __all__ = ["TopicDifference", "compare_runs"]
 
 @dataclass(frozen=True, slots=True)
 class TopicDifference:
-    """Records of one topic that both versions write, and that only one does. ``sample``: (old or new, record)."""
+    """Numbers of one topic's records that both versions write, or only one of them.
+
+    ``sample`` has differing records as (``old`` or ``new``, record).
+    """
 
     same: int
     only_old: int
@@ -34,7 +37,7 @@ class TopicDifference:
     sample: list[tuple[str, dict[str, Any]]]
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; bytes as text where they are some, else as hexadecimal digits."""
+        """Return a dict for JSON. Bytes are text if they are printable text, otherwise hexadecimal digits."""
         return asdict(self)
 
 
@@ -55,15 +58,32 @@ def compare_runs(
     tick: Tick | None = None,
     check: Callable[[Results, int | None], object] = lambda results, since_ms: None,
 ) -> dict[str, TopicDifference]:
-    """Run both over ``inputs(topology)``; topic -> difference. A record is key, value, timestamp and headers; equal
-    ones are counted as often as they are written. What comes into a topic, or an archive of both, meanwhile is read by
-    neither. ``last_ms``: only outputs that are not older than this before the newest input, or output, where functions
-    make timestamps; of the inputs what these depend on is read, which is all where stores keep what is old
-    (:func:`streams_py.history.needs.history_needed`).
-    ``outputs``: topics that functions choose or handlers write to, besides those that sinks name. ``partitions``: of
-    topics that are read or written, where nobody else says it. ``global_tables``: see
-    :func:`streams_py.spark.run`. ``check`` gets each run when it is done, with the timestamp from which on it has read
-    records (None: all)."""
+    """Run both versions over ``inputs(topology)`` and compare their outputs.
+
+    A record is its key, value, timestamp and headers. Repeated equal records count separately. Records that
+    arrive in a topic or archive during the runs are not read.
+
+    Args:
+        spark: the session.
+        old: the old version.
+        new: the new version.
+        inputs: returns the inputs of a topology.
+        config: settings of the application.
+        outputs: topics that functions choose or handlers write to, in addition to the topics of sinks.
+        partitions: partition counts of topics that are read or written, if they are not known otherwise.
+        allow_side_effects: see :func:`streams_py.spark.run`.
+        global_tables: see :func:`streams_py.spark.run`.
+        last_ms: compare only outputs of this period, in ms, before the newest input. If functions create timestamps,
+            before the newest output. Only the inputs on which these outputs depend are read, which are all inputs if
+            stores keep old records (:func:`streams_py.history.needs.history_needed`).
+        sample: number of differing records per topic in the result.
+        work: see :func:`streams_py.spark.run`.
+        tick: see :func:`streams_py.spark.run`.
+        check: called after each run, with the timestamp from which it has read records (None: all records).
+
+    Returns:
+        Topic -> difference.
+    """
     from pyspark.sql import functions as f
 
     found = {}

@@ -1,8 +1,8 @@
-"""An offset is one record: what an archive has twice is taken once.
+"""Removes repeated records of an archive: each offset is one record.
 
-Archives are often written by jobs that write some files again after a crash, and a folder of them is read whole. To
-count such records twice would be wrong, and nobody would see it. Two *different* records at one offset are of two
-topics of that name, one after the other: there is no order of these, so they are refused.
+Jobs that write archives often write some files again after a crash, and a folder is read as a whole. Counting such
+records twice would be a silent error. Two *different* records at one offset come from two topics that had the same name
+one after the other. Their order is undefined, so they are refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ __all__ = ["each_once"]
 
 
 def each_once(parts: Iterable[Ordered]) -> Iterator[Ordered]:
-    """Parts that are by offset, without repetitions. StreamsError names an offset with two different records."""
+    """Yield parts that are sorted by offset, without repetitions.
+
+    Raises:
+        StreamsError: two different records have the same offset.
+    """
     before: Ordered | None = None
     for part in parts:
         seqs = part.records.column("seq").to_numpy()
@@ -44,5 +48,5 @@ def _check_same(part: Ordered, at: int, earlier: Any) -> None:
         topic, _ = part.names[part.codes[at]]
         raise StreamsError(
             f"the input for topic {topic} has two different records at partition {part.task}, offset {one['seq']}: was "
-            "the topic deleted and created anew? Give the records of only one of them"
+            "the topic deleted and created again? Pass the records of only one of these topics"
         )

@@ -1,4 +1,4 @@
-"""Where inputs from Kafka begin and end, fixed once: whoever reads them again reads the same records."""
+"""The offsets between which inputs are read from Kafka. They are fixed once, so every read has the same records."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ __all__ = ["count_partitions", "fixed_options", "newest_ms", "ranges_in", "range
 
 _CLIENT_ID: Final = "streams-history"
 _TAIL: Final = 10_000
-"""Offsets at the end of a partition that are read to find the newest committed record."""
+"""Number of offsets at the end of a partition that are read to find the newest committed record."""
 
 
 def fixed_options(topic: str, given: Mapping[str, str]) -> dict[str, str]:
-    """Options of ``streams-kafka`` for one topic, by our names, with offsets for ``starting`` and ``ending`` and the
-    topic's id. ConfigError when the topic does not exist."""
+    """Return options of ``streams-kafka`` for one topic, with fixed offsets as ``starting`` and ``ending``, and its id.
+
+    Raises:
+        ConfigError: the topic does not exist, or was created again since the given options were fixed.
+    """
     options = reader_options({**given, "topics": topic}, streaming=False)
     admin = log_admin(options, _CLIENT_ID)
 
@@ -38,7 +41,7 @@ def fixed_options(topic: str, given: Mapping[str, str]) -> dict[str, str]:
             for option, position in (("starting", options.starting), ("ending", options.ending))
         )
         if options.read_committed and options.ending.kind is PositionKind.LATEST:
-            # A position behind the last stable offset is in an open transaction: nothing is to be read there yet.
+            # A position after the last stable offset is in an open transaction, so it has no records to read yet.
             behind = [at for at in partitions if starts[at] > ends[at]]
             written = admin.log_ends(behind, read_committed=False)
             starts |= {at: ends[at] for at in behind if starts[at] <= written[at]}
@@ -56,19 +59,19 @@ def fixed_options(topic: str, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def newest_ms(topic: str, given: Mapping[str, str], fixed: Mapping[str, str] | None = None) -> int | None:
-    """The largest timestamp of a topic that is read to its end, found without reading all of it.
+    """Find the largest timestamp of a topic that is read to its end, without reading the whole topic.
 
-    The cluster names a record of each partition, but also one that is in an open or aborted transaction. So the record
-    is looked up, or the end of the partition is read, as a reader would see it.
+    The cluster reports the newest record of each partition, but it may belong to an open or aborted transaction. So
+    this function reads that record, or the end of the partition, as a reader sees it.
 
     Args:
         topic: name of the topic.
-        given: options of ``streams-kafka`` as the user has given them.
+        given: options of ``streams-kafka`` that the user has passed.
         fixed: the same options with the offsets that :func:`fixed_options` has fixed.
 
     Returns:
-        None when the topic is empty, when it is read to somewhere else than its end, or when only reading all of it
-        would tell.
+        The timestamp in ms. None when the topic is empty, when it is not read to its end, or when the timestamp cannot
+        be found without reading the whole topic.
     """
     options = reader_options({**given, "topics": topic}, streaming=False)
     if options.ending.kind is not PositionKind.LATEST:
@@ -97,7 +100,7 @@ def newest_ms(topic: str, given: Mapping[str, str], fixed: Mapping[str, str] | N
 
 
 def _first_after(admin: LogAdmin, of: OffsetRange, timestamp_ms: int) -> int:
-    """First offset whose record is newer; -1 where there is none."""
+    """Return the first offset whose record is newer; -1 without a newer record."""
     at = TopicPartition(of.topic, of.partition)
     return admin.first_at([at], timestamp_ms + 1)[at]
 
@@ -110,7 +113,7 @@ def _timestamps(options: ReaderOptions, of: OffsetRange) -> Iterable[int]:
 
 
 def count_partitions(topic: str, given: Mapping[str, str]) -> int:
-    """Partitions of a topic that a stream will read. ConfigError when it does not exist."""
+    """Return the partition count of a topic that a stream will read. Raises ConfigError when it does not exist."""
     options = reader_options({**given, "topics": topic}, streaming=True)
     admin = log_admin(options, _CLIENT_ID)
     try:
@@ -120,14 +123,19 @@ def count_partitions(topic: str, given: Mapping[str, str]) -> int:
 
 
 def ranges_of(topic: str, options: Mapping[str, str]) -> list[tuple[str, int, int, int]]:
-    """What such options say: topic, partition, first offset, end."""
+    """Return the ranges in options of :func:`fixed_options`: topic, partition, first offset, end offset."""
     starts, ends = (json.loads(options[key])[topic] for key in ("starting", "ending"))
     return [(topic, int(partition), start, ends[partition]) for partition, start in starts.items()]
 
 
 def ranges_in(topic: str, given: Mapping[str, str], since_ms: int | None) -> tuple[ReaderOptions, RangePlan]:
-    """How to read a topic with fixed offsets, and its ranges, without those that are empty or older than ``since_ms``.
-    ConfigError when they do not exist (any more)."""
+    """Return the options to read a topic with fixed offsets, and its ranges.
+
+    Ranges that are empty or older than ``since_ms`` are left out.
+
+    Raises:
+        ConfigError: the topic or its offsets do not exist, or no longer exist.
+    """
     options = reader_options({**given, "topics": topic}, streaming=False)
     bounds = EVERYTHING if since_ms is None else Bounds(timestamp_ms=since_ms)
     admin = log_admin(options, _CLIENT_ID)

@@ -1,7 +1,7 @@
-"""The rows of global tables on their way to workers: as a broadcast, since every worker needs all of them.
+"""Sends the rows of global tables to the workers, as a broadcast: every worker needs all rows.
 
-The driver takes the last record of each key, and nothing else, from Spark; workers fill the store that a live
-application has from it. The same read of the topic counts its records, so that a second client can check the count.
+The driver collects only the last record of each key. Workers fill the same store as a live application from these
+records. The same read also counts the records of the topic, so that a second client can check the count.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _BYTES_AT_ONCE: Final = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class TableRows:
-    """What fills one global table. ``given.value``: the bytes that :func:`packed` makes."""
+    """The records of one global table. ``given.value`` has the bytes of :func:`packed`."""
 
     topic: str
     given: Any
 
     def __call__(self) -> Iterator[list[HistoryRecord]]:
-        """Records, some at a time."""
+        """Yield the records in lists."""
         for batch in pa.ipc.open_stream(pa.py_buffer(self.given.value)):
             keys, values, timestamps = (batch.column(at).to_pylist() for at in range(3))
             stamps = zip(repeat(_CREATE_TIME), timestamps, strict=False)
@@ -48,7 +48,7 @@ class TableRows:
 
 
 def packed(rows: Any) -> bytes:
-    """An Arrow table with ``key``, ``value`` and ``timestamp_ms`` as bytes."""
+    """Return an Arrow table with ``key``, ``value`` and ``timestamp_ms`` as bytes."""
     size = max(1, min(_ROWS_AT_ONCE, _BYTES_AT_ONCE * rows.num_rows // max(1, rows.nbytes)))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
@@ -58,7 +58,7 @@ def packed(rows: Any) -> bytes:
 
 
 def newest_and_counts(rows: DataFrame) -> tuple[Any, dict[int, int]]:
-    """Return the last record of each key as an Arrow table, and the number of all rows by partition, of one read."""
+    """Return the last record of each key as an Arrow table, and the number of rows by partition, from one read."""
     from pyspark.sql import functions as f
 
     last = f.max_by(f.struct("value", "timestamp_ms", "offset"), "offset").alias("last")
@@ -78,8 +78,16 @@ def newest_and_counts(rows: DataFrame) -> tuple[Any, dict[int, int]]:
 def sent_to_workers(
     spark: SparkSession, contents: Mapping[str, DataFrame], read: dict[TopicPartition, int]
 ) -> Iterator[dict[str, TableRows]]:
-    """Topic -> its rows, wherever Spark runs, until the end of the block. StreamsError when they cannot be read.
-    ``read`` gets the number of rows of each partition."""
+    """Broadcast the rows of each topic until the end of the block.
+
+    Args:
+        spark: the session.
+        contents: topic -> its rows.
+        read: receives the number of rows of each partition.
+
+    Raises:
+        StreamsError: a topic cannot be read.
+    """
     sent: dict[str, TableRows] = {}
     try:
         for topic, rows in contents.items():
@@ -94,5 +102,5 @@ def sent_to_workers(
         yield sent
     finally:
         for found in sent.values():
-            with contextlib.suppress(Exception):  # the JVM is gone, and they with it
+            with contextlib.suppress(Exception):  # the JVM has stopped, so the broadcast is gone
                 found.given.destroy()

@@ -1,4 +1,4 @@
-"""The records that a topology reads: from Kafka, from files, from any DataFrame."""
+"""The inputs of a topology: from Kafka, from files, or from any DataFrame."""
 
 from __future__ import annotations
 
@@ -39,18 +39,21 @@ __all__ = [
 ]
 
 GivenInputs: TypeAlias = "Mapping[str, DataFrame | str | Mapping[str, str]] | Mapping[str, str]"
-"""Topic -> a DataFrame, the path of a Parquet folder or a Delta table, or options of ``streams-kafka``; or such options
-for all topics (``{"kafka.bootstrap.servers": ...}``)."""
+"""The inputs as users pass them.
+
+Topic -> a DataFrame, the path of a Parquet folder or a Delta table, or options of ``streams-kafka``. Options alone
+(``{"kafka.bootstrap.servers": ...}``) apply to all topics.
+"""
 
 _DELTA_LOG: Final = "_delta_log"
 _KAFKA: Final = "kafka."
-_PLACE: Final = "every row needs partition, offset and timestamp_ms (-1 where the record has none), as they are Kafka's"
-_NEEDED: Final = "partition and offset, key and value (binary), timestamp_ms (or timestamp); headers may be there"
+_PLACE: Final = "every row needs the partition, offset and timestamp_ms (-1 for none) of its record in Kafka"
+_NEEDED: Final = "partition and offset, key and value (binary), timestamp_ms (or timestamp); headers are optional"
 
 
 _AS_IN_KAFKA: Final = (
-    "partition, offset and timestamp_ms are whole numbers, keys and values bytes as in Kafka, headers an array of key "
-    "and value; a timestamp of Spark has a time zone"
+    "partition, offset and timestamp_ms must be whole numbers, keys and values bytes as in Kafka, headers an array of "
+    "key and value; a timestamp of Spark must have a time zone"
 )
 _WHOLE: Final = re.compile(r"tinyint|smallint|int|bigint|decimal\(\d+,0\)")
 _KINDS: Final[Mapping[str, Callable[[str], object]]] = {
@@ -62,16 +65,17 @@ _KINDS: Final[Mapping[str, Callable[[str], object]]] = {
     "value": lambda kind: kind in ("binary", "string"),
     "headers": lambda kind: kind == "void" or kind.startswith("array<struct<"),
 }
-"""Which kinds a column may have. Spark would make other ones fit: a timestamp becomes seconds, 2.7 becomes 2, and one
-without a time zone (timestamp_ntz) an instant that depends on the machine."""
+"""Column -> check of its type. Spark would silently convert other types: a timestamp becomes seconds, 2.7 becomes 2,
+and a timestamp without a time zone (timestamp_ntz) depends on the machine."""
 _PARTITIONS_MAX: Final = 100_000
-"""No topic has as many; each takes a task."""
+"""Largest accepted partition count, far more than any topic has. Each partition needs a task."""
 
 
 def fixed_inputs(given: GivenInputs, topics: frozenset[str]) -> dict[str, Any]:
-    """Topic -> what is given for it; from Kafka with offsets, so that it is the same records whenever they are read.
+    """Return topic -> input. Inputs from Kafka get fixed offsets, so that every read has the same records.
 
-    ConfigError when a topic has no input, or an input no topic.
+    Raises:
+        ConfigError: a topic has no input, or an input does not belong to a topic.
     """
     everything: Mapping[str, Any] = given
     if all(isinstance(value, str) for value in given.values()) and any(
@@ -104,12 +108,21 @@ class Inputs:
         since_ms: int | None = None,
         tables: Collection[str] = (),
     ) -> None:
-        """``tables``: those of the topics that global tables are filled from."""
+        """Check the inputs and fix their offsets.
+
+        Args:
+            spark: the session.
+            given: the inputs as users pass them.
+            topics: the topics that the topology reads.
+            until: read only records before this timestamp (ms), or below these offsets.
+            since_ms: read only records with this timestamp (ms) or a later one.
+            tables: the topics of global tables.
+        """
         if isinstance(until, Mapping) and (unknown := sorted(until.keys() - topics)):
             raise ConfigError(f"until: the topology does not read {', '.join(unknown)}", key="until")
         self._spark = spark
         self.fixed: Mapping[str, Any] = fixed_inputs(given, topics)
-        """Topic -> what is read; options of ``streams-kafka`` with fixed offsets."""
+        """Topic -> input. Options of ``streams-kafka`` have fixed offsets."""
         self._ends = until if isinstance(until, Mapping) else {}
         self._until_ms = until if isinstance(until, int) else None
         self._since_ms = since_ms
@@ -134,8 +147,11 @@ class Inputs:
                 self._rows[topic] = _rows_of(spark, topic, found)
 
     def counts(self, known: Mapping[str, int]) -> dict[str, int]:
-        """Topic -> partitions: as ``known``, else as the cluster or the rows say, whichever of these are wanted.
-        ConfigError when an end is given for a partition that does not exist, and when rows are other topics'."""
+        """Return topic -> partition count: from ``known``, otherwise from the cluster or from the rows to read.
+
+        Raises:
+            ConfigError: ``until`` names a partition that does not exist, or rows belong to other topics.
+        """
         for topic, rows in self._named.items():
             self._check_named(topic, rows)
         found = {
@@ -148,16 +164,18 @@ class Inputs:
         return found
 
     def _check_named(self, topic: str, rows: DataFrame) -> None:
-        """Whether rows with a column ``topic`` have any that is read: else they would be taken for none. That there are
-        none of this very topic may be."""
+        """Raise ConfigError when rows with a column ``topic`` have no row of any topic that is read.
+
+        They would otherwise count as an empty input. An input without rows of just this topic is accepted.
+        """
         from pyspark.sql import functions as f
 
         if rows.where(f.col("topic").isin(*self._topics)).isEmpty():
             other = rows.select("topic").first()
             if other is not None:
                 raise ConfigError(
-                    f"the input for topic {topic} has rows of {other[0]}, and none of a topic that the topology reads; "
-                    "give the right rows, or drop the column topic where they go by another name"
+                    f"the input for topic {topic} has rows of {other[0]}, but no rows of a topic that the topology "
+                    "reads; pass other rows, or drop the column topic if it contains another name of the topic"
                 )
 
     def _count(self, topic: str) -> int:
@@ -170,15 +188,15 @@ class Inputs:
         count = 1 + max(self._counted[topic], default=0)
         if count > _PARTITIONS_MAX:
             raise ConfigError(
-                f"the input for topic {topic} has records of partition {count - 1}, and no topic has so many "
-                "partitions; is that in the column partition? Give those of Kafka"
+                f"the input for topic {topic} has records of partition {count - 1}, which is more than the limit of "
+                f"{_PARTITIONS_MAX:,} partitions; the column partition must have the partitions in Kafka"
             )
         return count
 
     def _check_ends(self, topic: str, count: int) -> None:
         beyond = sorted(int(p) for p in self._ends[topic] if not 0 <= int(p) < count)
         if beyond:
-            of_rows = "; where the last ones are empty, say how many there are (partitions=)"
+            of_rows = "; if the last partitions are empty, pass the partition count (partitions=)"
             raise ConfigError(
                 f"until: topic {topic} has no partition {beyond[0]}, only 0 to {count - 1}"
                 + ("" if isinstance(self.fixed[topic], Mapping) else of_rows),
@@ -186,7 +204,7 @@ class Inputs:
             )
 
     def records(self, topic: str) -> Mapping[int, int] | None:
-        """Partition -> how many there are of a topic at most; None when nobody has counted them."""
+        """Return partition -> upper bound of a topic's records; None when they are not counted."""
         if topic in self._rows:
             return self._counted.get(topic)
         until = {int(partition): end for partition, end in self._ends.get(topic, {}).items()}
@@ -194,12 +212,11 @@ class Inputs:
         return {partition: max(0, min(end, until.get(partition, end)) - start) for _, partition, start, end in ranges}
 
     def contents(self) -> Mapping[str, DataFrame]:
-        """Topic -> the rows that fill a global table, with ``task`` and ``offset``."""
+        """Return topic -> rows of a global table, with ``task`` and ``offset``."""
         return self._contents
 
     def _is_before(self, topic: str) -> Column:
-        """Whether a record is before the instant, or below the offsets; partitions that have none named are read to the
-        end."""
+        """Return the condition that a record is before ``until``. Partitions without an offset are read to the end."""
         from pyspark.sql import functions as f
 
         found = f.lit(True)
@@ -214,13 +231,13 @@ class Inputs:
         return found if self._since_ms is None else found & (f.col("timestamp_ms") >= self._since_ms)
 
     def one(self, topic: str, tasks: int, reports: StageReports | None) -> StageInput:
-        """The records of a topic that is the only one of its stage."""
+        """Return the records of a topic that is the only one of its stage."""
         if topic not in self._rows:
             return StageInput(*self._ranges(topic))
         return StageInput(self._by_offset(topic, tasks, reports), OfBlocks(by_offset=True))
 
     def blocks(self, topic: str, orders: StageOrders, reports: StageReports | None) -> DataFrame:
-        """The records of a topic in blocks by time, to be merged with those of others."""
+        """Return the records of a topic in blocks by time, which can be merged with blocks of other topics."""
         if topic in self._rows:
             rows = self._by_offset(topic, orders.stage.inputs[topic], reports)
             return rows.mapInArrow(partial(timed_blocks, topic, orders), BLOCKS)
@@ -233,13 +250,13 @@ class Inputs:
         return _placed(blocks, tasks, self._counted.get(topic, {}))
 
     def _ranges(self, topic: str) -> tuple[DataFrame, OfRanges]:
-        """A row for each partition that has records; they are read where it is processed."""
+        """Return a row for each partition with records. The worker that gets the row reads and processes them."""
         ends = {int(partition): end for partition, end in self._ends.get(topic, {}).items()}
         options, planned = ranges_in(topic, self.fixed[topic], self._since_ms)
         ranges = {of.partition: (of.start, min(of.end, ends.get(of.partition, of.end))) for of in planned.ranges}
         sizes = {task: end - start for task, (start, end) in ranges.items() if start < end}
         tasks = largest_first(sizes, sizes)
-        # One Spark partition for each, without a shuffle.
+        # One Spark partition for each row, without a shuffle.
         rows = self._spark.range(0, len(tasks), 1, max(1, len(tasks)))
         reader = OfRanges(
             topic,
@@ -257,7 +274,7 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class StageInput:
-    """Rows, each task's in one Spark partition and in its order, and how they are read."""
+    """Rows of which each task has one Spark partition, in order, and their reader."""
 
     rows: DataFrame
     reader: Reader
@@ -268,7 +285,7 @@ def _rows_of(spark: SparkSession, topic: str, given: Any) -> DataFrame:
 
 
 def _told(topic: str, given: Any) -> int:
-    """The partitions of a topic of the cluster, as its options have them; 0 for rows."""
+    """Return the partition count of a topic of the cluster, from its options; 0 for rows."""
     return len(json.loads(given["starting"])[topic]) if isinstance(given, Mapping) else 0
 
 
@@ -280,8 +297,10 @@ def _partitions_in(rows: DataFrame) -> int:
 
 
 def archive(spark: SparkSession, topic: str, path: str) -> DataFrame:
-    """The rows of a Parquet folder, or of a Delta table: its folder has files of rows that are gone, too. They stay the
-    same ones when more are written there."""
+    """Return the rows of a Parquet folder or a Delta table. The folder of a Delta table also has files of deleted rows.
+
+    The DataFrame does not include files that are written later.
+    """
     kind = "delta" if Folder(spark, path).exists(_DELTA_LOG) else "parquet"
     try:
         return spark.read.format(kind).load(path)
@@ -291,7 +310,7 @@ def archive(spark: SparkSession, topic: str, path: str) -> DataFrame:
             why = "has no Parquet file; name the folder of its records"
         if kind == "delta":
             why = (
-                "is a Delta table, and this Spark has no Delta Lake to read it; add that of its version (--conf "
+                "is a Delta table, but this Spark session has no Delta Lake; add the Delta Lake of its version (--conf "
                 "spark.jars.packages=io.delta:...)"
             )
         raise ConfigError(f"the input for topic {topic}: {path} {why}") from error
@@ -302,8 +321,15 @@ def _placed(blocks: DataFrame, tasks: int, sizes: Mapping[int, int]) -> DataFram
 
 
 def newest_of(spark: SparkSession, given: Mapping[str, Any], fixed: Mapping[str, Any]) -> int | None:
-    """The largest timestamp of all inputs, None when there is no record. A cluster is asked for it; rows are looked
-    through. ``fixed``: the same inputs by topic, with their ends."""
+    """Return the largest timestamp of all inputs in ms; None without records.
+
+    For topics of a cluster, the cluster is queried. Archives and DataFrames are scanned.
+
+    Args:
+        spark: the session.
+        given: the inputs as users pass them.
+        fixed: the same inputs by topic, with fixed offsets.
+    """
     from pyspark.sql import functions as f
 
     newest = []
@@ -317,7 +343,7 @@ def newest_of(spark: SparkSession, given: Mapping[str, Any], fixed: Mapping[str,
 
 
 def oldest_in(spark: SparkSession, topic: str, path: str) -> int | None:
-    """The smallest timestamp of a topic's archive, None when no record has one."""
+    """Return the smallest timestamp of a topic's archive in ms; None when no record has one."""
     from pyspark.sql import functions as f
 
     timestamps = _rows_of(spark, topic, path).where("timestamp_ms >= 0")
@@ -326,7 +352,7 @@ def oldest_in(spark: SparkSession, topic: str, path: str) -> int | None:
 
 
 def bytes_in(spark: SparkSession, topic: str, path: str) -> int:
-    """How many bytes the keys and values of a topic's archive have."""
+    """Return the bytes of all keys and values of a topic's archive."""
     from pyspark.sql import functions as f
 
     sizes = [f.coalesce(f.sum(f.octet_length(name)), f.lit(0)) for name in ("key", "value")]
@@ -348,7 +374,7 @@ def _all_rows(spark: SparkSession, topic: str, given: Any) -> DataFrame:
 
 
 def _normalised(rows: DataFrame, topic: str) -> DataFrame:
-    """The columns of the kernel; of a DataFrame with several topics the rows of this one."""
+    """Return the columns that the kernel needs. From a DataFrame with several topics, return the rows of this topic."""
     from pyspark.sql import functions as f
 
     kinds = dict(rows.dtypes)
@@ -356,7 +382,7 @@ def _normalised(rows: DataFrame, topic: str) -> DataFrame:
     if "timestamp_ms" not in kinds and "timestamp" not in kinds:
         missing.append("timestamp_ms")
     if missing:
-        raise ConfigError(f"the input for topic {topic} has no column {', '.join(missing)}; needed are {_NEEDED}")
+        raise ConfigError(f"the input for topic {topic} has no column {', '.join(missing)}; it needs {_NEEDED}")
     wrong = [f"{name} is {kinds[name]}" for name, fits in _KINDS.items() if name in kinds and not fits(kinds[name])]
     if wrong:
         raise ConfigError(f"the input for topic {topic}: {', '.join(wrong)}; {_AS_IN_KAFKA}")
@@ -368,7 +394,7 @@ def _normalised(rows: DataFrame, topic: str) -> DataFrame:
     partition = f.col("partition").cast("int")
     missing_there = partition.isNull() | (partition < 0) | f.col("offset").isNull() | (f.col("offset") < 0)
     missing_there |= timestamp.isNull()
-    no_place = f.raise_error(f.lit(f"the input for topic {topic} has a row without a place: {_PLACE}")).cast("int")
+    no_place = f.raise_error(f.lit(f"the input for topic {topic} has a row without a position: {_PLACE}")).cast("int")
     return rows.select(
         f.when(missing_there, no_place).otherwise(partition).alias("task"),
         f.col("offset").cast("bigint").alias("offset"),
@@ -386,11 +412,17 @@ def stage_input(
     sizes: Mapping[int, int],
     reports: StageReports | None = None,
 ) -> StageInput:
-    """The rows of one stage: each task in one Spark partition, in the order in which its records are taken.
+    """Return the rows of one stage: each task in one Spark partition, in the order of processing.
 
-    ``written``: what earlier stages wrote. ``sizes``: task -> records, of those that somebody has counted. Of several
-    topics the record with the smallest timestamp at the head comes next, of equally old ones that of the first topic by
-    name: the order of blocks.
+    If a task reads several topics, the record with the smallest timestamp among the heads comes first. For equal
+    timestamps, the first topic by name comes first. This is the order of blocks.
+
+    Args:
+        orders: the orders of the stage.
+        inputs: all inputs.
+        written: the output of earlier stages.
+        sizes: task -> number of records, for tasks whose records are counted.
+        reports: where workers report their progress.
     """
     stage = orders.stage
     if len(stage.inputs) == 1:

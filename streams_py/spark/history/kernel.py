@@ -1,8 +1,8 @@
-"""The kernel: what comes to a stage's tasks in, blocks of everything that they write out.
+"""The kernel of a stage: input records of its tasks in, blocks of all their outputs out.
 
-A plain function over iterators; Spark calls it in its workers, a test can call it anywhere. The records come by task,
-and within a task in the order in which they are to be taken (:mod:`~streams_py.spark.history.portions`). Nothing is
-held but the portion at hand. What comes out are rows of :data:`~streams_py.spark.history.blocks.BLOCKS`.
+It is a plain function over iterators. Spark calls it in workers, and tests can call it anywhere. Records come by task,
+and within a task in the order of processing (:mod:`~streams_py.spark.history.portions`). Only the current portion is
+held in memory. The outputs are rows of :data:`~streams_py.spark.history.blocks.BLOCKS`.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ __all__ = ["stage_kernel"]
 _RANK: Final = 1 << 32
 _BATCH_ROWS: Final = 10_000
 _PARTITION_ROWS: Final = 100
-"""So that blocks are worth their while where a topic has very many partitions."""
+"""Records per partition of a batch for a topic with very many partitions, so that its blocks are not too small."""
 _BATCH_BYTES: Final = 16 << 20
 
 
 def stage_kernel(
     orders: StageOrders, reader: Reader, reports: StageReports | None = None
 ) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """The function for ``mapInArrow``."""
+    """Return the function for ``mapInArrow``."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         with rare_collections():
@@ -51,7 +51,7 @@ def stage_kernel(
 
 
 class _Run:
-    """The tasks of one Spark partition, one after the other."""
+    """The run of all tasks of one Spark partition, one after the other."""
 
     def __init__(self, orders: StageOrders, reports: StageReports | None) -> None:
         self._orders = orders
@@ -67,9 +67,9 @@ class _Run:
             for number, topic, records in portions:
                 if number >= self._orders.stage.inputs[topic]:
                     raise StreamsError(
-                        f"the input for topic {topic} has records of partition {number}, and is said to have "
-                        f"{self._orders.stage.inputs[topic]} partitions; give the right number (--partitions, or "
-                        "partitions=), or none"
+                        f"the input for topic {topic} has records of partition {number}, but its partition count is "
+                        f"{self._orders.stage.inputs[topic]}; pass the real count (--partitions, or partitions=), or "
+                        "none"
                     )
                 if number != self._number:
                     yield from self._finish()
@@ -85,7 +85,7 @@ class _Run:
             if self._task is not None:
                 self._task.abandon()
             if isinstance(error, StreamsError):
-                raise error.with_traceback(None)  # noqa: B904  # it has the error of the user's code as its cause
+                raise error.with_traceback(None)  # noqa: B904  # its cause is the error of user code
             raise
         finally:
             if self._tables is not None:
@@ -117,7 +117,7 @@ class _Run:
 
 
 class _Outputs:
-    """Columns of one task on their way to Arrow."""
+    """Converts the output columns of one task to Arrow blocks."""
 
     def __init__(self, task: HistoryTask, source: int, counts: dict[str, int]) -> None:
         self._task = task
@@ -125,18 +125,18 @@ class _Outputs:
         self._number = source % _RANK
         self._counts = counts
         self.written: defaultdict[str, Counter[int]] = defaultdict(Counter)
-        """Topic -> partition -> records."""
+        """Topic -> partition -> number of records."""
         self._blocks: dict[str, Blocks] = {}
 
     def full(self) -> Iterator[Any]:
-        """Blocks of topics of which there is enough for some."""
+        """Yield blocks of topics that have enough records."""
         for topic, columns in self._task.columns.items():
             enough = max(_BATCH_ROWS, _PARTITION_ROWS * self._counts[topic])
             if len(columns) >= enough or sum(map(len, filter(None, columns.values))) >= _BATCH_BYTES:
                 yield self._made(topic, columns)
 
     def rest(self) -> Iterator[Any]:
-        """Blocks of all topics."""
+        """Yield blocks of the remaining records of all topics."""
         for topic, columns in self._task.columns.items():
             if len(columns):
                 yield self._made(topic, columns)
@@ -165,7 +165,7 @@ class _Outputs:
         count, given = self._counts[topic], columns.partitions
         if not keys.null_count and not given:
             return partition_column(keys, count)
-        # Live, records without a key go anywhere. Here they stay beside the task that makes them.
+        # A live application writes records without a key to any partition. Here the task's number decides.
         beside = self._number % count
         found = (
             given[at] if at in given else beside if key is None else partition_for(key, count)
@@ -174,7 +174,7 @@ class _Outputs:
         return np.fromiter(found, np.int32, len(columns))
 
     def state(self, topic: str, entries: Iterator[FoldEntry]) -> Iterator[Any]:
-        """Blocks of a changelog's fold."""
+        """Yield blocks of a changelog's fold."""
         at, blocks = 0, Blocks(STATE, topic, self._source)
         for some in _pieces(entries):
             keys, values, timestamps, headers = zip(*some, strict=True)
@@ -189,7 +189,7 @@ class _Outputs:
             yield blocks.by_offset(np.full(len(some), self._number, np.int32), records)
 
     def summary(self, text: bytes) -> Any:
-        """The row that says what the task did."""
+        """Return the row with the task's summary."""
         return block_rows(SUMMARY, "", self._source, [(self._number, text)])
 
 

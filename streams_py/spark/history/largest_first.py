@@ -1,7 +1,7 @@
-"""Which task of a stage begins first: the one with the most records.
+"""The order in which tasks of a stage start: tasks with the most records first.
 
-Spark begins the tasks of a stage in the order of its partitions, each as soon as a core is free. Were a large one the
-last to begin, all other cores would wait for it alone. How a task stands in Spark's order changes nothing else.
+Spark starts the tasks of a stage in the order of its partitions, each when a core is free. If a large task started
+last, all other cores would be idle while it runs. The order affects nothing else.
 """
 
 from __future__ import annotations
@@ -16,14 +16,18 @@ __all__ = ["largest_first", "spark_partition"]
 
 
 def largest_first(tasks: Iterable[int], sizes: Mapping[int, int]) -> list[int]:
-    """Numbers of tasks, those with the most records first, of equally large ones the smaller number. ``sizes``: task ->
-    records; one that is not named has none."""
+    """Return the numbers of tasks by size, largest first, then by number.
+
+    ``sizes`` is task -> number of records; 0 for a missing task.
+    """
     return sorted(tasks, key=lambda task: (-sizes.get(task, 0), task))
 
 
 def spark_partition(tasks: int, sizes: Mapping[int, int]) -> Column:
-    """Where a row goes whose column ``partition`` says its task: the number of a Spark partition. Rows of tasks that a
-    stage does not have keep theirs, and are refused where they are read."""
+    """Return the number of the Spark partition for a row whose column ``partition`` is its task.
+
+    Rows of tasks that the stage does not have keep their number. The worker that reads them refuses them.
+    """
     from pyspark.sql import functions as f
 
     order = largest_first(range(tasks), sizes)

@@ -1,16 +1,17 @@
-"""The records of blocks, in the order in which a task takes them.
+"""Sorts the records of blocks into the order in which a task processes them.
 
-**By offset**, where a task has one topic, and that is an input.
+**By offset**, if a task has one topic, which is an input.
 
-**By time**, where blocks come from several sources: topics, or tasks of an earlier stage. A consumer that always takes
-the record with the smallest timestamp among the heads of all sources, of equally old ones that of the first topic and
-source, takes them sorted by (``place``, topic, ``source``, ``seq``), where the place of a record is the largest
-timestamp so far in its source. A record that the task cannot read never is a head, so its timestamp does not count.
+**By time**, if blocks come from several sources: topics, or tasks of an earlier stage. A live task always processes the
+record with the smallest timestamp among the heads of all sources. For equal timestamps, it takes the first topic and
+source. This is the order of (``place``, topic, ``source``, ``seq``), where the *place* of a record is the largest
+timestamp so far in its source. A record that the task cannot deserialize is never a head, so its timestamp does not
+count.
 
-Spark sorts blocks like that by their first records. So when the next block begins at some place, whatever lies before
-that place has been seen, and can be given out. Blocks of a source follow one another: what has to wait is about one
-block of every source. By offset they are as Spark had the rows, in any order, and all of a task may have to wait; so
-beyond a bound it is put in order and waits on disk.
+Spark sorts blocks in the same way by their first records. So when the next block starts at a place, all records before
+that place have arrived and can be returned. Blocks of a source arrive in order, so about one block of every source has
+to wait. Blocks by offset contain rows in Spark's order, which may be any order, so all blocks of a task may have to
+wait. Above a size limit, they are sorted and wait on disk.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from streams_py.spark.history.blocks import RECORDS, records_in
 __all__ = ["ORDER", "Ordered", "in_order"]
 
 ORDER: Final = ("partition", "place", "topic", "source", "seq")
-"""Of block rows."""
+"""The columns by which Spark sorts block rows."""
 _AT_ONCE_BYTES: Final = 4 << 20
 _HELD_BYTES_MAX: Final = 64 << 20
 _ON_DISK_BYTES: Final = 128 << 10
 
 
 class Ordered(NamedTuple):
-    """Records of one task, in order. ``codes``: of each, the number of its (topic, source) in ``names``."""
+    """Records of one task, in order. ``codes`` has the index of each record's (topic, source) in ``names``."""
 
     task: int
     names: list[tuple[str, int]]
@@ -43,7 +44,7 @@ class Ordered(NamedTuple):
 
 
 class _Open(NamedTuple):
-    """What is left of a block."""
+    """The remaining records of a block."""
 
     task: int
     place: int
@@ -54,7 +55,7 @@ class _Open(NamedTuple):
     records: Any
 
     def before(self, other: _Open) -> tuple[_Open, _Open]:
-        """What is left before the first record of the other, and the rest."""
+        """Split the block at the first record of ``other``."""
         side: Any = "right" if self[2:4] <= other[2:4] else "left"
         count = int(np.searchsorted(self.places, other.place, side))
         return self._cut(0, count), self._cut(count, len(self.places))
@@ -70,7 +71,7 @@ def in_order(
     at_once_bytes: int = _AT_ONCE_BYTES,
     held_bytes_max: int = _HELD_BYTES_MAX,
 ) -> Iterator[Ordered]:
-    """The records of blocks, which come by :data:`ORDER`; a partition is a task."""
+    """Yield the records of blocks in order. Blocks must be sorted by :data:`ORDER`. A partition is a task."""
     blocks = _Streams(_opened(batches))
     waiting: list[_Open] = []
     size = kept = 0
@@ -100,14 +101,14 @@ def _opened(batches: Iterable[Any]) -> Iterator[_Open]:
 
 
 class _Streams:
-    """Blocks of several streams, each in order, in the order of all."""
+    """Merges several sorted streams of blocks."""
 
     def __init__(self, blocks: Iterator[_Open]) -> None:
         self._heads: list[tuple[_Open, Iterator[_Open]]] = []
         self.add(blocks)
 
     def add(self, blocks: Iterator[_Open]) -> None:
-        """One stream more."""
+        """Add a stream."""
         head = next(blocks, None)
         if head is not None:
             self._heads.append((head, blocks))
@@ -137,7 +138,7 @@ def _together(parts: list[_Open]) -> Iterator[Ordered]:
 
 
 def _on_disk(parts: list[_Open]) -> Iterator[_Open]:
-    """Blocks of one task and topic as one stream of blocks, in a file that has no name any more."""
+    """Write blocks of one task and topic to an unnamed temporary file, and yield them sorted from there."""
     (ordered,) = _together(parts)
     topic, source = ordered.names[0]
     rows = max(1, _ON_DISK_BYTES * ordered.records.num_rows // max(1, ordered.records.nbytes))

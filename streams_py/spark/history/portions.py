@@ -1,9 +1,9 @@
-"""How the records of a stage come to its tasks: readers, which make portions of whatever Spark gives to a worker.
+"""Readers: they create portions of records for the tasks of a stage from the rows that Spark passes to a worker.
 
-* :class:`OfBlocks`: a row is a block (:mod:`~streams_py.spark.history.blocks`), of any of the stage's topics.
-* :class:`OfRanges`: a row stands for a task, whose records are read from Kafka, here and now.
+* :class:`OfBlocks`: a row is a block (:mod:`~streams_py.spark.history.blocks`) of any topic of the stage.
+* :class:`OfRanges`: a row is a task, and the worker reads the task's records from Kafka.
 
-Readers travel to workers; they hold names and numbers.
+Readers are sent to workers. They contain only names and numbers.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ __all__ = ["OfBlocks", "OfRanges", "Portion", "Reader", "blocks_of_rows", "block
 
 _RECORDS_AT_ONCE: Final = 2_000
 _BYTES_AT_ONCE: Final = 4 << 20
-"""Less than is written at once, because one record may make many."""
+"""Size of a portion. It is smaller than an output batch, because a record may create several output records."""
 _CREATE_TIME: Final = 1
 _PART_BITS: Final = 31
 _SAME_TOPIC_EVERY_MS: Final = 500
-"""Shortest time between two checks, while a range is read, that the topic is still the same."""
+"""Minimum time between two checks that the topic's id is unchanged while a range is read, in ms."""
 _CLIENT_ID: Final = "streams-history-reader"
 
 
 class Portion(NamedTuple):
-    """Records that a task takes next, all of one topic."""
+    """The next records of a task, all of one topic."""
 
     task: int
     topic: str
@@ -54,15 +54,18 @@ class Portion(NamedTuple):
 
 
 class Reader(Protocol):
-    """Portions of Arrow batches; those of one task follow one another."""
+    """A function that creates portions from Arrow batches. The portions of a task are consecutive."""
 
     def __call__(self, batches: Iterable[Any], /) -> Iterator[Portion]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class OfBlocks:
-    """Records of earlier stages have no offsets yet: they are counted, by topic. ``by_offset``: the order of the task's
-    only topic, which is an input."""
+    """Reads blocks.
+
+    Records of earlier stages do not have offsets, so they are numbered by topic. ``by_offset``: the task has one topic,
+    which is an input, and its records are sorted by offset.
+    """
 
     by_offset: bool = False
 
@@ -93,10 +96,20 @@ class OfBlocks:
 
 @dataclass(frozen=True, slots=True)
 class OfRanges:
-    """A row is a number into ``tasks``. ``ranges``: task -> first offset and end. Only records from ``since_ms`` on and
-    before ``until_ms``, if given. ``topic_id``: of the topic that the offsets are of, where the cluster gives ids.
-    ``leader_epochs``: task -> epoch of its partition's leader when the range was planned. ``redelivered``: accumulator
-    of :mod:`streams_py.spark.redelivered`."""
+    """Reads ranges from Kafka. A row is an index into ``tasks``.
+
+    Attributes:
+        topic: the topic.
+        tasks: numbers of the tasks.
+        ranges: task -> first offset and end offset.
+        options: options of the reader.
+        since_ms: if given, only records with this timestamp or a later one are read.
+        until_ms: if given, only records with an earlier timestamp are read.
+        topic_id: id of the topic to which the offsets belong, if the cluster has ids.
+        leader_epochs: task -> epoch of its partition's leader when the range was planned.
+        redelivered: accumulator of :mod:`streams_py.spark.redelivered`.
+        version: version of the library on the driver.
+    """
 
     topic: str
     tasks: Sequence[int]
@@ -116,7 +129,7 @@ class OfRanges:
             options.resolved(), client_id=_CLIENT_ID, read_committed=options.read_committed
         )
         limits = ReadLimits(_RECORDS_AT_ONCE, _BYTES_AT_ONCE, options.poll_timeout_ms, skip_gone=options.skip_gone)
-        # What is made of the records counts when the Spark task has ended, so the check after the last one decides.
+        # Results count only when the Spark task has finished, so the check after the last record decides.
         same = same_topic(options, self.topic, self.topic_id, _CLIENT_ID, _SAME_TOPIC_EVERY_MS)
         with same:
             for batch in batches:
@@ -147,8 +160,10 @@ class OfRanges:
 
 
 def blocks_of_rows(topic: str, batches: Iterable[Any], reports: StageReports | None = None) -> Iterator[Any]:
-    """Block rows, by offset, of an input with the columns ``task, offset, timestamp_ms, key, value, headers``, in any
-    order."""
+    """Yield block rows, by offset, of an input.
+
+    Its columns are ``task, offset, timestamp_ms, key, value, headers``. Its rows may have any order.
+    """
     blocks, counter = Blocks(RECORD, topic, INPUT), _reading(topic, reports)
     for batch in batches:
         if batch.num_rows:
@@ -163,7 +178,7 @@ def blocks_of_rows(topic: str, batches: Iterable[Any], reports: StageReports | N
 
 
 def _reading(topic: str, reports: StageReports | None) -> RecordCounter:
-    """Counts what is read here of a topic, by one part of Spark's."""
+    """Return the counter for records that a Spark partition reads of a topic."""
     counter = RecordCounter(reports, is_processed=False)
     if reports is not None:
         from pyspark import TaskContext
@@ -175,7 +190,7 @@ def _reading(topic: str, reports: StageReports | None) -> RecordCounter:
 
 
 def timed_blocks(topic: str, orders: StageOrders, batches: Iterable[Any]) -> Iterator[Any]:
-    """Block rows, by time, of such that are by offset."""
+    """Convert block rows by offset to block rows by time."""
     blocks, is_readable = Blocks(RECORD, topic, INPUT), readable_in(orders, topic)
     for task, _, _, records in each_once(in_order(batches, by_offset=True)):
         for batch in records.to_batches():
@@ -185,7 +200,7 @@ def timed_blocks(topic: str, orders: StageOrders, batches: Iterable[Any]) -> Ite
 def blocks_read_by(
     reader: OfRanges, orders: StageOrders, batches: Iterable[Any], reports: StageReports | None = None
 ) -> Iterator[Any]:
-    """Block rows, by time, of an input that is read from Kafka."""
+    """Yield block rows, by time, of an input that is read from Kafka."""
     counter = _reading(reader.topic, reports)
     blocks, is_readable = Blocks(RECORD, reader.topic, INPUT), readable_in(orders, reader.topic)
     for task, _, records in reader(batches):

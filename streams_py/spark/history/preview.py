@@ -3,11 +3,11 @@
     rows = preview("shop.app:topology", {"kafka.bootstrap.servers": "localhost:9092"})
     rows.writeStream.format("parquet").option("checkpointLocation", "check").start("totals")
 
-One Spark group is one task, not one key: stream time, grace and the end of windows belong to the task. What the task
-knows is in the state that Spark checkpoints: its position, and the entries of its changelogs. A worker that still has
-the task of the micro-batch before goes on with it; any other one makes it anew from the entries. A random word that is
-kept with the position tells which of the two it is, so a micro-batch that is repeated never meets what its first
-attempt has left in a worker.
+A Spark group is a task, not a key, because stream time, grace periods and the end of windows belong to the task. Spark
+checkpoints the state of the task: its position, and the entries of its changelogs. A worker that still has the task of
+the previous micro-batch continues with it. Any other worker restores the task from the entries. A random word, which is
+saved with the position, identifies the task in the worker's memory. So a repeated micro-batch never uses a task that
+its first attempt has left in a worker.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PREVIEW_COLUMNS: Final = (
     "topic string, partition int, timestamp_ms bigint, key binary, value binary, "
     f"headers {SPARK_HEADERS}, task int, seq bigint"
 )
-"""``seq``: running number of the task's records for this topic."""
+"""Columns of the result. ``seq`` numbers the records of a task for a topic."""
 _POSITION: Final = "offset bigint, text string, known string, word string"
 _ENTRY: Final = "topic string, key binary"
 _VALUE: Final = "value binary, timestamp_ms bigint"
@@ -52,7 +52,7 @@ _PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 _kept: dict[str, _Live] = {}
-"""Tasks that this worker process has left, by the word that was kept with their position."""
+"""Word of the saved position -> task that this worker process keeps for the next micro-batch."""
 
 
 def preview(
@@ -64,16 +64,27 @@ def preview(
     allow_side_effects: bool = False,
     spark: SparkSession | None = None,
 ) -> DataFrame:
-    """A streaming DataFrame of what the topology writes, with :data:`PREVIEW_COLUMNS`; start it with ``writeStream``.
+    """Return a streaming DataFrame of the records that a topology writes. Start it with ``writeStream``.
 
-    For topologies with one input topic and without repartition: stateless steps, aggregates, windows and sessions.
-    RefusedTopologyError says everything that is not allowed. State is in the memory of workers, and in the checkpoint.
+    It supports topologies with one input topic and without a repartition: stateless steps, aggregates, windows and
+    sessions. State is in the memory of workers and in the checkpoint.
 
-    * ``options``: of ``streams-kafka``; ``starting`` counts for the first start of a checkpoint,
-      ``rows.per.trigger`` bounds a micro-batch.
-    * ``partitions``: of topics that are written; default as many as the input has.
+    It sets ``spark.sql.streaming.stateStore.providerClass`` of the session to RocksDB, which Spark requires for this.
 
-    Sets ``spark.sql.streaming.stateStore.providerClass`` of the session to RocksDB, which Spark wants for this.
+    Args:
+        topology: a topology, a builder, a function that returns one of these, or ``module:name``.
+        options: options of ``streams-kafka``. ``starting`` applies when a checkpoint is new. ``rows.per.trigger`` is
+            the size limit of a micro-batch.
+        config: settings of the application.
+        partitions: partition counts of the output topics; default: the count of the input topic.
+        allow_side_effects: whether functions of ``peek`` and ``foreach`` may be called again for the same record.
+        spark: the session; default: the active session, or a new one.
+
+    Returns:
+        A DataFrame with the columns of :data:`PREVIEW_COLUMNS`.
+
+    Raises:
+        RefusedTopologyError: lists all obstacles.
     """
     from pyspark.sql import functions as f
 
@@ -114,19 +125,19 @@ def preview(
 
 
 class PreviewProcessor(StatefulProcessor):
-    """What Spark calls for each task of a micro-batch."""
+    """The processor that Spark calls for each task of a micro-batch."""
 
     def __init__(self, orders: StageOrders) -> None:
         self._orders = orders
         self._topology: StageTopology | None = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Name the state."""
+        """Declare the state."""
         self._position = handle.getValueState("position", _POSITION)
         self._entries = handle.getMapState("changelogs", _ENTRY, _VALUE)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803  # Spark's names
-        """The records of one task in one micro-batch, in any order; those that were taken before are left out."""
+        """Process the records of one task in one micro-batch, which may have any order. Skips processed records."""
         number = int(key[0])
         kept = self._position.get() if self._position.exists() else None
         first = 0 if kept is None else kept[0]
@@ -145,7 +156,7 @@ class PreviewProcessor(StatefulProcessor):
         except BaseException as error:
             live.task.close()
             if isinstance(error, StreamsError):
-                raise error.with_traceback(None)  # noqa: B904  # it has the error of the user's code as its cause
+                raise error.with_traceback(None)  # noqa: B904  # its cause is the error of user code
             raise
 
     def _made(self, number: int, kept: Any) -> _Live:
@@ -176,7 +187,7 @@ class PreviewProcessor(StatefulProcessor):
         _kept[word] = live
 
     def close(self) -> None:
-        """Tasks stay for the next micro-batch."""
+        """Do nothing: tasks are kept for the next micro-batch."""
 
 
 def _record(topic: str, number: int, row: Any) -> HistoryRecord:
@@ -190,13 +201,13 @@ def _bytes(data: Any) -> bytes | None:
 
 
 class _Live:
-    """A task with the numbers of what it has written, by topic."""
+    """A task, and the number of records that it has written to each topic."""
 
     def __init__(self, task: ResumableTask, number: int, written: dict[str, int]) -> None:
         self.task, self.number, self.written = task, number, written
 
     def rows(self, counts: Mapping[str, int]) -> Iterator[Row]:
-        """What was written since the last call."""
+        """Yield the records that were written since the last call."""
         for topic, columns in self.task.columns.items():
             count, first = counts[topic], self.written.get(topic, 0)
             self.written[topic] = first + len(columns)

@@ -1,12 +1,12 @@
-"""How far a run is, while it runs: what tasks tell the driver, and the driver its user.
+"""The progress of a run: tasks report it to the driver, and the driver to its user.
 
-Spark says nothing of what happens inside a task, and tasks over a history are long. So each sends the driver a datagram
-a second: how many records it has taken. Nobody waits for them, and one that is lost is made good by the next; where a
-network lets none through, the figures move with the stages. Nothing depends on them but what is shown.
+Spark does not show progress inside a task, and tasks over a history are long. So each task sends the driver a datagram
+with its record count every second. No task waits for an answer. A lost datagram does not matter, because the next one
+has the new count. If a network blocks datagrams, progress changes with the stages. Progress is only for display.
 
-Not Spark's accumulators: those of Python reach the driver when a task ends, and on a cluster with room for all tasks
-they end together. The driver listens where Spark's own driver does, and on loopback only while all workers are on this
-machine.
+Accumulators of Spark do not work for this: a Python accumulator reaches the driver only when a task has finished. On a
+cluster with enough cores all tasks finish at about the same time. The driver listens on the same address as Spark's
+driver, and on loopback only if all workers are on this machine.
 """
 
 from __future__ import annotations
@@ -37,9 +37,15 @@ _LOOPBACK: Final = "127.0.0.1"
 
 
 class HistoryProgress(NamedTuple):
-    """``stage``: how many stages are done. ``records``: of the next one, that are read, or, with ``is_processed``, that
-    its tasks have processed, which comes after. ``total``: how many there are at most, None when nobody has counted
-    them. ``run``: which one, of several.
+    """The progress of a run.
+
+    Attributes:
+        stage: number of finished stages.
+        stages: number of all stages.
+        records: records of the current stage that are read, or, with ``is_processed``, that its tasks have processed.
+        total: upper bound of the stage's records; None when it is not known.
+        is_processed: whether ``records`` counts processed records. A stage reads first and processes later.
+        run: name of the run, if a command has several.
     """
 
     stage: int
@@ -55,8 +61,7 @@ Tick: TypeAlias = "Callable[[HistoryProgress], None]"
 
 @dataclass(frozen=True, slots=True)
 class StageReports:
-    """Where workers say how far the tasks of a stage are; it travels there. ``token``: what others send does not
-    count."""
+    """The address for progress reports of a stage. It is sent to workers. Datagrams without ``token`` are ignored."""
 
     address: tuple[str, int]
     token: bytes
@@ -64,7 +69,7 @@ class StageReports:
 
 
 class RecordCounter:
-    """At a worker: counts records, one part of a stage after the other, and says so from time to time."""
+    """Counts the records of a worker, one part of a stage after the other, and reports the counts every second."""
 
     def __init__(self, reports: StageReports | None, *, is_processed: bool) -> None:
         self._reports = reports
@@ -75,18 +80,18 @@ class RecordCounter:
         self._address: Any = None
 
     def begin(self, part: int) -> None:
-        """What is counted next is of this part, from its beginning."""
+        """Start counting a part from 0."""
         self._part, self._count = part, 0
 
     def add(self, count: int) -> None:
-        """So many more."""
+        """Add records to the count, and report it if the last report is a second old."""
         self._count += count
         if self._reports is not None and time.monotonic() >= self._next_s:
             self._next_s = time.monotonic() + _SEND_EVERY_S
             self._send(self._reports)
 
     def end(self) -> None:
-        """These are all of the part."""
+        """Report the final count of the part."""
         if self._reports is not None:
             self._send(self._reports)
 
@@ -96,17 +101,19 @@ class RecordCounter:
                 family, *_, self._address = socket.getaddrinfo(*reports.address, type=socket.SOCK_DGRAM)[0]
                 self._socket = socket.socket(family, socket.SOCK_DGRAM)
             except OSError:
-                self._reports = None  # looking for the driver again and again would hold up the records
+                self._reports = None  # resolving the driver's name repeatedly would delay the records
                 return
             self._socket.setblocking(False)
         said = _DATAGRAM.pack(reports.token, reports.stage, self._is_processed, self._part, self._count)
-        with contextlib.suppress(OSError):  # then nobody hears of it
+        with contextlib.suppress(OSError):  # the report is lost
             self._socket.sendto(said, self._address)
 
 
 class ProgressListener:
-    """At the driver: adds up what workers say, and tells it now and then. Workers know the host that it listens at,
-    ``bind``, as ``host``."""
+    """Adds up the workers' reports on the driver, and calls ``tick``.
+
+    It listens on the address ``bind``, which workers reach as ``host``.
+    """
 
     def __init__(self, tick: Tick, stages: int, bind: str, host: str) -> None:
         self._tick, self._stages = tick, stages
@@ -119,7 +126,7 @@ class ProgressListener:
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self._socket: socket.socket | None = None
-        with contextlib.suppress(OSError):  # then the figures move with the stages
+        with contextlib.suppress(OSError):  # then progress changes only with the stages
             self._socket = socket.socket(socket.getaddrinfo(bind, 0)[0][0], socket.SOCK_DGRAM)
             self._socket.bind((bind, 0))
             self._socket.settimeout(_LOOK_S)
@@ -127,7 +134,7 @@ class ProgressListener:
             self._thread.start()
 
     def begin(self, stage: int, total: int | None) -> StageReports | None:
-        """A stage begins, over so many records. What its workers need to know."""
+        """Start a stage with at most ``total`` records. Returns the address for its workers."""
         with self._lock:
             self._stage, self._total, self._counts = stage, total, {}
             self._tick(HistoryProgress(stage, self._stages, 0, total))
@@ -136,7 +143,7 @@ class ProgressListener:
         return StageReports((self._host, self._socket.getsockname()[1]), self._token, stage)
 
     def end(self, records: int) -> None:
-        """The stage is done, over so many records."""
+        """Finish the stage, which has processed ``records`` records."""
         with self._lock:
             self._tick(HistoryProgress(self._stage, self._stages, records, records, is_processed=True))
             self._stage += 1
@@ -145,7 +152,7 @@ class ProgressListener:
         assert self._socket is not None
         next_s = 0.0
         while not self._ended.is_set():
-            with contextlib.suppress(OSError):  # nothing came
+            with contextlib.suppress(OSError):  # timeout without a datagram
                 said = self._socket.recv(_DATAGRAM.size + 1)
                 if len(said) == _DATAGRAM.size and self._hear(*_DATAGRAM.unpack(said)) and time.monotonic() >= next_s:
                     next_s = time.monotonic() + _TELL_EVERY_S
@@ -167,7 +174,7 @@ class ProgressListener:
                 self._tick(HistoryProgress(self._stage, self._stages, records, self._total, is_processed))
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
@@ -177,7 +184,7 @@ class ProgressListener:
 
 @contextlib.contextmanager
 def listening(spark: SparkSession, tick: Tick | None, stages: int) -> Iterator[ProgressListener | None]:
-    """A listener for one run; None where nobody wants to know."""
+    """Create the listener of one run; None without a ``tick``."""
     if tick is None:
         yield None
         return

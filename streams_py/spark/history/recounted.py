@@ -1,4 +1,4 @@
-"""The inputs of a run on Spark, counted by a second client: see :mod:`streams_py.history.recount`."""
+"""Counts the inputs of a run on Spark with a second client, see :mod:`streams_py.history.recount`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CLIENT_ID: Final = "streams-history-recount"
 
 
 def recount_plan(plan: BootstrapPlan, options: Mapping[str, str], *, whole: bool) -> Recounted:
-    """Compare what the run of a warm start has read with what there is. StreamsError when it differs."""
+    """Count the inputs of a warm start again. Raises StreamsError when its run has read another number of records."""
     read = {TopicPartition(topic, partition): count for topic, partition, count in plan.read}
     given = reader_options({**for_reader(options), "topics": plan.application_id}, streaming=False)
     ranges = [*plan.ranges, *plan.tables]
@@ -31,8 +31,21 @@ def recount_plan(plan: BootstrapPlan, options: Mapping[str, str], *, whole: bool
 def recount_results(
     results: Results, seed: str, *, whole: bool, until_ms: int | None, since_ms: int | None = None
 ) -> Recounted | None:
-    """Compare what a run has read from Kafka with what there is; None when it has read archives only. StreamsError when
-    it differs. ``until_ms`` and ``since_ms``: bounds of the run. Global tables are read from their beginning."""
+    """Count the inputs of a run again.
+
+    Args:
+        results: the results of the run.
+        seed: decides which partitions of large inputs are counted.
+        whole: count all partitions.
+        until_ms: the run read only records with an earlier timestamp.
+        since_ms: the run read only records with this timestamp or a later one, except for global tables.
+
+    Returns:
+        The counts; None when the run has read only archives.
+
+    Raises:
+        StreamsError: the run has read another number of records.
+    """
     read = {**results.read(), **results.read_of_tables}
     tables = {at.topic for at in results.read_of_tables}
     found: list[Recounted] = []

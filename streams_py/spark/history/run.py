@@ -1,10 +1,10 @@
-"""``streams_py.spark.run``: a topology over a history, and what came out of it as DataFrames.
+"""``streams_py.spark.run``: runs a topology over a history, and returns its outputs and state as DataFrames.
 
     results = run("shop.app:topology", {"orders": spark.read.parquet("archive/orders")})
     results.sinks["totals"].show()
 
-Stages are run one after the other, each to its end. What a stage writes goes to Parquet files at once and is read from
-there by later ones, so nothing is computed twice, and a task that Spark repeats gives the same rows again.
+Stages run one after the other, each to its end. The output of a stage is written to Parquet files, and later stages
+read it from there. So nothing is computed twice, and a task that Spark repeats creates the same rows again.
 """
 
 from __future__ import annotations
@@ -49,20 +49,25 @@ __all__ = ["Results", "run", "settings_of", "topics_of"]
 _DEFAULTS: Final = {"application.id": "history"}
 _FILES: Final = {
     "maxRecordsPerFile": 256,
-    "parquet.enable.dictionary": False,  # no two blocks are equal, and looking for some copies them once more
+    "parquet.enable.dictionary": False,  # blocks are all different, and building a dictionary copies them again
     "parquet.block.size": 16 << 20,
-    "parquet.block.size.row.check.min": 4,  # Parquet would look at the size after a hundred rows
+    "parquet.block.size.row.check.min": 4,  # by default, Parquet checks the size only after 100 rows
     "parquet.page.size.row.check.min": 4,
 }
-"""Of files of blocks, which are compressed already. Spark holds a row group in memory, in several copies, where it is
-written and where it is read; a block is a hundred kilobytes, or one large record."""
+"""Settings for files of blocks, which are compressed already.
+
+Spark holds several copies of a row group in memory when it writes and when it reads. A block has about 100 KB, or one
+large record.
+"""
 _WRITTEN: Final = ("topic", "partition", "timestamp_ms", "key", "value", "headers")
 
 
 @dataclass(frozen=True, slots=True)
 class _Frames(Mapping[str, "DataFrame"]):
-    """Name -> DataFrame, read when it is asked for. ``topics``: the topic of each; ``lacking``: why others cannot be
-    had."""
+    """Name -> DataFrame, created on access.
+
+    ``topics`` has the topic of each name. ``lacking`` has the reason for each name without a DataFrame.
+    """
 
     results: Results
     channel: int
@@ -73,7 +78,7 @@ class _Frames(Mapping[str, "DataFrame"]):
         if name in self.lacking:
             raise StreamsError(self.lacking[name])
         if name not in self.topics:
-            raise KeyError(f"there is no {name!r}; there is {', '.join(self.topics) or 'nothing'}")
+            raise KeyError(f"{name!r} does not exist; expected one of: {', '.join(self.topics) or '(none exist)'}")
         return self.results.rows(self.channel, self.topics[name])
 
     def __contains__(self, name: object) -> bool:
@@ -87,11 +92,12 @@ class _Frames(Mapping[str, "DataFrame"]):
 
 
 class Results:
-    """What a run has written. Use it as a context manager, or call :meth:`close`: the rows lie in files, in a folder
-    that belongs to this run until then.
+    """The results of a run. Use it as a context manager, or call :meth:`close`.
 
-    DataFrames have the columns ``topic, partition, timestamp_ms, key, value, headers``, those of sinks also ``source``
-    (which task) and ``seq``: sorted by these, the records of each task are in the order in which it wrote them.
+    The rows are stored in files, in a folder that belongs to this run until it is closed.
+
+    DataFrames have the columns ``topic, partition, timestamp_ms, key, value, headers``. DataFrames of sinks also have
+    ``source`` (the task) and ``seq``. Sorted by these two, the records of each task are in the order of writing.
     """
 
     def __init__(
@@ -103,37 +109,42 @@ class Results:
         self._summaries: dict[int, list[TaskSummary]] = {}
         self.plan = plan
         self.inputs: Mapping[str, Any] = {}
-        """Topic -> what is read, with offsets where it comes from Kafka."""
+        """Topic -> input, with fixed offsets if it is read from Kafka."""
         self.read_of_tables: dict[TopicPartition, int] = {}
-        """Number of records that were read of each partition to fill global tables."""
+        """Partition -> number of records that were read to fill global tables."""
         self.redelivered = 0
-        """Number of records that clients delivered again during the run. Each was read once: this is a metric. What
-        other readers of the same Spark application count during the run is included."""
+        """Number of records that clients delivered again during the run. It is a metric: each record was read once.
+        Counts of other readers in the same Spark application during the run are included."""
 
     @property
     def sinks(self) -> Mapping[str, DataFrame]:
-        """Topic -> records that were written to it."""
+        """Output topic -> its records."""
         return _Frames(self, RECORD, {topic: topic for topic in self.plan.sinks})
 
     @property
     def changelogs(self) -> Mapping[str, DataFrame]:
-        """Changelog topic (full name) -> one record per key, of a versioned store one per version: the state of its
-        store at the end."""
+        """Changelog topic (full name) -> the state of its store at the end.
+
+        The state has one record per key, or one per version for a versioned store.
+        """
         return _Frames(self, STATE, {topic: topic for topic in self.plan.changelogs})
 
     @property
     def stores(self) -> Mapping[str, DataFrame]:
-        """Store -> its state at the end, as records of the changelog that it has, or would have: also stores without
-        logging, and tables whose source topic is the changelog (``topology.optimization``). ``timestamp_ms`` is -1
-        where a store keeps none. StreamsError says why the state of a store cannot be had."""
+        """Store -> its state at the end, as records of the changelog that it has or would have.
+
+        This includes stores without logging, and tables whose source topic is the changelog
+        (``topology.optimization``). ``timestamp_ms`` is -1 if a store does not keep timestamps. Access raises
+        StreamsError, with the reason, for a store whose state is not available.
+        """
         return _Frames(self, STATE, self.plan.stores, self._stores_without_state)
 
     def summaries(self) -> dict[int, list[TaskSummary]]:
-        """Sub-topology -> what each task did, by number. Tasks without a record are missing."""
+        """Return sub-topology -> summaries of its tasks, by number. Tasks without records are missing."""
         return {stage.id: self.summaries_of(stage) for stage in self.plan.stages}
 
     def summaries_of(self, stage: Stage) -> list[TaskSummary]:
-        """Those of one stage, which is done."""
+        """Return the summaries of one finished stage."""
         if stage.rank not in self._summaries:
             rows = self._stage(stage).where(f"channel = {SUMMARY}").select("records").collect()
             found = (TaskSummary(**json.loads(row.records)) for row in rows)
@@ -141,7 +152,7 @@ class Results:
         return self._summaries[stage.rank]
 
     def read(self) -> dict[TopicPartition, int]:
-        """How many records tasks have taken of each partition that they read."""
+        """Return partition -> number of records that tasks have processed."""
         found: Counter[TopicPartition] = Counter()
         for tasks in self.summaries().values():
             for done in tasks:
@@ -149,16 +160,16 @@ class Results:
         return dict(found)
 
     def dropped(self) -> dict[int, int]:
-        """Sub-topology -> how many records its tasks have dropped, where there are any. Their log says why."""
+        """Return sub-topology -> number of dropped records, if it has any. The log of the tasks has the reasons."""
         found = {stage: sum(task.dropped for task in done) for stage, done in self.summaries().items()}
         return {stage: count for stage, count in found.items() if count}
 
     def written(self, topic: str) -> int:
-        """How many records were written to a topic."""
+        """Return the number of records that were written to a topic."""
         return self._written(topic, self.plan.stages).total()
 
     def written_before(self, stage: Stage, topic: str) -> Mapping[int, int]:
-        """Partition -> records that were written to a topic by the stages that come before one."""
+        """Return partition -> number of records that the stages before ``stage`` have written to a topic."""
         return self._written(topic, [other for other in self.plan.stages if other.rank < stage.rank])
 
     def _written(self, topic: str, stages: Iterable[Stage]) -> Counter[int]:
@@ -169,7 +180,7 @@ class Results:
         return counts
 
     def rows(self, channel: int, topic: str, *, numbered: bool = False) -> DataFrame:
-        """The rows of one topic; ``numbered``: with their places, also those of a state."""
+        """Return the rows of one topic. ``numbered``: include ``source`` and ``seq`` also for a state."""
         from pyspark.sql import functions as f
 
         stages = [
@@ -188,11 +199,11 @@ class Results:
         return self._spark.read.schema(BLOCKS).parquet(self.path(stage))
 
     def path(self, stage: Stage) -> str:
-        """Where the rows of a stage are."""
+        """Return the path of a stage's rows."""
         return f"{self._work.path}/stage-{stage.rank}"
 
     def close(self) -> None:
-        """Delete the files, unless they are in a folder of yours."""
+        """Release the folder. The files are deleted unless you passed the folder (``work=``)."""
         self._work.close()
 
     def __enter__(self) -> Results:
@@ -218,25 +229,28 @@ def run(
     spark: SparkSession | None = None,
     tick: Tick | None = None,
 ) -> Results:
-    """Run a topology over all of its inputs, to the end or ``until`` an instant.
+    """Run a topology over all of its inputs, to the end or up to ``until``.
 
-    * ``topology``: a topology, what builds one, or ``module:name``. ``inputs``: see :data:`GivenInputs`.
-    * ``config``: the application's settings; ``application.id`` (default ``history``) begins the names of changelogs.
-    * ``partitions``: of topics that are read or written, where the rows do not say it.
-    * ``until``: state and outputs as they were when only records before this timestamp (ms) had been read, or those
-      below these offsets (topic -> partition -> offset). ``since``: only records that are not older than this
-      timestamp (ms); stores begin empty there.
-    * ``work``: a folder that workers and driver share, for what the stages of one run write: what an earlier one has
-      left there is replaced, and until the results are closed another one is refused; default a temporary one of this
-      machine. ``spark``: default the active session, or a new one.
-    * ``allow_side_effects``: functions of ``peek`` and ``foreach`` may be called again for the same record.
-    * ``global_tables``: ``as-of-end`` fills global tables whole, from the inputs of their topics, before the first
-      record, and leaves them so; a live application would see them change. Every worker holds all of them.
-    * ``tick``: called with a HistoryProgress when a stage begins, when it ends, and meanwhile about once a second, then
-      by a thread of its own.
+    Args:
+        topology: a topology, a builder, a function that returns one of these, or ``module:name``.
+        inputs: see :data:`GivenInputs`.
+        config: settings of the application. ``application.id`` (default ``history``) is the prefix of changelog names.
+        partitions: partition counts of topics that are read or written, if the rows do not show them.
+        until: process only records before this timestamp (ms), or below these offsets (topic -> partition -> offset).
+        since: process only records with this timestamp (ms) or a later one. Stores are empty at the start.
+        work: a folder that workers and driver share, for the output of stages. It replaces the output of an earlier
+            run, and another run is refused until the results are closed. Default: a temporary folder of this machine.
+        allow_side_effects: whether functions of ``peek`` and ``foreach`` may be called again for the same record.
+        global_tables: ``as-of-end`` fills global tables completely from the inputs of their topics before the first
+            record. They do not change afterwards, unlike in a live application. Every worker holds all of them.
+        spark: the session; default: the active session, or a new one.
+        tick: called with a HistoryProgress when a stage starts and when it ends. In between, a separate thread calls it
+            at most twice per second.
 
-    Errors are StreamsError and its kinds: RefusedTopologyError with everything that cannot be run over a history,
-    ConfigError for inputs, and with task, topic, partition and offset what the code of the topology raises.
+    Raises:
+        RefusedTopologyError: lists everything that cannot run over a history.
+        ConfigError: an argument or an input is not valid.
+        StreamsError: the run has failed. For an error of user code, the message has task, topic, partition and offset.
     """
     from streams_py.spark.session import MOSTLY_PYTHON, check_classic, spark_session
 
@@ -270,7 +284,7 @@ def run(
                 _run_stages(results, found, source, settings, described, tick)
             results.redelivered = redelivered_records(session) - known
         except KeyboardInterrupt:
-            with contextlib.suppress(Exception):  # the JVM is gone, and its jobs with it
+            with contextlib.suppress(Exception):  # the JVM has stopped, and its jobs too
                 end_jobs(session)
             raise
         if_it_fails.pop_all()
@@ -307,7 +321,7 @@ def _counts(inputs: Inputs, given: Mapping[str, int]) -> dict[str, int]:
         return inputs.counts(given)
     except StreamsError:
         raise
-    except Exception as error:  # Spark has looked at the rows
+    except Exception as error:  # counting has run Spark jobs over the rows
         raise in_one_sentence(error, "the inputs cannot be read") from None
 
 
@@ -343,7 +357,7 @@ def settings_of(config: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _sizes(results: Results, stage: Stage, inputs: Inputs) -> Mapping[int, int] | None:
-    """Task -> how many records it will take at most; None when nobody has counted them."""
+    """Return task -> upper bound of its records; None when an input is not counted."""
     sizes: Counter[int] = Counter()
     for topic in stage.inputs:
         found = results.written_before(stage, topic) if topic in stage.upstream else inputs.records(topic)
@@ -371,7 +385,7 @@ def _run_stage(
             written = rows if written is None else written.unionByName(rows)
         given = stage_input(orders, inputs, written, sizes, reports)
         made = given.rows.mapInArrow(stage_kernel(orders, given.reader, reports), BLOCKS)
-        # An attempt that broke off may have left some.
+        # An interrupted attempt may have left files.
         made.write.options(**_FILES).mode("overwrite").parquet(results.path(stage), compression="none")
     except StreamsError:
         raise

@@ -1,5 +1,7 @@
-"""What of a topology cannot be sent to workers: serdes and functions that hold a client, a lock or a file of this
-process."""
+"""Finds parts of a topology that cannot be sent to workers.
+
+These are serdes and functions that hold a client, a lock or a file of this process.
+"""
 
 from __future__ import annotations
 
@@ -18,27 +20,30 @@ __all__ = ["cannot_travel", "serdes_that_stay"]
 def cannot_travel(
     error: Exception, where: str, source: TopologySource, config: Mapping[str, Any]
 ) -> StreamsError | None:
-    """What to raise for an error that comes of sending ``source`` to workers; None for any other. ``where`` begins."""
+    """Return the error to raise when ``source`` could not be pickled; None for any other error.
+
+    ``where`` is the beginning of the message.
+    """
     if not type(error).__name__.endswith("PicklingError"):
         return None
     culprits = serdes_that_stay(source.build(), config)
-    what = f"the {culprits[0]}" if culprits else f"the topology cannot travel ({sentence_of(error)})"
+    what = f"the {culprits[0]}" if culprits else f"the topology cannot be sent to Spark's workers: {sentence_of(error)}"
     return StreamsError(
-        f"{where}: {what} to Spark's workers; name it as module:name, so that they make their own, or let it refer to "
-        "nothing that belongs to this process"
+        f"{where}: {what}; name the topology as module:name, so that workers import it, or remove references to "
+        "objects of this process, such as clients, locks and files"
     )
 
 
 def serdes_that_stay(topology: Topology, config: Mapping[str, Any]) -> list[str]:
-    """A clause for each: whose serde it is, its class, and what cannot be pickled."""
+    """Return a clause for each serde that cannot be sent: its owner, its class, and why it cannot be pickled."""
     from pyspark import cloudpickle
 
     found = []
     for whose, serde in _serdes(topology, config):
         try:
             cloudpickle.dumps(serde)  # type: ignore[no-untyped-call]  # PySpark's copy has no stubs
-        except Exception as error:  # whatever its parts raise
-            found.append(f"{whose} ({type(serde).__qualname__}) cannot travel: {error}")
+        except Exception as error:  # pickling runs user code, which raises any type
+            found.append(f"{whose} ({type(serde).__qualname__}) cannot be sent to Spark's workers: {error}")
     return found
 
 

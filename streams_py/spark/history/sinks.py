@@ -1,9 +1,11 @@
-"""Outputs to their topics, exactly once: each task is one writer, which knows how much of it is written.
+"""Writes outputs to their topics exactly once. Each task has one writer, whose progress is committed.
 
-The outputs of a task are a fixed sequence: they lie in files before the first one is written. So a Spark task that is
-repeated, on whatever machine, takes the place of the attempt before, leaves out what that one has committed, and goes
-on. So does a task of another run over the same input, which makes the same sequence; where it does not, it is refused.
-Before the first record all writers are announced: after that one of which brokers know nothing is one that they have
+The outputs of a task are a fixed sequence: they are in files before the first record is written to a topic. So a
+repeated Spark task, on any machine, fences the earlier attempt, skips the records that it has committed, and continues.
+A task of another run over the same input creates the same sequence and does the same. If its sequence differs, it is
+refused.
+
+All writers are announced before the first record. Afterwards, a writer that brokers do not know is one that they have
 forgotten. See :mod:`streams_py.adapters.confluent.bulk.once_writer`.
 """
 
@@ -48,7 +50,7 @@ _WRITERS_AT_ONCE: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class TaskWritten:
-    """What became of the outputs of one task: records that were written now, and those that were there already."""
+    """The number of records that one task has written, and that it has skipped because they were written before."""
 
     task: TaskId
     written: int
@@ -58,8 +60,11 @@ class TaskWritten:
 def announce_sinks(
     results: Results, options: Mapping[str, str], id: str, place: str, known: Collection[str]
 ) -> list[str]:
-    """Announce the writers of all outputs, but for those that are ``known``; all names, for the plan, which has to have
-    them before :func:`write_sinks`. The other arguments are as there."""
+    """Announce the writers of all outputs, except for the ``known`` writers.
+
+    Returns all names. The caller must save them in the plan before it calls :func:`write_sinks`, which has the same
+    other arguments.
+    """
     plan = results.plan
     names = _names(plan, id)
     wanted = {
@@ -85,7 +90,7 @@ def announce_writers(options: Mapping[str, str], names: Collection[str], place: 
 
 
 def check_writers(options: Mapping[str, str], names: Collection[str], place: str) -> None:
-    """StreamsError when brokers do not know any more how far one of these is, which were announced."""
+    """Raise StreamsError when brokers have forgotten the progress of an announced writer."""
     kafka, beside = writer_options(for_writer(options)).resolved(), TopicPartition(place, 0)
 
     def check(name: str) -> None:
@@ -102,7 +107,7 @@ def _for_each(names: Collection[str], do: Callable[[str], None]) -> None:
 
 
 def _names(plan: HistoryPlan, id: str) -> dict[int, str]:
-    """Source -> name of its writer."""
+    """Return source -> name of its writer."""
     return {
         stage.rank * _TASKS + number: f"{plan.application_id}-backfill-{id}-{TaskId(stage.id, number)}"
         for stage in plan.stages
@@ -111,11 +116,16 @@ def _names(plan: HistoryPlan, id: str) -> dict[int, str]:
 
 
 def write_sinks(results: Results, options: Mapping[str, str], id: str, place: str) -> list[TaskWritten]:
-    """Write all outputs, each exactly once for readers of committed records. Their writers are announced.
+    """Write all outputs. Readers of committed records see each record exactly once. Writers must be announced.
 
-    ``id``: of this backfill; with the same one again, what is written already is left out. ``options``: of
-    ``streams-kafka``, also for reading. ``place``: see :func:`once_kernel`. StreamsError when it breaks off: what was
-    committed by then stays, the rest can follow.
+    Args:
+        results: the results of a run.
+        options: options of ``streams-kafka``. Options for reading are ignored.
+        id: id of the plan. Records that a run with the same id has written are skipped.
+        place: see :func:`once_kernel`.
+
+    Raises:
+        StreamsError: writing has failed. Committed records stay, and a later call can write the rest.
     """
     plan = results.plan
     checked = writer_options(for_writer(options))
@@ -146,9 +156,17 @@ def once_kernel(
     version: str,
     transaction_records: int = _TRANSACTION_RECORDS,
 ) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """The function for ``mapInArrow``. Rows come by source, each with its rows in their order. ``names``: source ->
-    name of its writer. ``place``: a topic that writers commit beside, the same one for all attempts: beside topics of
-    their own, one whose input has changed would not find what an earlier one has committed."""
+    """Return the function for ``mapInArrow``. Rows must be grouped by source, and in order.
+
+    Args:
+        options: options of the writer.
+        names: source -> name of its writer.
+        place: the topic for whose partition 0 writers commit their progress. It must be the same for all attempts. With
+            the topics of its outputs, a writer whose input has changed might not find the progress of an earlier
+            attempt.
+        version: version of the library on the driver.
+        transaction_records: largest number of records in a transaction.
+    """
 
     def write(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
@@ -183,7 +201,7 @@ def once_kernel(
 
 
 def _is_repeated() -> bool:
-    """Whether Spark has run this task before."""
+    """Whether this is a repeated attempt of a Spark task."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -209,18 +227,18 @@ def _by_source(batch: Any) -> Iterator[tuple[int, Any]]:
 
 
 def _records(rows: Any) -> Iterator[Sent]:
-    """The records of some rows, each time that they are wanted."""
+    """Iterate over the records of rows."""
     *columns, headers = (rows.column(name).to_pylist() for name in _COLUMNS[1:])
     named = [[(header["key"], header["value"]) for header in of] if of else None for of in headers]
     return zip(*columns, named, strict=True)
 
 
 class _Sequence:
-    """The outputs of one task on their way.
+    """Writes the outputs of one task.
 
-    With each commit goes a sum over places, keys and timestamps of all records so far. So an attempt in another process
-    knows whether what it leaves out is what was written: the input may have been compacted since, or be another one.
-    Values do not count: functions may put the time of day into them, and the records are the same all the same.
+    Each commit includes a checksum over the topics, partitions, keys and timestamps of all records so far. With it, a
+    later attempt checks that the records that it skips are the written ones. They differ if the input was compacted or
+    is another one. Values are not part of the checksum, because functions may put the time of day into them.
     """
 
     def __init__(
@@ -234,7 +252,7 @@ class _Sequence:
         self._skipped, self._sum_of_skipped = begun
 
     def add(self, rows: Any) -> None:
-        """Write rows, but for those that an earlier attempt has written."""
+        """Write rows, except for records that an earlier attempt has written."""
         write, skipped = self._writer.write, self._skipped
         if self._seen + rows.num_rows > skipped:
             self._writer.keep(partial(_records, rows.slice(max(0, skipped - self._seen))))
@@ -259,8 +277,14 @@ class _Sequence:
         self._records = self._bytes = 0
 
     def end(self) -> tuple[int, int, int]:
-        """Commit the rest: source, records written now, and those that were there already. StreamsError when these are
-        not the beginning of what there is now."""
+        """Commit the remaining records.
+
+        Returns:
+            The source, the number of records written, and the number of records skipped.
+
+        Raises:
+            StreamsError: an earlier attempt has written more records than this sequence has.
+        """
         if self._skipped > self._seen:
             raise self._is_another()
         if self._records:
@@ -270,9 +294,9 @@ class _Sequence:
 
     def _is_another(self) -> StreamsError:
         return StreamsError(
-            f"the {self._skipped:,} records that an earlier attempt has written as {self._name} are not the first of "
-            "those to be written now: the input is not what it was (compacted, deleted, or another folder); give it as "
-            "it was, or begin anew with another plan, which writes everything"
+            f"the {self._skipped:,} records that an earlier attempt has written as {self._name} are not the first "
+            "records of this attempt: the input has changed (compacted, deleted, or another folder); pass the original "
+            "input, or start again with another plan, which writes everything"
         )
 
     def close(self) -> None:

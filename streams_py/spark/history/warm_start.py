@@ -1,6 +1,6 @@
-"""The part of a warm start that Spark does: run the stages, write the changelogs, read them back.
+"""The steps of a warm start that need Spark: run the stages, write the changelogs, read them back.
 
-See :mod:`streams_py.history.bootstrap` for the whole of it, and its order.
+See :mod:`streams_py.history.bootstrap` for all steps and their order.
 """
 
 from __future__ import annotations
@@ -42,8 +42,13 @@ _WRITTEN = ("topic", "partition", "timestamp_ms", "key", "value", "headers")
 
 @dataclass(frozen=True, slots=True)
 class StateWritten:
-    """What a run has left in the changelogs. ``left_out``: changelog -> records that it would delete at once.
-    ``dropped``: sub-topology -> records that its tasks have dropped."""
+    """The result of writing the changelogs.
+
+    Attributes:
+        plan: the plan after this step.
+        left_out: changelog -> number of records left out, because the topic would delete them immediately.
+        dropped: sub-topology -> number of records that its tasks have dropped.
+    """
 
     plan: BootstrapPlan
     left_out: Mapping[str, int]
@@ -62,9 +67,21 @@ def write_changelogs(
     replication_factor: int = -1,
     tick: Tick | None = None,
 ) -> StateWritten:
-    """Run the plan in the file ``path`` and write what is left of the changelogs; with ``sinks`` outputs too, after
-    them, exactly once each. ``options``: of ``streams-kafka``, with the cluster's address. What is refused is refused
-    before anything is changed."""
+    """Run the plan in the file ``path`` and write the changelogs.
+
+    All checks run before anything is changed.
+
+    Args:
+        spark: the session.
+        path: the plan's file.
+        config: settings of the application.
+        cluster: the cluster of the application.
+        options: options of ``streams-kafka``, with the address of the cluster.
+        sinks: also write outputs, after the changelogs, exactly once.
+        work: see :func:`streams_py.spark.run`.
+        replication_factor: replication factor of internal topics; -1 for the broker's default.
+        tick: see :func:`streams_py.spark.run`.
+    """
     plan = BootstrapPlan.load(path)
     settings = {**config, "application.id": plan.application_id}
     topology = TopologySource(plan.topology, settings).build()
@@ -75,7 +92,7 @@ def write_changelogs(
     if sinks:
         outputs = sink_counts(topology, plan.application_id, counts, plan.outputs)
         plan = plan.writing_to(cluster.topic_ids(outputs))
-    else:  # written nowhere, but functions choose among their partitions
+    else:  # outputs are not written, but functions may choose among their partitions
         written_to = sinks_of(topology, plan.application_id) | set(plan.outputs)
         outputs = {topic: counts.get(topic, 1) for topic in written_to}
     check_allowed(
@@ -137,7 +154,7 @@ def write_changelogs(
 def _kept(
     results: Results, from_ms: Mapping[str, int], ordered: Collection[str]
 ) -> tuple[dict[str, DataFrame], dict[str, int]]:
-    """The folds without what is older than its changelog keeps, and how much that is."""
+    """Return the folds without records that are too old for their changelog, and the number of these records."""
     from pyspark.sql import functions as f
 
     kept, left_out = dict(results.changelogs), {}
@@ -156,8 +173,11 @@ def _write_state(
     versioned: Collection[str],
     ordered: Collection[str],
 ) -> list[str]:
-    """Write the folds; the changelogs whose records have no time of their own. Versions go by time: a store that is
-    restored takes none that is older than its history when it comes, and compaction leaves the last one of a key."""
+    """Write the folds. Returns the changelogs whose records have no timestamps.
+
+    Versions are written in the order of time. A store that is restored rejects a version that is older than its
+    history, and compaction keeps the last version of a key.
+    """
     from pyspark.sql import functions as f
 
     untimed = []
@@ -188,7 +208,7 @@ def _sums_of_all(
 
 
 def _newest(rows: DataFrame) -> DataFrame:
-    """Of each key the version that compaction leaves."""
+    """Return the newest version of each key, which compaction keeps."""
     from pyspark.sql import functions as f
 
     last = f.max_by(f.struct("value", "timestamp_ms"), "timestamp_ms").alias("last")
@@ -197,7 +217,10 @@ def _newest(rows: DataFrame) -> DataFrame:
 
 
 def _sums(rows: DataFrame, *, timed: bool) -> dict[str, tuple[int, int]]:
-    """Partition -> distinct records, and the sum of their hashes: records that were written twice count once."""
+    """Return partition -> number of distinct records, and the sum of their hashes.
+
+    Records that were written twice count once.
+    """
     from pyspark.sql import functions as f
 
     columns = ["topic", "partition", "key", "value", *(["timestamp_ms"] if timed else [])]
@@ -214,9 +237,14 @@ def verify_changelogs(
     options: Mapping[str, str],
     recount: Callable[[BootstrapPlan], object] | None = None,
 ) -> BootstrapPlan:
-    """Read the changelogs back, and compare the inputs with what was read (``recount``, see
-    :func:`~streams_py.spark.history.recounted.recount_plan`). StreamsError when the changelogs are not what was
-    written, or the inputs not what was read. Then what an earlier look has found counts no more."""
+    """Read the changelogs back and compare them with the written records, and count the inputs again.
+
+    ``recount`` counts the inputs, see :func:`~streams_py.spark.history.recounted.recount_plan`. If a check fails, the
+    plan is no longer verified, even if an earlier call has verified it.
+
+    Raises:
+        StreamsError: the changelogs differ from the written records, or the counts of the inputs differ.
+    """
     plan = BootstrapPlan.load(path)
     topology = TopologySource(plan.topology, config).build()
     plan.check(topology, Step.WRITTEN, Step.VERIFIED)

@@ -1,8 +1,8 @@
-"""The folder for what the stages of a run write. It belongs to one run at a time, until its results are closed: they
-are read from there, and another run would replace them.
+"""The folder for the output of stages. It belongs to one run at a time, until its results are closed.
 
-Whose it is says a lock in it, where the folder is on a disk of this machine or one that it mounts. Other file systems
-of Spark (HDFS, object stores) have no lock that ends with a process that is killed.
+Results are read from this folder, and another run would replace them. A lock file in the folder prevents that, if the
+folder is on a disk that is local or mounted. Other file systems of Spark (HDFS, object stores) do not have locks that
+the end of a process releases.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ _OPTION: Final = "--work"
 
 
 class WorkFolder:
-    """The folder that is ``given`` (``work=``, ``--work``), or a temporary one of this machine. ConfigError when one
-    has to be given and is not, when another run has it, or when machines do not share it. ``path``: for Spark."""
+    """The folder ``given`` (``work=``, ``--work``), or a temporary folder of this machine. ``path`` is for Spark.
+
+    Raises:
+        ConfigError: a cluster needs a folder and none is given, another run uses it, or machines do not share it.
+    """
 
     def __init__(self, spark: SparkSession, given: str | None) -> None:
         self._temporary: TemporaryFolder | None = None
@@ -33,7 +36,7 @@ class WorkFolder:
         if given is None:
             if not is_local(str(spark.sparkContext.master)):
                 raise ConfigError(
-                    f"name a folder that all workers share with work= ({_OPTION}): the session runs on a cluster",
+                    f"the session runs on a cluster: name a folder that all machines share with work= ({_OPTION})",
                     key="work",
                 )
             self._temporary = TemporaryFolder()
@@ -48,7 +51,7 @@ class WorkFolder:
             raise
 
     def close(self) -> None:
-        """Leave the folder to others; a temporary one is removed. A second call does nothing."""
+        """Release the folder. A temporary folder is removed. A second call does nothing."""
         if self._temporary is not None:
             self._temporary.remove()
         if self._lock is not None:
@@ -56,7 +59,7 @@ class WorkFolder:
 
 
 def check_work(spark: SparkSession, given: str | None) -> None:
-    """ConfigError when a run could not have this folder now; see :class:`WorkFolder`."""
+    """Raise ConfigError when a run could not use this folder now; see :class:`WorkFolder`."""
     WorkFolder(spark, given).close()
 
 
@@ -67,10 +70,11 @@ def _lock_of(spark: SparkSession, given: str) -> FileLock | None:
     other = f"name another folder with work= ({_OPTION})"
     if lock.is_here:
         raise ConfigError(
-            f"{_OPTION}: the results of an earlier run of this process are in {given}; close() them, or {other}",
+            f"{_OPTION}: {given} has the results of an earlier run of this process; close() them, or {other}",
             key=_OPTION,
         )
     raise ConfigError(
-        f"{_OPTION}: {lock} has a run in {given}, which would be overwritten; end it, wait until it ends, or {other}",
+        f"{_OPTION}: {lock} has a run in {given}, which would be overwritten; stop it, wait until it has finished, or "
+        f"{other}",
         key=_OPTION,
     )

@@ -1,1 +1,1 @@
-"""The data source ``streams-kafka``: ranges of Kafka partitions as rows, and rows as records."""
+"""The data source ``streams-kafka``. It reads ranges of Kafka partitions as rows, and writes rows as records."""

@@ -1,8 +1,8 @@
-"""The options of Spark's own Kafka connector: understood where they mean the same here, with a hint where they do not.
+"""The options of Spark's own Kafka connector. Options with the same meaning are accepted, others get a hint.
 
-A program that was written for the connector runs with ``format("streams-kafka")`` as long as it uses the former. What
-would mean something else is refused with what to write instead, never taken for something near. Defaults are ours:
-a stream begins at the earliest offset, and only committed records are read.
+So a program that was written for the connector runs with ``format("streams-kafka")`` if it uses only accepted options.
+The hint names the replacement. This data source has its own defaults: a stream starts at the earliest offset, and only
+committed records are read.
 """
 
 from __future__ import annotations
@@ -38,57 +38,59 @@ _RENAMED: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
     "kafkaconsumer.polltimeoutms": ("poll.timeout.ms", _same),
     "kafka.isolation.level": ("isolation", _same),
 }
-"""The connector's name, in lower case as Spark hands it over -> ours, and the value in our form."""
+"""The connector's name (in lower case, as Spark passes it) -> our name, and the conversion of its value."""
 
-_GIVEN_ANYWAY: Final = {
+_ALWAYS_SO: Final = {
     "failondataloss": (
         "true",
-        "write on.gone=skip to go on after what retention has deleted; a topic that was deleted is always an error",
+        "set on.gone=skip to skip records that retention has deleted; a deleted topic is always an error",
     ),
-    "includeheaders": ("true", "the column headers is always there; drop it from the DataFrame"),
+    "includeheaders": ("true", "the column headers always exists; drop it from the DataFrame"),
     "startingoffsetsbytimestampstrategy": (
         "latest",
-        "where no record is as new, reading begins at the end; check the offsets before if that is to be an error",
+        "if all records are older, reading starts at the end; check the offsets before if that should be an error",
     ),
 }
-"""Options with one value that says what is done here anyway; for any other there is a hint."""
+"""Option -> the one value that describes what this data source always does, and a hint for other values."""
 
 _HINTS: Final = {
-    "groupidprefix": "no consumer group is joined, so there is no group id to choose; leave it out",
-    "kafka.group.id": "no consumer group is joined, so there is no group id to choose; leave it out",
-    "minoffsetspertrigger": "there is no lower bound; use a longer trigger interval",
-    "maxtriggerdelay": "there is no lower bound that a delay could end; use the trigger interval",
-    "fetchoffset.numretries": "offsets are asked for until poll.timeout.ms is over; set that",
-    "fetchoffset.retryintervalms": "offsets are asked for until poll.timeout.ms is over; set that",
-    "kafka.auto.offset.reset": "use starting, and on.gone for offsets that are gone",
+    "groupidprefix": "readers do not join a consumer group and need no group id; remove this option",
+    "kafka.group.id": "readers do not join a consumer group and need no group id; remove this option",
+    "minoffsetspertrigger": "micro-batches do not have a minimum size; use a longer trigger interval",
+    "maxtriggerdelay": "micro-batches do not have a minimum size, so they are not delayed; use the trigger interval",
+    "fetchoffset.numretries": "offset requests are retried until poll.timeout.ms has elapsed; set that option",
+    "fetchoffset.retryintervalms": "offset requests are retried until poll.timeout.ms has elapsed; set that option",
+    "kafka.auto.offset.reset": "use starting, and on.gone for deleted offsets",
     "kafka.key.deserializer": "keys are bytes; deserialize them in the DataFrame",
     "kafka.value.deserializer": "values are bytes; deserialize them in the DataFrame",
     "kafka.key.serializer": "keys are bytes or text; serialize them in the DataFrame",
     "kafka.value.serializer": "values are bytes or text; serialize them in the DataFrame",
-    "kafka.enable.auto.commit": "nothing is committed to Kafka; the checkpoint folder is the truth",
-    "kafka.interceptor.classes": "there are no interceptors; leave it out",
+    "kafka.enable.auto.commit": "offsets are never committed to Kafka; the checkpoint folder has the progress",
+    "kafka.interceptor.classes": "interceptors are not supported; remove this option",
 }
+"""Option -> hint, for options that are always refused."""
 
 
 def translated(given: Mapping[str, str]) -> dict[str, str]:
-    """Options by our names. ConfigError for two names of one thing, and for what means nothing here, with a hint.
+    """Return options by our names. Keys of ``given`` must be in lower case.
 
-    ``given`` has keys in lower case.
+    Raises:
+        ConfigError: two options mean the same, or an option of the connector is not supported.
     """
     found: dict[str, str] = {}
     name_of: dict[str, str] = {}
     for key, value in given.items():
         hint = _HINTS.get(key)
-        if key in _GIVEN_ANYWAY:
-            expected, hint_otherwise = _GIVEN_ANYWAY[key]
+        if key in _ALWAYS_SO:
+            expected, hint_otherwise = _ALWAYS_SO[key]
             if value.strip().lower() == expected:
                 continue
             hint = hint_otherwise
         if hint is not None or key.startswith("kafkaconsumer.cache."):
-            hint = hint or "consumers are not kept between ranges; leave it out"
-            raise ConfigError(f"option {key} = {value!r} of Spark's connector is not used here: {hint}", key=key)
+            hint = hint or "consumers are not cached between ranges; remove this option"
+            raise ConfigError(f"option {key} = {value!r} of Spark's connector is not supported: {hint}", key=key)
         ours, form = _RENAMED.get(key, (key, _same))
         if ours in found:
-            raise ConfigError(f"options {name_of[ours]} and {key} mean the same: give one of them", key=key)
+            raise ConfigError(f"options {name_of[ours]} and {key} mean the same: pass one of them", key=key)
         found[ours], name_of[ours] = form(value), key
     return found

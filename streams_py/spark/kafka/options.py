@@ -1,8 +1,8 @@
-"""Options of the data source ``streams-kafka``: read once, checked, and plain text again when they travel.
+"""Options of the data source ``streams-kafka``: parsed and checked once, and sent to workers as plain values.
 
-Spark pickles a data source and sends it to every worker. So options hold no objects and no secrets: a property with a
-secret in it is given as ``env:NAME`` or ``file:PATH``, and looked up where it is used, on the driver and on the workers
-alike. What arrives there is the name.
+Spark pickles a data source and sends it to every worker. So options contain no clients and no secrets. A secret is
+passed as ``env:NAME`` or ``file:PATH``, and only this reference is sent. The driver and the workers resolve it when
+they use it.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname", "path"})
 INT64_MAX: Final = 2**63 - 1
 
 
-# -- where a range begins and ends -----------------------------------------------------------------------------------
+# -- starts and ends of ranges ---------------------------------------------------------------------------------------
 
 
 class PositionKind(StrEnum):
-    """What a ``starting`` or ``ending`` says."""
+    """The kind of a ``starting`` or ``ending`` option."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -64,8 +64,14 @@ class PositionKind(StrEnum):
 
 
 class Position(NamedTuple):
-    """``group`` is for GROUP, ``timestamp_ms`` for TIMESTAMP, ``by_partition`` (JSON text, by topic and partition) for
-    OFFSETS, and for TIMESTAMP where partitions have one each."""
+    """The value of a ``starting`` or ``ending`` option.
+
+    Attributes:
+        kind: the kind.
+        group: consumer group, for GROUP.
+        timestamp_ms: timestamp, for TIMESTAMP.
+        by_partition: JSON text by topic and partition, for OFFSETS, and for TIMESTAMP with separate timestamps.
+    """
 
     kind: PositionKind
     group: str = ""
@@ -73,16 +79,22 @@ class Position(NamedTuple):
     by_partition: str = ""
 
     def given(self) -> dict[TopicPartition, int]:
-        """The offset (-2 the beginning, -1 the end) or timestamp of each partition that is named."""
+        """Return the offset (-2: the beginning, -1: the end) or timestamp of each partition in ``by_partition``."""
         named = loads_foreign(self.by_partition)
         return {TopicPartition(topic, int(p)): number for topic, of in named.items() for p, number in of.items()}
 
 
 def parse_position(text: str, option: str) -> Position:
-    """``earliest``, ``latest``, ``group:<id>``, ``timestamp:<ms>``, ``timestamp:{"topic":{"0":<ms>}}``, or
-    ``{"topic":{"0":12}}``."""
+    """Parse the value of a ``starting`` or ``ending`` option.
+
+    It is ``earliest``, ``latest``, ``group:<id>``, ``timestamp:<ms>``, ``timestamp:{"topic":{"0":<ms>}}``, or
+    ``{"topic":{"0":12}}``.
+
+    Raises:
+        ConfigError: the value is not valid.
+    """
     word = text.strip()
-    if word.lower() in (PositionKind.EARLIEST, PositionKind.LATEST):  # in capitals, too, as Spark's connector has it
+    if word.lower() in (PositionKind.EARLIEST, PositionKind.LATEST):  # in capitals, too, as in Spark's connector
         return Position(PositionKind(word.lower()))
     if word.startswith("group:") and len(word) > len("group:"):
         return Position(PositionKind.GROUP, group=word.removeprefix("group:"))
@@ -120,7 +132,7 @@ def _json_object(text: str, option: str) -> dict[str, object]:
     try:
         found = loads_foreign(text)
     except ValueError as error:
-        raise ConfigError(f"{option} is no valid JSON: {error}", key=option) from None
+        raise ConfigError(f"{option} is not valid JSON: {error}", key=option) from None
     if not isinstance(found, dict):
         raise ConfigError(f"{option}: expected a JSON object", key=option)
     return found
@@ -132,17 +144,20 @@ def _json_object(text: str, option: str) -> dict[str, object]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shared:
     kafka: Mapping[str, str]
-    """Client properties without their prefix; secrets are still references."""
+    """Client properties without their prefix. Secrets are references."""
 
     def resolved(self) -> dict[str, str]:
-        """Client properties with secrets looked up here and now. ConfigError when one cannot be found."""
+        """Return client properties with resolved secrets. Raises ConfigError when a secret is not found."""
         return {key: _resolved(f"{_KAFKA}{key}", value) for key, value in self.kafka.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderOptions(_Shared):
-    """Options of a batch or a stream. ``assigned`` maps topics to partition numbers, empty = all of them; with
-    ``pattern`` it is empty, and every topic is read whose whole name matches."""
+    """Options of a batch or a stream.
+
+    ``assigned`` maps topics to partition numbers; an empty tuple means all partitions. With ``pattern``, it is empty,
+    and all topics are read whose whole name matches.
+    """
 
     assigned: Mapping[str, tuple[int, ...]]
     pattern: str | None
@@ -158,25 +173,25 @@ class ReaderOptions(_Shared):
     skip_gone: bool
     push_filters: bool
     topic_ids: Mapping[str, str]
-    """Topic -> the id that it must have."""
+    """Topic -> its required id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterOptions(_Shared):
-    """Options of a writer. ``topic`` is where all rows go, None when each says it."""
+    """Options of a writer. ``topic`` is the topic of all rows; None if rows have a column ``topic``."""
 
     topic: str | None
     flush_timeout_ms: int
 
 
 def reader_options(given: Mapping[str, str], *, streaming: bool) -> ReaderOptions:
-    """Check everything at once; ConfigError names the option, what is wrong and what is allowed."""
+    """Parse and check all options of a reader. ConfigError names the option, the problem and the allowed values."""
     options = _Options(given, _READER)
     if streaming:
         whole = "a stream keeps partitions whole"
         for key, instead in (
             ("ending", "a stream has no end"), ("split.records", whole), ("min.partitions", whole),
-            ("push.filters", "a stream reads all there is"), ("topic.ids", "a stream keeps ids in its checkpoint"),
+            ("push.filters", "a stream reads all records"), ("topic.ids", "a stream keeps ids in its checkpoint"),
         ):  # fmt: skip
             if options.get(key) is not None:
                 raise ConfigError(f"{key} is for batches only: {instead}", key=key)
@@ -206,11 +221,11 @@ def reader_options(given: Mapping[str, str], *, streaming: bool) -> ReaderOption
 
 
 def writer_options(given: Mapping[str, str]) -> WriterOptions:
-    """As :func:`reader_options`, for writing."""
+    """Parse and check all options of a writer, like :func:`reader_options`."""
     options = _Options(given, _WRITER)
     topic = options.get("topic")
     if topic is not None and not topic.strip():
-        raise ConfigError("topic is empty: name the topic to write to, or leave the option out", key="topic")
+        raise ConfigError("topic is empty: name the topic to write to, or remove the option", key="topic")
     return WriterOptions(
         kafka=options.kafka(),
         topic=None if topic is None else topic.strip(),
@@ -219,12 +234,12 @@ def writer_options(given: Mapping[str, str]) -> WriterOptions:
 
 
 def for_reader(given: Mapping[str, str]) -> dict[str, str]:
-    """Of options for both directions those that do not belong to writers alone."""
+    """Return the options without options that only writers have."""
     return _without(given, _WRITER)
 
 
 def for_writer(given: Mapping[str, str]) -> dict[str, str]:
-    """Of options for both directions those that do not belong to readers alone."""
+    """Return the options without options that only readers have."""
     return _without(given, _READER)
 
 
@@ -236,7 +251,7 @@ def _without(given: Mapping[str, str], others: tuple[str, ...]) -> dict[str, str
 def _assigned(topics: str | None, assign: str | None, pattern: str | None) -> dict[str, tuple[int, ...]]:
     if (topics, assign, pattern).count(None) != 2:
         raise ConfigError(
-            'give one of topics, e.g. orders,payments, topics.pattern, e.g. orders-.*, and assign, e.g. {"orders":[0]}',
+            'pass one of topics, e.g. orders,payments, topics.pattern, e.g. orders-.*, and assign, e.g. {"orders":[0]}',
             key="topics",
         )
     if pattern is not None:
@@ -244,13 +259,14 @@ def _assigned(topics: str | None, assign: str | None, pattern: str | None) -> di
             re.compile(pattern)
         except re.error as error:
             raise ConfigError(
-                f"topics.pattern = {pattern!r} is no regular expression of Python: {error}", key="topics.pattern"
+                f"topics.pattern = {pattern!r} is not a valid regular expression of Python: {error}",
+                key="topics.pattern",
             ) from None
         return {}
     if topics is not None:
         names = [name.strip() for name in topics.split(",") if name.strip()]
         if not names:
-            raise ConfigError("topics is empty: name at least one", key="topics")
+            raise ConfigError("topics is empty: name at least one topic", key="topics")
         return dict.fromkeys(sorted(set(names)), ())
     assert assign is not None
     found = _json_object(assign, "assign")
@@ -274,7 +290,7 @@ def _topic_ids(given: str | None) -> dict[str, str]:
 
 
 class _Options:
-    """Spark's option map, whose keys come in lower case."""
+    """The options that Spark passes. Its keys are in lower case."""
 
     def __init__(self, given: Mapping[str, str], known: tuple[str, ...]) -> None:
         self._given = translated({key.lower(): str(value) for key, value in given.items()})
@@ -283,8 +299,8 @@ class _Options:
                 near = difflib.get_close_matches(key, [*known, "kafka.bootstrap.servers"], n=1, cutoff=0.5)
                 hint = f"did you mean {near[0]}? " if near else ""
                 raise ConfigError(
-                    f"unknown option {key}: {hint}There are {', '.join(sorted(known))}; settings of the Kafka client "
-                    f"begin with {_KAFKA}",
+                    f"unknown option {key}: {hint}Supported options are {', '.join(sorted(known))}; settings of the "
+                    f"Kafka client begin with {_KAFKA}",
                     key=key,
                 )
 
@@ -300,7 +316,7 @@ class _Options:
         return int(text)
 
     def one_of(self, key: str, *allowed: str) -> str:
-        """One of a few words, the first by default."""
+        """Return one of the ``allowed`` words; the first is the default."""
         text = self._given.get(key, allowed[0]).lower()
         if text not in allowed:
             raise ConfigError(f"{key} = {text!r} is not valid: expected {' or '.join(allowed)}", key=key)
@@ -312,7 +328,7 @@ class _Options:
         for key, value in properties.items():
             if is_secret(key) and not plain_allowed and not _REFERENCE.fullmatch(value):
                 raise ConfigError(
-                    f"{_KAFKA}{key} holds a secret, and options travel to the workers in the open: give it as "
+                    f"{_KAFKA}{key} is a secret, and options are sent to the workers in plain text: pass it as "
                     "env:NAME or file:PATH, or set allow.plain.secrets = true",
                     key=f"{_KAFKA}{key}",
                 )
@@ -329,7 +345,7 @@ def _resolved(key: str, value: str) -> str:
     if kind == "env":
         found = os.environ.get(name)
         if found is None:
-            raise ConfigError(f"{key} = env:{name}: there is no such environment variable on this machine", key=key)
+            raise ConfigError(f"{key} = env:{name}: this environment variable is not set on this machine", key=key)
         return found
     try:
         return Path(name).read_text(encoding="utf-8").rstrip("\r\n")

@@ -1,4 +1,4 @@
-"""The ranges of a batch, with the topics that they are of: planned on the driver, once for a DataFrame.
+"""Plans the ranges of a batch with the ids of their topics, on the driver, once for each DataFrame.
 
 See :mod:`streams_py.spark.kafka.ranges` for offsets, and :mod:`streams_py.adapters.confluent.bulk.same_topic` for ids.
 """
@@ -18,18 +18,24 @@ from streams_py.spark.kafka.ranges import OffsetRange, partitions_of, whole_rang
 
 __all__ = ["REMEDY", "RangePlan", "ids_option", "log_admin", "plan_of", "same_topic"]
 
-REMEDY: Final = "Plan anew, with the topic that is there now"
+REMEDY: Final = "Plan again, with the topic that exists now"
 
 
 def log_admin(options: ReaderOptions, client_id: str) -> LogAdmin:
-    """A client for questions about the topics that the options name. Close it."""
+    """Return a client for requests about topics. The caller must close it."""
     settings = bulk_admin_settings(options.resolved(), client_id=client_id)
     return LogAdmin(settings, timeout_ms=options.poll_timeout_ms)
 
 
 class RangePlan(NamedTuple):
-    """What a batch reads. ``topic_ids``: topic -> id of the topic that its offsets are of, where the cluster gives
-    one. ``leader_epochs``: of the partitions, learned after the ends: no record of a range is of a later one."""
+    """The ranges that a batch reads.
+
+    Attributes:
+        ranges: the ranges.
+        topic_ids: topic -> id of the topic to which its offsets belong, if the cluster has ids.
+        leader_epochs: leader epochs of the partitions, requested after the end offsets. So no record of a range has a
+            later epoch.
+    """
 
     ranges: Sequence[OffsetRange]
     topic_ids: Mapping[str, str]
@@ -37,11 +43,15 @@ class RangePlan(NamedTuple):
 
 
 def plan_of(options: ReaderOptions, admin: LogAdmin) -> RangePlan:
-    """A range for each partition that has something to read. ConfigError as :func:`whole_ranges`; StreamsError when a
-    topic is another one than ``topic.ids`` says."""
+    """Plan a range for each partition that has offsets to read.
+
+    Raises:
+        ConfigError: see :func:`whole_ranges`.
+        StreamsError: a topic does not have its id in the option ``topic.ids``.
+    """
 
     def look() -> RangePlan:
-        # Ids first: offsets of a topic that is created again in between do not fit its id, which the reader notices.
+        # Ids first: if a topic is created again in between, its offsets do not match the id, and the reader notices.
         ids = admin.topic_ids({tp.topic for tp in partitions_of(options, admin)})
         check_same_topics(options.topic_ids, ids, "was planned to be read", REMEDY)
         ranges = tuple(whole_ranges(options, admin))
@@ -52,13 +62,13 @@ def plan_of(options: ReaderOptions, admin: LogAdmin) -> RangePlan:
 
 
 def ids_option(topic: str, topic_ids: Mapping[str, str]) -> dict[str, str]:
-    """The option with which only the planned topic is read; none where the cluster has given no id."""
+    """Return the option that allows reading only the planned topic; empty if the cluster has no ids."""
     return {"topic.ids": json.dumps({topic: topic_ids[topic]})} if topic in topic_ids else {}
 
 
 def same_topic(
     options: ReaderOptions, topic: str, topic_id: str | None, client_id: str, every_ms: int = 0
 ) -> SameTopic:
-    """The check that the worker which reads a range of a topic has to make."""
+    """Return the check of a topic's id for a worker that reads a range of it."""
     settings = bulk_admin_settings(options.resolved(), client_id=client_id)
     return SameTopic(settings, topic, topic_id, timeout_ms=options.poll_timeout_ms, every_ms=every_ms)

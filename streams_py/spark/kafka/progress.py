@@ -1,7 +1,7 @@
-"""How far a query on ``streams-kafka`` is behind its topics, read out of Spark's own progress.
+"""The lag of a query on ``streams-kafka``, computed from Spark's progress of the query.
 
-A source in Python cannot add figures of its own to the progress of a query, but Spark keeps there where each
-micro-batch ended and where the topics ended after it.
+A Python data source cannot add metrics to the progress of a query. But the progress has the offsets at which each
+micro-batch ended, and the end offsets of the topics after it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ __all__ = ["records_behind", "records_read"]
 
 
 def records_behind(progress: Any) -> dict[TopicPartition, int]:
-    """Offsets between the end of a micro-batch and the end of each partition at that time.
+    """Return the number of offsets between the end of a micro-batch and the end of each partition at that time.
 
-    ``progress`` is ``query.lastProgress``, one of ``query.recentProgress``, or that of a listener's event. Partitions
-    of all sources of this kind are in it, one that is read twice as far behind as the slower of its readers; other
-    sources are passed over. Transaction markers count, too.
+    The result has the partitions of all ``streams-kafka`` sources. If two sources read a partition, the slower one
+    counts. Other sources are ignored. Transaction markers count as offsets.
+
+    Args:
+        progress: ``query.lastProgress``, one of ``query.recentProgress``, or the progress of a listener's event.
     """
     behind: dict[TopicPartition, int] = {}
     for source in progress["sources"]:
@@ -33,13 +35,14 @@ def records_behind(progress: Any) -> dict[TopicPartition, int]:
 
 
 def records_read(progress: Any, begun: Mapping[str, Any] | None = None) -> int:
-    """Offsets that a micro-batch has read, of all sources of this kind. Transaction markers count, too.
+    """Return the number of offsets that a micro-batch has read, of all ``streams-kafka`` sources.
 
-    ``numInputRows`` of Spark counts rows again when the query uses its micro-batch twice.
+    Transaction markers count as offsets. Spark's ``numInputRows`` counts rows again if the query uses its micro-batch
+    twice.
 
     Args:
-        progress: as for :func:`records_behind`.
-        begun: the offsets where the query has begun, which Spark does not name for the first micro-batch.
+        progress: see :func:`records_behind`.
+        begun: the offsets at which the query started. The progress of the first micro-batch does not contain them.
     """
     read = 0
     for source in progress["sources"]:
@@ -50,7 +53,7 @@ def records_read(progress: Any, begun: Mapping[str, Any] | None = None) -> int:
 
 
 def _offsets(given: Any) -> dict[str, int]:
-    """Offsets of ours, as Spark hands them over: text, or what is in it; none for offsets of another source."""
+    """Return offsets of this data source from Spark's text or mapping; empty for offsets of another source."""
     found = _mapping(given)
     return {key: offset for key, offset in offsets_in(found).items() if key.rpartition("/")[2].isdigit()}
 

@@ -1,9 +1,9 @@
-"""What a filter on topic, partition, offset or timestamp says about the ranges that have to be read at all.
+"""Derives bounds for the ranges to read from filters on topic, partition, offset and timestamp.
 
-Spark still applies the whole filter to what is read. So bounds may be wider than the filter, never narrower: whatever
-is not understood here changes nothing. Only a *lower* bound of the timestamp shortens a range: after the first record
-that is as new there may be older ones, so nothing follows from an upper bound (``ending=timestamp:...`` ends a range at
-the first record that is as new).
+Spark still applies the whole filter to the rows. So bounds may be wider than the filter, but never narrower, and
+filters that are not supported here are ignored. Only a *lower* bound of the timestamp shortens a range. An upper bound
+does not, because older records may follow the first record that is too new (``ending=timestamp:...`` ends a range at
+that record).
 """
 
 from __future__ import annotations
@@ -39,13 +39,21 @@ class Span:
     high: int = _HIGHEST
 
     def within(self, low: int, high: int) -> Span:
-        """What two spans have in common."""
+        """Return the intersection with ``low`` to ``high``."""
         return Span(max(self.low, low), min(self.high, high))
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """``topics`` and ``numbers`` (of partitions) are None when all may pass; ``timestamp_ms`` is the oldest."""
+    """Bounds of the records that may match.
+
+    Attributes:
+        topics: topics; None for all.
+        numbers: partition numbers; None for all.
+        partitions: span of partition numbers.
+        offsets: span of offsets.
+        timestamp_ms: the oldest timestamp.
+    """
 
     topics: frozenset[str] | None = None
     numbers: frozenset[int] | None = None
@@ -54,7 +62,7 @@ class Bounds:
     timestamp_ms: int = _LOWEST
 
     def takes(self, topic: str, partition: int) -> bool:
-        """Whether records of a partition may pass."""
+        """Whether records of a partition may match."""
         return (
             (self.topics is None or topic in self.topics)
             and (self.numbers is None or partition in self.numbers)
@@ -66,7 +74,7 @@ EVERYTHING: Final = Bounds()
 
 
 def bounds_of(filters: Iterable[Filter]) -> Bounds:
-    """Bounds of records for which all filters hold."""
+    """Return bounds of the records that match all filters."""
     bounds = EVERYTHING
     for found in filters:
         match found:

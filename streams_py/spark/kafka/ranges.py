@@ -1,7 +1,7 @@
-"""Which offsets a batch or a micro-batch reads: plans, made on the driver, of plain numbers.
+"""Plans the offsets that a batch or a micro-batch reads. The driver makes the plan; it contains only plain numbers.
 
-A range is one partition's offsets from ``start`` to ``end``, exclusive. Ends are fixed once, when the plan is made: a
-topic that grows meanwhile changes nothing, and a repeated Spark task reads the same records again.
+A range consists of the offsets of one partition from ``start`` to ``end``, exclusive. Ends are fixed when the plan is
+made. So new records do not change a plan, and a repeated Spark task reads the same records again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["LogOffsets", "OffsetRange", "clipped", "partitions_of", "plan_ranges
 
 
 class OffsetRange(NamedTuple):
-    """Offsets ``start`` up to, not including, ``end`` of one partition."""
+    """The offsets of one partition from ``start`` to ``end``, exclusive."""
 
     topic: str
     partition: int
@@ -30,7 +30,7 @@ class OffsetRange(NamedTuple):
 
 
 class LogOffsets(Protocol):
-    """What is asked of the cluster (``streams_py.adapters.confluent.bulk.log_admin.LogAdmin``)."""
+    """The requests to the cluster that plans need (``streams_py.adapters.confluent.bulk.log_admin.LogAdmin``)."""
 
     def partition_counts(self) -> Mapping[str, int]: ...
     def log_starts(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
@@ -44,8 +44,13 @@ class LogOffsets(Protocol):
 
 
 def partitions_of(options: ReaderOptions, log: LogOffsets) -> list[TopicPartition]:
-    """The partitions to read, ascending. ConfigError when a topic or one of its partitions does not exist, or when no
-    topic matches. A pattern never takes in the cluster's own topics, those whose names begin with two underscores."""
+    """Return the partitions to read, ascending.
+
+    A pattern never includes the cluster's own topics, whose names begin with two underscores.
+
+    Raises:
+        ConfigError: a topic or partition does not exist, or no topic matches the pattern.
+    """
     counts = log.partition_counts()
     if options.pattern is not None:
         topics = [name for name in counts if not name.startswith("__") and re.fullmatch(options.pattern, name)]
@@ -78,7 +83,7 @@ def partitions_of(options: ReaderOptions, log: LogOffsets) -> list[TopicPartitio
 def positions(
     position: Position, partitions: Sequence[TopicPartition], log: LogOffsets, *, read_committed: bool, option: str
 ) -> dict[TopicPartition, int]:
-    """The offset that a ``starting`` or ``ending`` means for each partition."""
+    """Return the offset of a ``starting`` or ``ending`` position for each partition."""
     if not partitions:
         return {}
     if position.kind == PositionKind.EARLIEST:
@@ -99,7 +104,7 @@ def positions(
 def _first_at(
     position: Position, partitions: Sequence[TopicPartition], log: LogOffsets, option: str
 ) -> Mapping[TopicPartition, int]:
-    """First offsets at a timestamp, one for all or one for each; -1 where all records are older."""
+    """Return the first offsets at one timestamp, or at one for each partition; -1 where all records are older."""
     if not position.by_partition:
         return log.first_at(partitions, position.timestamp_ms)
     at: dict[int, list[TopicPartition]] = {}
@@ -131,31 +136,39 @@ def _given(
 def _named(
     position: Position, partitions: Sequence[TopicPartition], option: str, what: str, hint: str
 ) -> dict[TopicPartition, int]:
-    """What is given for each partition. ConfigError for one that is missing, and for one that is not read."""
+    """Return the number that the position has for each partition.
+
+    Raises:
+        ConfigError: a partition is missing, or a partition is named that is not read.
+    """
     given = position.given()
     missing = [tp for tp in partitions if tp not in given]
     if missing:
-        raise ConfigError(f"{option} has no {what} for partition {missing[0]}; name every one{hint}", key=option)
+        raise ConfigError(f"{option} has no {what} for partition {missing[0]}; name every partition{hint}", key=option)
     unread = sorted(given.keys() - set(partitions))
     if unread:
         raise ConfigError(
-            f"{option} names partition {unread[0]}, which is not read (or is not there); leave it out", key=option
+            f"{option} names partition {unread[0]}, which is not read or does not exist; remove it", key=option
         )
     return given
 
 
 def plan_ranges(options: ReaderOptions, log: LogOffsets, bounds: Bounds = EVERYTHING) -> list[OffsetRange]:
-    """The ranges of a batch, by topic, partition and offset; empty ones are left out, and what lies out of ``bounds``.
-    Errors as :func:`whole_ranges`."""
+    """Plan the ranges of a batch, by topic, partition and offset.
+
+    Leaves out empty ranges and offsets outside of ``bounds``. Raises the errors of :func:`whole_ranges`.
+    """
     return split(clipped(whole_ranges(options, log), bounds, log), options)
 
 
 def whole_ranges(options: ReaderOptions, log: LogOffsets) -> list[OffsetRange]:
-    """A range for each partition that has something to read, by topic and partition.
+    """Plan a range for each partition that has offsets to read, by topic and partition.
 
-    A range that would begin behind the last stable offset is empty: its records are in a transaction that is open.
-    ConfigError when an explicit offset lies beyond the end of the log: those records do not exist (yet, or any more);
-    when a range would end behind the last stable offset; and when it would begin after its end.
+    A range that would start after the last stable offset is empty: its records are in an open transaction.
+
+    Raises:
+        ConfigError: an explicit offset is after the end of the log, so its record does not exist, or no longer exists.
+            Or a range would end after the last stable offset, or would start after its end.
     """
     partitions = partitions_of(options, log)
     committed = options.read_committed
@@ -169,14 +182,14 @@ def whole_ranges(options: ReaderOptions, log: LogOffsets) -> list[OffsetRange]:
         for option, offset in (("starting", starts[tp]), ("ending", ends[tp])):
             if offset > written[tp]:
                 raise ConfigError(
-                    f"{option}: offset {offset} of {tp} is beyond the end of the log, {written[tp]}; was the topic "
+                    f"{option}: offset {offset} of {tp} is after the end of the log, {written[tp]}; was the topic "
                     "deleted and created again?",
                     key=option,
                 )
         if ends[tp] > stable[tp]:
             raise ConfigError(
-                f"ending: offset {ends[tp]} of {tp} is behind the last stable offset, {stable[tp]}: a transaction is "
-                "open there; wait until it has ended, or set isolation=read_uncommitted",
+                f"ending: offset {ends[tp]} of {tp} is after the last stable offset, {stable[tp]}, because a "
+                "transaction is open; wait until it has ended, or set isolation=read_uncommitted",
                 key="ending",
             )
         if starts[tp] < ends[tp]:
@@ -187,8 +200,10 @@ def whole_ranges(options: ReaderOptions, log: LogOffsets) -> list[OffsetRange]:
 
 
 def clipped(ranges: Sequence[OffsetRange], bounds: Bounds, log: LogOffsets) -> list[OffsetRange]:
-    """What a filter leaves of the ranges. Never less than the records it would let pass: the filter itself is still
-    applied to them."""
+    """Reduce the ranges to the bounds of a filter.
+
+    The result may contain records that do not match. Spark applies the filter again.
+    """
     inside = [
         of._replace(start=max(of.start, bounds.offsets.low), end=min(of.end, bounds.offsets.high + 1))
         for of in ranges
@@ -198,26 +213,28 @@ def clipped(ranges: Sequence[OffsetRange], bounds: Bounds, log: LogOffsets) -> l
     if bounds.timestamp_ms <= 0 or not left:
         return left
     if bounds.timestamp_ms > INT64_MAX:
-        return []  # "above the highest there is"; the cluster cannot be asked for that
-    # The log's own index: what lies before the first record that is as new is older. The ends are from before, so where
-    # there is no such record none of the range is.
+        return []  # above the largest possible timestamp, which a request cannot contain
+    # The log has an index by timestamp: all records before the first match are older. The end offsets were requested
+    # before, so if the log has no match, the range has none.
     first = log.first_at([TopicPartition(of.topic, of.partition) for of in left], bounds.timestamp_ms)
     newer = [(of, first[TopicPartition(of.topic, of.partition)]) for of in left]
     return [of._replace(start=max(of.start, at)) for of, at in newer if 0 <= at < of.end]
 
 
 def _check_all_gone(tp: TopicPartition, start: int, end: int, log: LogOffsets) -> None:
-    """A range that ends before it begins is empty when retention has deleted all of it, and else a mistake."""
+    """Raise ConfigError for a range that ends before it starts, unless retention has deleted all of its records."""
     if start != log.log_starts([tp])[tp]:
         raise ConfigError(
-            f"starting means offset {start} of {tp}, which is after offset {end} that ending means; exchange them",
-            key="starting",
+            f"starting is offset {start} of {tp}, which is after ending, offset {end}; swap them", key="starting"
         )
 
 
 def split(ranges: Sequence[OffsetRange], options: ReaderOptions) -> list[OffsetRange]:
-    """Ranges in pieces of at most ``split.records`` offsets; when there are fewer than ``min.partitions``, in as many
-    pieces of about the same size, as far as there are offsets."""
+    """Split ranges into pieces of at most ``split.records`` offsets.
+
+    If that gives fewer pieces than ``min.partitions``, split into that number of pieces of about the same size, as far
+    as there are enough offsets.
+    """
     records, least = options.split_records, options.min_partitions
     sizes = [whole.end - whole.start for whole in ranges]
     counts = [1 if records is None else -(-size // records) for size in sizes]
@@ -238,8 +255,8 @@ def split(ranges: Sequence[OffsetRange], options: ReaderOptions) -> list[OffsetR
 
 
 def _shared_out(sizes: Sequence[int], counts: Sequence[int], wanted: int) -> list[int]:
-    """How many pieces each range is cut into: ``wanted`` in all or a few more, in proportion, none below ``counts``."""
+    """Return the number of pieces of each range, by size: ``wanted`` or a few more in total, at least ``counts``."""
     shares = [min(size, max(count, size * wanted // sum(sizes))) for size, count in zip(sizes, counts, strict=True)]
-    while sum(shares) < wanted:  # what rounding has left goes to the largest pieces
+    while sum(shares) < wanted:  # the remainder of the rounding goes to the largest pieces
         shares[max(range(len(sizes)), key=lambda number: sizes[number] / shares[number])] += 1
     return shares

@@ -10,14 +10,15 @@
         .load()
     )
 
-Rows have the columns of :data:`SCHEMA`. ``load`` fixes what a DataFrame reads: offsets, and the ids of the topics. All
-queries of the DataFrame read that, or fail. Each range of a partition becomes one Spark partition, read in offset
-order, without shuffle, in memory that does not depend on its length. Transactions are honoured: by default only
-committed records are read, up to the last stable offset.
+Rows have the columns of :data:`SCHEMA`. ``load`` fixes the offsets and the ids of the topics for a DataFrame. All
+queries of the DataFrame read these offsets, or fail. Each range of a partition becomes one Spark partition. It is read
+in offset order, without a shuffle, in memory that does not depend on its length. By default, only committed records are
+read, up to the last stable offset.
 
-Everything the classes here hold is plain text and numbers: Spark pickles them and runs each method in a process of its
-choice. Clients are made where they are used; secrets are looked up there, too: :mod:`streams_py.spark.kafka.options`.
-Parameter names follow :class:`pyspark.sql.datasource.DataSource`, which Spark calls by keyword.
+Objects of these classes contain only plain text and numbers, because Spark pickles them and may run each method in
+another process. Each process creates its clients and resolves secrets when it needs them, see
+:mod:`streams_py.spark.kafka.options`. Parameter names follow :class:`pyspark.sql.datasource.DataSource`, because Spark
+calls methods by keyword.
 """
 
 from __future__ import annotations
@@ -81,22 +82,22 @@ _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``spark.read.format("streams-kafka")`` and its like work in a session. Doing it twice does no harm.
+    """Register the data source with a session, for ``spark.read.format("streams-kafka")``. May be called again.
 
-    The session's setting ``spark.sql.python.filterPushdown.enabled`` is switched on: without it Spark refuses sources
-    that look at filters, as this one does with ``push.filters``.
+    This enables the session's setting ``spark.sql.python.filterPushdown.enabled``. Without it, Spark refuses data
+    sources that use filters, as this one does with ``push.filters``.
     """
     spark.conf.set(_PUSHDOWN, "true")
-    # Spark copies the class to its workers, so what the class has gets there.
+    # Spark pickles the class for its workers, so the accumulator in the class reaches them.
     counter = redelivered_counter(spark)
     spark.dataSource.register(type("_CountingSource", (StreamsKafkaSource,), {"_redelivered": counter}))
 
 
 class StreamsKafkaSource(DataSource):
-    """``streams-kafka``. Options are documented in :mod:`streams_py.spark.kafka.options`.
+    """The data source ``streams-kafka``. :mod:`streams_py.spark.kafka.options` has its options.
 
-    Spark creates an object of this class in ``load``, asks it for the schema, and uses copies of it for every query of
-    the DataFrame. So ``schema`` is where the ranges are planned: each query of its own would find other ends.
+    Spark creates an object of this class in ``load``, calls ``schema``, and uses copies of the object for every query
+    of the DataFrame. So ``schema`` plans the ranges. If each query planned them, queries would have different ends.
     """
 
     _planned: RangePlan | None = None
@@ -105,17 +106,19 @@ class StreamsKafkaSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What ``format`` is given."""
+        """Return the name for ``format``."""
         return "streams-kafka"
 
     def schema(self) -> str:
-        """Always the same, see :mod:`streams_py.spark.columns`. Plans what a batch will read."""
+        """Return the schema, see :mod:`streams_py.spark.columns`. Also plans the ranges of a batch."""
         self._planned = self._plan()
         return SCHEMA
 
     def _plan(self) -> RangePlan | None:
-        """None for what a batch cannot read. Whether a stream or a writer is wanted is not known here, so each of them
-        refuses, later, what it cannot do."""
+        """Plan the ranges of a batch; None for options that a batch does not accept.
+
+        Spark has not yet said whether it needs a batch, a stream or a writer. Each of them checks its options later.
+        """
         try:
             options = reader_options(self.options, streaming=False)
             with closing(log_admin(options, _PLANNER)) as admin:
@@ -126,17 +129,17 @@ class StreamsKafkaSource(DataSource):
             return None
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For a batch."""
+        """Return the reader of a batch."""
         options = reader_options(self.options, streaming=False)
         reader = _FilteredReader if options.push_filters else _BatchReader
         return reader(options, self._planned, self._redelivered)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # PySpark's name
-        """For a stream."""
+        """Return the reader of a stream."""
         return _StreamReader(reader_options(self.options, streaming=True), self._redelivered)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """For a batch; only ``mode("append")``."""
+        """Return the writer of a batch. Only ``mode("append")`` is supported."""
         if overwrite:
             raise ConfigError("a topic can only be appended to: write with mode('append')", key="mode")
         options = writer_options(self.options)
@@ -144,7 +147,7 @@ class StreamsKafkaSource(DataSource):
         return _Writer(TopicWriter(options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802  # as above
-        """For a stream; only the output mode ``append``."""
+        """Return the writer of a stream. Only the output mode ``append`` is supported."""
         if overwrite:
             raise ConfigError("a topic can only be appended to: use outputMode('append')", key="outputMode")
         options = writer_options(self.options)
@@ -157,7 +160,7 @@ class StreamsKafkaSource(DataSource):
 
 @dataclass
 class _RangePartition(InputPartition):
-    """A range as Spark wants to see one."""
+    """A range, as an input partition of Spark."""
 
     topic: str
     partition: int
@@ -168,8 +171,10 @@ class _RangePartition(InputPartition):
 
 
 class _RangeReader:
-    """What batch and stream share: reading one range, on a worker. Records of another topic than the planned one are
-    an error before they are given out."""
+    """Reads one range, on a worker. Base class of batch and stream.
+
+    If the topic is not the planned one, it raises an error before it returns records.
+    """
 
     def __init__(self, options: ReaderOptions, redelivered: Any = None) -> None:
         self._options = options
@@ -177,10 +182,10 @@ class _RangeReader:
         self._version = library_version()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of a range, in Arrow batches."""
+        """Yield the records of a range in Arrow batches."""
         check_same_version(self._version)
         if not isinstance(partition, _RangePartition):
-            return  # what Spark makes up when there is no range at all
+            return  # Spark passes a placeholder if the plan has no ranges
         options = self._options
         settings = bulk_consumer_settings(
             options.resolved(), client_id=f"{_CLIENT_ID}-reader", read_committed=options.read_committed
@@ -202,7 +207,7 @@ class _RangeReader:
             ):
                 same.check_now()
                 yield record_batch(*where, columns)
-            same.check_now()  # also when there was no record: it may be missing from another topic only
+            same.check_now()  # also without records: another topic may lack the records of the planned one
 
 
 def _partitions(plan: RangePlan) -> list[InputPartition]:
@@ -217,7 +222,7 @@ def _partitions(plan: RangePlan) -> list[InputPartition]:
 
 
 class _BatchReader(_RangeReader, DataSourceReader):
-    """``planned``: what ``load`` has fixed, None when it could not."""
+    """The reader of a batch. ``planned`` is the plan of ``load``; None if ``load`` could not make one."""
 
     def __init__(self, options: ReaderOptions, planned: RangePlan | None = None, redelivered: Any = None) -> None:
         super().__init__(options, redelivered)
@@ -225,7 +230,7 @@ class _BatchReader(_RangeReader, DataSourceReader):
         self._bounds: Bounds = EVERYTHING
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One for each range that ``load`` has planned, or more where it is to be cut."""
+        """Return a Spark partition for each range of the plan, or several if ranges are to be split."""
         with closing(log_admin(self._options, _PLANNER)) as admin:
             planned = plan_of(self._options, admin) if self._planned is None else self._planned
             ranges = split(clipped(planned.ranges, self._bounds, admin), self._options)
@@ -233,18 +238,23 @@ class _BatchReader(_RangeReader, DataSourceReader):
 
 
 class _FilteredReader(_BatchReader):
-    """Only where it is asked for. Spark keeps what is planned here in the DataFrame, not in the query: the ranges that
-    one filter leaves would be all that later queries, and other branches of the same one, get to see."""
+    """A reader that uses filters. Used only with ``push.filters``.
+
+    Spark saves its plan in the DataFrame and not in the query. So later queries, and other branches of the same query,
+    also read only the ranges that the first filter leaves.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # PySpark's name
-        """Ranges that no wanted record can be in are not read; the filters stay Spark's to apply."""
+        """Use filters to skip ranges without matching records. Returns all filters, so Spark applies them, too."""
         self._bounds = bounds_of(filters)
         return filters
 
 
 class _StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Its offsets: :mod:`streams_py.spark.kafka.stream_offsets`. Partitions that appear later are read from their first
-    offset."""
+    """The reader of a stream. :mod:`streams_py.spark.kafka.stream_offsets` describes its offsets.
+
+    Partitions that are added later are read from their first offset.
+    """
 
     def __init__(self, options: ReaderOptions, redelivered: Any = None) -> None:
         super().__init__(options, redelivered)
@@ -256,7 +266,7 @@ class _StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailab
         return {**self.__dict__, "_admin": None}
 
     def initialOffset(self) -> StreamOffsets:  # noqa: N802  # PySpark's name, as all below
-        """``starting``, for every partition there is now."""
+        """Return the offset of ``starting`` for every existing partition."""
         return believed(self._first, self._live())
 
     def _first(self) -> StreamOffsets:
@@ -269,10 +279,14 @@ class _StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailab
         return stream_offsets({stream_key(tp): offset for tp, offset in found.items()}, ids)
 
     def latestOffset(self, start: StreamOffsets, limit: ReadLimit) -> StreamOffsets:  # noqa: N802
-        """The end of the next micro-batch. StreamsError when a topic is not the one that was read before."""
+        """Return the end of the next micro-batch.
+
+        Raises:
+            StreamsError: a topic is not the one that the query has read before.
+        """
         latest = self._latest(start)
         before, ends = offsets_in(start), offsets_in(latest)
-        if self._target is not None:  # partitions that came after it are for the next run
+        if self._target is not None:  # partitions that were added later are for the next run
             ends = {key: end for key, end in ends.items() if key in before or key in self._target}
         firsts = {**firsts_in(start), **self._first_offsets(ends.keys() - before.keys())}
         begins = {key: before.get(key, firsts.get(key, 0)) for key in ends}
@@ -280,7 +294,7 @@ class _StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailab
             ends = {key: min(end, self._target.get(key, 0)) for key, end in ends.items()}
         ends = {key: max(begins[key], end) for key, end in ends.items()}
         if isinstance(limit, ReadMaxRows):
-            if self._options.skip_gone:  # only offsets that are there count as rows
+            if self._options.skip_gone:  # deleted offsets do not count as rows
                 left = self._first_offsets(key for key, end in ends.items() if begins[key] < end)
                 begins |= {key: max(begins[key], min(first, ends[key])) for key, first in left.items()}
             begins = first_rows(self._options, begins, ends, limit.max_rows)
@@ -288,26 +302,28 @@ class _StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailab
         return stream_offsets(ends, ids_in(latest), firsts)
 
     def _first_offsets(self, keys: Iterable[str]) -> dict[str, int]:
-        """Where the logs of partitions begin now."""
+        """Return the current log start offsets of partitions."""
         found = self._live().log_starts([stream_partition(key) for key in keys])
         return {stream_key(tp): offset for tp, offset in found.items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """``rows.per.trigger``."""
+        """Return the limit of ``rows.per.trigger``."""
         rows = self._options.rows_per_trigger
         return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
 
     def reportLatestOffset(self) -> StreamOffsets | None:  # noqa: N802
-        """For the progress of the query: see :func:`streams_py.spark.kafka.progress.records_behind`."""
+        """Return end offsets for the query's progress, see :func:`streams_py.spark.kafka.progress.records_behind`."""
         return self._latest({})
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Nothing that is written from now on is read."""
+        """Fix the end of the query: records that are written from now on are not read."""
         self._target = offsets_in(self._latest({}))
 
     def partitions(self, start: StreamOffsets, end: StreamOffsets) -> Sequence[InputPartition]:
-        """One for each partition with something new. After a restart this may be the first that is asked, with
-        offsets of a micro-batch that was planned before."""
+        """Return a Spark partition for each Kafka partition with new offsets.
+
+        After a restart, Spark may call this method first, with the offsets of a micro-batch that was planned before.
+        """
         ids = ids_in(end)
         if not self._is_checked:
             admin = self._live()
@@ -322,7 +338,7 @@ class _StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailab
         return _partitions(RangePlan(ranges, ids, epochs))
 
     def commit(self, end: StreamOffsets) -> None:
-        """The checkpoint folder is the truth; nothing is committed to Kafka."""
+        """Do nothing: the checkpoint folder has the progress, and no offsets are committed to Kafka."""
 
     def stop(self) -> None:
         """Close the connection."""
@@ -336,7 +352,7 @@ class _StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailab
         return self._admin
 
     def _latest(self, start: StreamOffsets) -> StreamOffsets:
-        """Where the topics end now. They must be those that ``start`` is of."""
+        """Return the current end offsets. Raises StreamsError when topics differ from the topics of ``start``."""
         found = believed(lambda: self._look(start), self._live())
         self._is_checked = True
         return found
@@ -352,7 +368,7 @@ class _StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailab
         check_same_topics(known, ids)
         found = dict(admin.log_ends(partitions, read_committed=self._options.read_committed))
         if self._options.read_committed:
-            # A position behind the last stable offset is in an open transaction: its records are still to come.
+            # A position after the last stable offset is in an open transaction, so its records are not yet readable.
             behind = [tp for tp in partitions if found[tp] < before.get(stream_key(tp), 0)]
             written = admin.log_ends(behind, read_committed=False)
             found |= {tp: min(before[stream_key(tp)], end) for tp, end in written.items()}
@@ -369,11 +385,11 @@ class _Writer(DataSourceArrowWriter):
         self._topics = topics
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """One Spark task: returns when every record is acknowledged, raises when one is not."""
+        """Write the rows of one Spark task. Raises an error when a record is not acknowledged."""
         return self._topics.write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Every Spark task has written."""
+        """Log the result. Spark calls this after all tasks have written."""
         log_commit([message for message in messages if isinstance(message, RangeCommit)])
 
 
@@ -382,9 +398,9 @@ class _StreamWriter(DataSourceStreamArrowWriter):
         self._topics = topics
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """One Spark task of a micro-batch. A repeated one writes its records again: at least once."""
+        """Write the rows of one Spark task of a micro-batch. A repeated task writes its records again."""
         return self._topics.write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # PySpark's name
-        """Every Spark task of the micro-batch has written."""
+        """Log the result. Spark calls this after all tasks of the micro-batch have written."""
         log_commit([message for message in messages if isinstance(message, RangeCommit)])

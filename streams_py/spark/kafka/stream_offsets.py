@@ -1,11 +1,11 @@
-"""Offsets of a stream, as its checkpoint keeps them: ``{"topic/partition": next offset, "topic": "id of the topic"}``.
+"""The offsets of a stream in its checkpoint: ``{"topic/partition": next offset, "topic": "id of the topic"}``.
 
-The id is the cluster's (KIP-516): a topic that was deleted and created again has another one, also when it has grown
-past the old offsets meanwhile, and also when the query was not running at that time. Offsets without ids, from an
-older release or of a cluster that gives none, are taken as they are. No topic's name has a slash in it.
+The id is the cluster's topic id (KIP-516). A topic that was deleted and created again has another id, even if it is
+longer than the old offsets by now, and even if the query was not running at that time. Offsets without ids (from an
+older release, or from a cluster without ids) are accepted. Topic names cannot contain a slash.
 
-A partition that appears while the query runs is read from its first offset. Where that is not 0, it is kept as well, as
-text: ``"topic/partition/first": "1000"``. A micro-batch that is repeated thus begins at the same offset.
+A partition that is added while the query runs is read from its first offset. If that is not 0, it is saved as text:
+``"topic/partition/first": "1000"``. So a repeated micro-batch starts at the same offset.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ __all__ = [
 ]
 
 _FIRST: Final = "/first"
-_ANEW: Final = "Start over with a new checkpoint folder (telemetry: with a new folder of tables)"
+_REMEDY: Final = "Start over with a new checkpoint folder (telemetry: with a new folder of tables)"
 
 StreamOffsets: TypeAlias = dict[str, int | str]
-"""As above; a plain dict, since Spark makes JSON of it."""
+"""The offsets in the form described above. A plain dict, because Spark converts it to JSON."""
 
 
 def stream_key(tp: TopicPartition) -> str:
-    """A partition as a key of a stream's offsets."""
+    """Return the key of a partition in a stream's offsets."""
     return f"{tp.topic}/{tp.partition}"
 
 
 def stream_partition(key: str) -> TopicPartition:
-    """The partition of such a key."""
+    """Return the partition of a key."""
     topic, _, number = key.rpartition("/")
     return TopicPartition(topic, int(number))
 
@@ -51,8 +51,13 @@ def stream_partition(key: str) -> TopicPartition:
 def stream_offsets(
     offsets: Mapping[str, int], topic_ids: Mapping[str, str], firsts: Mapping[str, int] | None = None
 ) -> StreamOffsets:
-    """Offsets by key, ids of their topics as far as they are known, and first offsets (``firsts``, by key) of
-    partitions that are new to the query; equal ones are equal as JSON."""
+    """Create the offsets of a stream. Equal offsets have equal JSON.
+
+    Args:
+        offsets: next offsets, by key.
+        topic_ids: ids of topics, if they are known.
+        firsts: first offsets of partitions that are new to the query, by key.
+    """
     topics = {stream_partition(key).topic for key in offsets}
     began = {f"{key}{_FIRST}": str(first) for key, first in sorted((firsts or {}).items()) if first and key in offsets}
     ids = {topic: topic_ids[topic] for topic in sorted(topics & topic_ids.keys())}
@@ -60,17 +65,17 @@ def stream_offsets(
 
 
 def offsets_in(offsets: Mapping[str, int | str]) -> dict[str, int]:
-    """The offsets alone."""
+    """Return only the offsets, by key."""
     return {key: offset for key, offset in offsets.items() if isinstance(offset, int)}
 
 
 def ids_in(offsets: Mapping[str, int | str]) -> dict[str, str]:
-    """The ids alone, by topic."""
+    """Return only the ids, by topic."""
     return {topic: found for topic, found in offsets.items() if isinstance(found, str) and "/" not in topic}
 
 
 def firsts_in(offsets: Mapping[str, int | str]) -> dict[str, int]:
-    """The first offsets of partitions that came to the query later, by key, where they are not 0."""
+    """Return the first offsets of partitions that were added while the query ran, by key, if they are not 0."""
     return {
         key.removesuffix(_FIRST): int(found)
         for key, found in offsets.items()
@@ -79,9 +84,9 @@ def firsts_in(offsets: Mapping[str, int | str]) -> dict[str, int]:
 
 
 def limited(start: Mapping[str, int], ends: Mapping[str, int], rows: int | None) -> dict[str, int]:
-    """How far a micro-batch goes: to ``ends``, or ``rows`` offsets in all, shared out by lag.
+    """Return the ends of a micro-batch: ``ends``, or ``rows`` offsets in total, distributed by lag.
 
-    Every partition that lags gets at least one offset as long as there are enough, the largest lags first.
+    Every partition with a lag gets at least one offset, as long as ``rows`` suffices. The largest lags come first.
     """
     lags = {key: max(0, end - start.get(key, 0)) for key, end in ends.items()}
     if rows is None or sum(lags.values()) <= rows:
@@ -94,7 +99,7 @@ def limited(start: Mapping[str, int], ends: Mapping[str, int], rows: int | None)
         more = (lags[key] - 1) * (rows - len(order)) // waiting if waiting else 0
         shares[key] += more
         left -= more
-    for key in order:  # what rounding has left
+    for key in order:  # distribute the remainder of the rounding
         more = min(left, lags[key] - shares[key])
         shares[key] += more
         left -= more
@@ -102,20 +107,20 @@ def limited(start: Mapping[str, int], ends: Mapping[str, int], rows: int | None)
 
 
 def check_same_topics(before: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """StreamsError when a topic has another id than before."""
-    same_topic.check_same_topics(before, now, "this query has read", _ANEW)
+    """Raise StreamsError when a topic has another id than before."""
+    same_topic.check_same_topics(before, now, "this query has read", _REMEDY)
 
 
 def check_still_there(start: Mapping[str, int], ends: Mapping[str, int]) -> None:
-    """StreamsError when a partition that was read is gone or shorter than before: it is another topic now."""
+    """Raise StreamsError when a partition that was read is missing, or shorter than before: it is another topic."""
     for key, offset in start.items():
         if key not in ends:
             raise StreamsError(
-                f"partition {key} that this query has read is gone; was the topic deleted, or created again with fewer "
-                f"partitions? {_ANEW}"
+                f"partition {key}, which this query has read, does not exist; was the topic deleted, or created again "
+                f"with fewer partitions? {_REMEDY}"
             )
         if ends[key] < offset:
             raise StreamsError(
                 f"partition {key} ends at {ends[key]}, but this query has read it up to {offset}; was the topic "
-                f"deleted and created again? {_ANEW}"
+                f"deleted and created again? {_REMEDY}"
             )

@@ -1,8 +1,8 @@
-"""Where the rows of a micro-batch begin: offsets without a record do not count as rows.
+"""Finds the first record of a micro-batch, so that offsets without records do not count as rows.
 
-A stream with ``rows.per.trigger`` plans in offsets. After an aborted transaction, or where compaction has left little,
-none of them may have a record, and such a micro-batch takes as long as one with records. So the stream looks up the
-first record behind its position and counts from there.
+A stream with ``rows.per.trigger`` plans in offsets. After an aborted transaction, or after compaction, possibly none of
+the offsets has a record, but an empty micro-batch takes as long as a full one. So the stream looks up the first record
+after its position and counts from there.
 """
 
 from __future__ import annotations
@@ -23,20 +23,22 @@ _log = logging.getLogger(__name__)
 
 _CLIENT_ID: Final = "streams-kafka-planner"
 _PARTITIONS_MAX: Final = 16
-"""Partitions looked at for one micro-batch. A look takes some milliseconds."""
+"""Partitions that are checked for one micro-batch. A check takes some milliseconds."""
 _PATIENCE_MS: Final = 10_000
 
 
 def first_rows(
     options: ReaderOptions, begins: Mapping[str, int], ends: Mapping[str, int], max_rows: int
 ) -> dict[str, int]:
-    """Return the offset of the first record of each partition, or its end when there is none, as far as it matters.
+    """Return the offset of the first record of each partition, or its end if it has no record.
+
+    Partitions that are not looked up keep their position.
 
     Args:
         options: Options of the stream.
         begins: Position of each partition, by key.
-        ends: End of each partition. No record behind it is looked at.
-        max_rows: Rows of the micro-batch. When all offsets are fewer, there is nothing to look up.
+        ends: End of each partition. Records after it are not considered.
+        max_rows: Rows of the micro-batch. If all partitions together have fewer offsets, nothing is looked up.
     """
     found = dict(begins)
     lags = {key: end - begins[key] for key, end in ends.items() if end > begins[key]}
@@ -48,5 +50,5 @@ def first_rows(
         try:
             found[key] = first_record(settings, *stream_partition(key), begins[key], ends[key], limits)
         except StreamsError as error:  # the worker that reads the range reports it
-            _log.debug("%s: the first record behind %d is not known: %s", key, begins[key], error)
+            _log.debug("%s: finding the first record after offset %d failed: %s", key, begins[key], error)
     return found

@@ -1,13 +1,16 @@
-"""Writes rows to topics: the workers' half of ``streams-kafka`` as a sink.
+"""Writes rows to topics: the part of the sink ``streams-kafka`` that runs in workers.
 
-Columns, in any order: ``value`` is required, and ``topic`` unless the option of that name says where all rows go, which
-counts more than the column. With a column ``partition`` every row goes exactly where it says, and null is an error;
-without it a row goes where Kafka's default rule sends its key (murmur2), and those without a key are dealt out in turn.
-``key``, ``timestamp_ms`` and ``headers`` may be missing or null. A null value is a tombstone. A null timestamp is the
-producer's clock, a negative one an error. A header without a key is an error too, and so is one whose key contains NUL:
-the client would write the key only up to there.
+Columns may have any order:
 
-A Spark task that is repeated writes its records again: at least once.
+- ``value`` is required. Null is a tombstone.
+- ``topic`` is required unless the option ``topic`` is set. The option takes precedence over the column.
+- ``partition`` is optional. With this column, every row is written to its partition, and null is an error. Without it,
+  Kafka's default rule (murmur2 of the key) decides, and rows without a key are distributed in turn.
+- ``key``, ``timestamp_ms`` and ``headers`` are optional and may be null. A null timestamp means the producer's clock. A
+  negative timestamp is an error. A header without a key is an error, and so is a header key with NUL, because the
+  client would cut the key there.
+
+A repeated Spark task writes its records again, so delivery is at least once.
 """
 
 from __future__ import annotations
@@ -50,28 +53,26 @@ _TYPES: Final = {
     "headers": ("array<struct<key:string,value:binary>>",),
 }
 _IGNORED: Final = ("offset", "timestamp_type")
-"""Columns of rows that were read from Kafka; what they say of the old topic means nothing for the new one."""
+"""Columns of rows that were read from Kafka. They describe the old topic, so the writer ignores them."""
 
 
 @dataclass
 class RangeCommit(WriterCommitMessage):
-    """What one Spark task has written: records, and first and last offset by partition."""
+    """The number of records that one Spark task has written, and the first and last offset of each partition."""
 
     records: int = 0
     offsets: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
 
 
 def check_columns(schema: StructType, options: WriterOptions) -> None:
-    """ConfigError when rows of this schema cannot be written."""
+    """Raise ConfigError when rows of this schema cannot be written."""
     found = {column.name: column.dataType.simpleString() for column in schema.fields}
     if "value" not in found:
         raise ConfigError(
-            "column value is missing; make one, binary or string, with what is to be written", key="value"
+            "column value is missing; add it (binary or string) with the values of the records", key="value"
         )
     if "topic" not in found and options.topic is None:
-        raise ConfigError(
-            "column topic is missing; make one, or name one topic for all rows: option topic", key="topic"
-        )
+        raise ConfigError("column topic is missing; add it, or set the option topic for all rows", key="topic")
     for name, kind in found.items():
         allowed = _TYPES.get(name)
         if allowed is None and name not in _IGNORED:
@@ -81,7 +82,7 @@ def check_columns(schema: StructType, options: WriterOptions) -> None:
 
 
 def log_commit(messages: Sequence[RangeCommit]) -> None:
-    """Say on the driver what was written."""
+    """Log on the driver the number of written records."""
     by_topic: Counter[str] = Counter()
     for message in messages:
         for (topic, _), (first, last) in message.offsets.items():
@@ -91,15 +92,17 @@ def log_commit(messages: Sequence[RangeCommit]) -> None:
 
 
 class TopicWriter:
-    """Writes the rows of one Spark task. Plain data: it travels to the workers."""
+    """Writes the rows of one Spark task. It contains only plain data, because it is sent to the workers."""
 
     def __init__(self, options: WriterOptions) -> None:
         self._options = options
         self._version = library_version()
 
     def write(self, batches: Iterator[Any]) -> RangeCommit:
-        """Write Arrow batches; returns when everything is acknowledged. Raises for the first record that cannot be
-        written or was not acknowledged."""
+        """Write Arrow batches and wait until all records are acknowledged.
+
+        Raises an error for the first record that cannot be written or is not acknowledged.
+        """
         check_same_version(self._version)
         kafka = self._options.resolved()
         admin = LogAdmin(bulk_admin_settings(kafka, client_id=_CLIENT_ID))
@@ -139,7 +142,7 @@ def _write_batch(writer: BulkWriter, batch: Any, places: _Places) -> None:
 
 
 def _records(topics: Sequence[str], partitions: Sequence[int], columns: Mapping[str, Any]) -> Iterator[Sent]:
-    """The records of a batch, each time that they are wanted."""
+    """Iterate over the records of a batch."""
     nothing = [None] * len(topics)
     keys, timestamps = (columns[name].to_pylist() if name in columns else nothing for name in ("key", "timestamp_ms"))
     headers: Sequence[Any] = nothing
@@ -151,17 +154,21 @@ def _records(topics: Sequence[str], partitions: Sequence[int], columns: Mapping[
 
 
 class _Places:
-    """Topics and partitions of rows. ``topic`` is that of all rows, None when each has its own."""
+    """Determines topics and partitions of rows. ``topic`` is the topic of all rows; None if rows have a column."""
 
     def __init__(self, admin: LogAdmin, topic: str | None) -> None:
         self._admin = admin
         self._topic = topic
         self._counts: dict[str, int] = {}
-        # Each Spark task begins elsewhere: many small ones would all write to the first partitions.
+        # Each Spark task starts at another partition. Otherwise many small tasks would all write to the first ones.
         self._turn = _number_of_task()
 
     def of(self, columns: Mapping[str, Any], rows: int) -> tuple[list[str], list[int]]:
-        """Of each row. StreamsError for one without a topic or partition, or with one that does not exist."""
+        """Return the topic and the partition of each row.
+
+        Raises:
+            StreamsError: a row has no topic or partition, or one that does not exist.
+        """
         topics = [self._topic] * rows if self._topic is not None else columns["topic"].to_pylist()
         for topic in dict.fromkeys(topics):
             self._learn_count(topic)
@@ -171,27 +178,27 @@ class _Places:
         for topic, partition in set(zip(topics, partitions, strict=True)):
             if partition is None:
                 raise StreamsError(
-                    "a row to be written has no partition; compute it before, or drop the column: then keys decide"
+                    "a row has no partition; fill the column partition, or drop it so that keys decide the partition"
                 )
             if not 0 <= partition < self._counts[topic]:
                 raise StreamsError(
                     f"{TopicPartition(topic, partition)} does not exist: {topic} has {self._counts[topic]} partitions; "
-                    "check how the column partition is made"
+                    "check the column partition"
                 )
         return topics, partitions
 
     def _learn_count(self, topic: str | None) -> None:
         if topic is None:
-            raise StreamsError("a row to be written has no topic; fill the column, or give the option topic")
+            raise StreamsError("a row has no topic; fill the column topic, or set the option topic")
         if topic not in self._counts:
             self._counts.update(self._admin.partition_counts())
             if topic not in self._counts:
                 raise StreamsError(
-                    f"topic {topic} does not exist; create it before writing to it, or let the user see it"
+                    f"topic {topic} does not exist; create it before writing, or allow the user to describe it"
                 )
 
     def _by_key(self, topics: Sequence[str], keys: Any, rows: int) -> list[int]:
-        """Kafka's default rule; rows without a key in turn."""
+        """Return partitions by Kafka's default rule. Rows without a key are distributed in turn."""
         counts = np.array([self._counts[topic] for topic in topics], np.int64)
         has_key = np.zeros(rows, bool) if keys is None else keys.is_valid().to_numpy(zero_copy_only=False)
         partitions = (self._turn + np.cumsum(~has_key)) % counts

@@ -131,7 +131,7 @@ def test_spark_is_refused_with_a_remedy_when_there_is_no_java(
     monkeypatch.setenv("PATH", str(tmp_path))
     done = run("--inputs", inputs, "--out", tmp_path / "o", "--engine", "spark")
     assert done.exit_code == 2
-    assert "no Java found: install a JDK 17" in done.output
+    assert "Java was not found: install a JDK 17" in done.output
 
 
 def test_spark_is_refused_with_a_remedy_when_pyspark_is_missing(

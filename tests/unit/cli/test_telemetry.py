@@ -52,7 +52,7 @@ def test_wrong_bootstrap_is_found_before_spark_is_started(tmp_path: Path) -> Non
 
 def test_secret_in_the_open_is_refused(tmp_path: Path) -> None:
     output = run(tmp_path / "t", "--option", "kafka.sasl.password=hunter2")
-    assert "give it as env:NAME or file:PATH" in output
+    assert "pass it as env:NAME or file:PATH" in output
     assert "hunter2" not in output
 
 

@@ -66,7 +66,7 @@ def test_run_without_the_configuration_of_its_plan_is_refused_before_anything_is
 
     class Connected(Cluster):
         def close(self) -> None:
-            """Nothing is open."""
+            """Do nothing."""
 
     monkeypatch.setattr(bootstrap, "connected", lambda settings: closing(Connected()))
     monkeypatch.setattr(bootstrap, "spark_of", lambda *_: pytest.fail("Spark was started"))

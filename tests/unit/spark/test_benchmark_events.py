@@ -1,4 +1,4 @@
-"""The history that telemetry's benchmark is made of is one that telemetry understands."""
+"""Telemetry can process the history that its benchmark generates."""
 
 from __future__ import annotations
 

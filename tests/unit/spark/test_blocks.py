@@ -1,4 +1,4 @@
-"""Blocks of records: how they are cut, and read as rows."""
+"""Blocks of records: how they are created, and read as rows."""
 
 from __future__ import annotations
 

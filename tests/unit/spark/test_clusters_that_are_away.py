@@ -1,4 +1,4 @@
-"""Commands over history say at once that no broker answers: readers on Spark wait for brokers to come back."""
+"""Commands over history report immediately that no broker answers. Readers on Spark wait for brokers to return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records as Arrow columns, and which rows can be written."""
+"""Records as Arrow columns, and the rows that can be written."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_rows_that_were_read_can_be_written() -> None:
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        (rows(partition=NUMBER, value=BYTES), "column topic is missing; make one, or .* option topic"),
+        (rows(partition=NUMBER, value=BYTES), "column topic is missing; add it, or set the option topic"),
         (rows(topic=TEXT, partition=NUMBER), "column value is missing"),
         (rows(topic=TEXT, partition=NUMBER, value=NUMBER), "column value is int, expected binary or string"),
         (rows(topic=TEXT, partition=NUMBER, value=BYTES, timestamp_ms=TimestampType()), "expected bigint or int; cast"),

@@ -1,4 +1,4 @@
-"""What workers lack, and what cannot be sent to them, in one sentence each."""
+"""Errors of Spark, of its JVM and of its workers become one sentence."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.unit.history.test_runs import word_count
     [
         ("ModuleNotFoundError: No module named 'shop.orders'", "no module shop.orders; install it where the workers"),
         ("ModuleNotFoundError: No module named 'pyarrow.lib'", r"install kafka-streams-py\[spark\]"),
-        ("Python worker exited unexpectedly (crashed)", r"was it killed, .*fewer cores"),
+        ("Python worker exited unexpectedly (crashed)", r"killed it .*fewer cores"),
         ("Python worker exited unexpectedly (crashed)", r"install kafka-streams-py\[spark\]"),
     ],
 )
@@ -43,10 +43,10 @@ def test_module_that_workers_lack_is_named_with_its_remedy(text: str, sentence: 
 @pytest.mark.parametrize(
     ("ending", "sentence"),
     [
-        ("kill -KILL $$", r"was killed \(SIGKILL\).*use fewer cores at once or a smaller spark.driver.memory"),
-        ("exit 52", "the memory of Spark's JVM is used up: give it more with the setting spark.driver.memory"),
-        ("exit 1", r"has ended with status 1; what it said is above.*hs_err_pid\d+.log in /"),
-        ("kill -ABRT $$", r"was ended by SIGABRT; what it said is above"),
+        ("kill -KILL $$", r"was killed \(SIGKILL\).*use fewer cores or a smaller spark.driver.memory"),
+        ("exit 52", "Spark's JVM is out of memory: increase the setting spark.driver.memory"),
+        ("exit 1", r"stopped with status 1; its output is above.*hs_err_pid\d+.log in /"),
+        ("kill -ABRT $$", r"was stopped by SIGABRT; its output is above"),
     ],
 )
 @pytest.mark.parametrize("error", [ConnectionRefusedError(111, "Connection refused"), Py4JNetworkError("empty answer")])
@@ -68,12 +68,12 @@ def test_lost_connection_of_a_jvm_that_lives_is_not_its_end(monkeypatch: pytest.
 
 def test_jvm_that_did_not_start_is_said_with_what_may_be_wrong() -> None:
     error = PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
-    assert "ended before it was ready; what it said is above" in sentence_of(error)
+    assert "stopped before it was ready; its output is above" in sentence_of(error)
 
 
 def test_memory_of_java_that_is_used_up_is_said_with_its_remedy() -> None:
     text = "Job aborted due to stage failure: Lost task 0.0: java.lang.OutOfMemoryError: Java heap space\n\tat a.b"
-    assert "is used up: give it more with the setting spark.driver.memory" in sentence_of(RuntimeError(text))
+    assert "is out of memory: increase the setting spark.driver.memory" in sentence_of(RuntimeError(text))
 
 
 def test_what_a_worker_has_raised_is_said_and_not_that_a_job_was_aborted() -> None:
@@ -95,7 +95,7 @@ def test_disk_that_is_full_is_said_with_its_remedy(why: str) -> None:
         "SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/tmp/x. SQLSTATE: 58030\n\tat a.b\n"
         f"Caused by: java.io.IOException: {why}\n\tat c.d"
     )
-    assert sentence_of(RuntimeError(text)).startswith(f"a disk is full ({why}): make room, or let Spark")
+    assert sentence_of(RuntimeError(text)).startswith(f"a disk is full ({why}): free space, or let Spark")
 
 
 def test_topology_that_a_worker_cannot_import_says_how_it_gets_there() -> None:
@@ -107,7 +107,7 @@ def test_topology_that_a_worker_cannot_import_says_how_it_gets_there() -> None:
 
 
 class Locked(serdes.Serde[str]):
-    """It holds a lock, as one with a client or a cache does."""
+    """A serde with a lock, like one with a client or a cache."""
 
     name = "locked"
 
@@ -125,7 +125,7 @@ def test_serdes_that_hold_something_of_this_process_are_named() -> None:
     builder = StreamsBuilder(key=serdes.STRING, value=Locked())
     builder.table("prices", store="prices").to_stream().to("out", value=serdes.STRING)
     found = serdes_that_stay(builder.build(), {"default.key.serde": Locked()})
-    assert [clause.partition(" cannot travel")[0] for clause in found] == [
+    assert [clause.partition(" cannot be sent to Spark's workers")[0] for clause in found] == [
         "default.key.serde (Locked)",
         "value serde of node KSTREAM-SOURCE-0000000000 (Locked)",
         "value serde of store prices (Locked)",

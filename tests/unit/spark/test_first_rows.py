@@ -1,4 +1,4 @@
-"""How much of a micro-batch telemetry looks at before it decides who folds it."""
+"""How many rows of a micro-batch telemetry reads before it decides which process folds them."""
 
 from __future__ import annotations
 

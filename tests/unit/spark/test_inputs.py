@@ -1,4 +1,4 @@
-"""What is given for the topics that a topology reads."""
+"""The inputs of the topics that a topology reads."""
 
 from __future__ import annotations
 

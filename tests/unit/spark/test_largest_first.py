@@ -1,4 +1,4 @@
-"""Which task of a stage begins first."""
+"""The order in which tasks of a stage start."""
 
 from __future__ import annotations
 

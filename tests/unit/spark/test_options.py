@@ -1,4 +1,4 @@
-"""Options of `streams-kafka`: checked at once, without secrets in them."""
+"""Options of `streams-kafka`: checked before anything runs, and without secrets."""
 
 from __future__ import annotations
 
@@ -143,11 +143,11 @@ def test_pattern_and_limit_of_the_connector_are_ours() -> None:
     [
         ({"failOnDataLoss": "false"}, "on.gone=skip"),
         ({"includeHeaders": "false"}, "drop it"),
-        ({"startingOffsetsByTimestampStrategy": "error"}, "begins at the end"),
-        ({"groupIdPrefix": "x"}, "no consumer group"),
-        ({"kafka.group.id": "x"}, "no consumer group"),
+        ({"startingOffsetsByTimestampStrategy": "error"}, "reading starts at the end"),
+        ({"groupIdPrefix": "x"}, "do not join a consumer group"),
+        ({"kafka.group.id": "x"}, "do not join a consumer group"),
         ({"minOffsetsPerTrigger": "5"}, "trigger interval"),
-        ({"kafkaConsumer.cache.timeout": "5m"}, "leave it out"),
+        ({"kafkaConsumer.cache.timeout": "5m"}, "remove this option"),
         ({"fetchOffset.numRetries": "5"}, "poll.timeout.ms"),
         ({"kafka.auto.offset.reset": "latest"}, "starting"),
     ],
@@ -212,7 +212,7 @@ def test_secret_is_looked_up_where_it_is_used(tmp_path: Path, monkeypatch: pytes
         options.resolved()
     monkeypatch.delenv("KEY_PASSWORD")
     file.write_text(PLAIN)
-    with pytest.raises(ConfigError, match="no such environment variable"):
+    with pytest.raises(ConfigError, match="this environment variable is not set"):
         options.resolved()
 
 
@@ -247,4 +247,4 @@ def test_options_for_both_directions_go_to_the_one_that_has_them() -> None:
     assert writer_options(writing).flush_timeout_ms == 9
     assert reading.keys() - writing.keys() == {"poll.timeout.ms", "starting", "topics"}
     for unknown in (for_reader({**given, "topics": "a", "pol": "1"}), for_writer({**given, "pol": "1"})):
-        assert unknown["pol"] == "1", "refused by whoever looks at it"
+        assert unknown["pol"] == "1", "each reader and writer refuses it"

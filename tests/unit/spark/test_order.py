@@ -1,4 +1,4 @@
-"""Records of blocks that were sorted as Spark sorts them, in order again."""
+"""Blocks that Spark has sorted give records in order."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def as_spark_sorts(blocks: Iterable[Any]) -> list[Any]:
 
 
 def blocks_of(sources: Sources, size: int) -> list[Any]:
-    """Of what each source writes, so many records at a time."""
+    """Blocks of each source's records, ``size`` records at a time."""
     made = []
     for (topic, source), records in sources.items():
         blocks = Blocks(RECORD, topic, source)
@@ -78,7 +78,7 @@ def test_by_time_is_what_a_consumer_of_all_sources_takes(sources: Sources, size:
 
 
 def test_what_waits_is_about_one_block_of_each_source_however_long_they_are() -> None:
-    """Even where all records are equally old, or one that is far ahead comes first."""
+    """Also if all records have the same timestamp, or a record with a far later one comes first."""
     for timestamps in ([5] * 2_000, [9_000, *range(1_999)], list(range(2_000))):
         sources: Sources = {("t", source): [(0, at_ms) for at_ms in timestamps] for source in range(3)}
         largest = max(ordered.records.num_rows for ordered in in_order(blocks_of(sources, 100), at_once_bytes=1))

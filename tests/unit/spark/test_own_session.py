@@ -1,4 +1,4 @@
-"""What a command's session is started with."""
+"""The settings of a command's session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How records come to tasks: from rows, blocks and ranges of Kafka."""
+"""Portions of records for tasks: from rows, blocks and ranges of Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What workers tell the driver of how far they are, and what is shown of it."""
+"""The progress that workers report to the driver, and that users see."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOST = "127.0.0.1"
 
 
 class Heard:
-    """A listener, and what it has told."""
+    """A listener, and the progress that it has reported."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(telling, "_TELL_EVERY_S", 0.0)

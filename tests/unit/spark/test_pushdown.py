@@ -1,4 +1,4 @@
-"""What filters say about the ranges to be read: bounds that are never narrower than the filters."""
+"""Bounds from filters are never narrower than the filters."""
 
 from __future__ import annotations
 

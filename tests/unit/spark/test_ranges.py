@@ -1,4 +1,4 @@
-"""Which offsets are read."""
+"""The ranges of offsets that are read."""
 
 from __future__ import annotations
 
@@ -85,14 +85,14 @@ def test_forms_of_positions() -> None:
 def test_timestamps_by_partition() -> None:
     log = FakeLog(at={(0, 7): 4, (1, 9): 6})
     assert spans(log, starting='timestamp:{"t":{"0":7,"1":9,"2":1}}') == [(0, 4, 10), (1, 6, 20)]
-    with pytest.raises(ConfigError, match="starting has no timestamp for partition t-2; name every one"):
+    with pytest.raises(ConfigError, match="starting has no timestamp for partition t-2; name every partition"):
         spans(log, starting='timestamp:{"t":{"0":7,"1":9}}')
 
 
 def test_range_that_begins_after_its_end_is_refused_unless_retention_took_it() -> None:
     crossed = {"starting": '{"t":{"0":8,"1":9,"2":0}}', "ending": '{"t":{"0":7,"1":9,"2":0}}'}
     for changes in ({"starting": "latest", "ending": "earliest"}, crossed):
-        with pytest.raises(ConfigError, match=r"offset \d+ of t-0, which is after offset \d.*exchange them"):
+        with pytest.raises(ConfigError, match=r"offset \d+ of t-0, which is after ending, offset \d.*swap them"):
             spans(FakeLog(), **changes)
     assert spans(FakeLog(committed={0: 10, 1: 3}), ending="group:g") == [(0, 0, 10)]  # the log begins at 5
 
@@ -110,7 +110,7 @@ def test_topic_that_is_missing_is_named() -> None:
 
 @pytest.mark.parametrize("option", ["starting", "ending"])
 def test_offset_beyond_the_end_is_refused(option: str) -> None:
-    with pytest.raises(ConfigError, match="offset 11 of t-0 is beyond the end of the log, 10"):
+    with pytest.raises(ConfigError, match="offset 11 of t-0 is after the end of the log, 10"):
         spans(FakeLog(), **{option: '{"t":{"0":11,"1":5,"2":0}}'})
 
 
@@ -134,7 +134,7 @@ def test_range_is_cut_when_asked() -> None:
 def test_ranges_are_cut_into_at_least_so_many_of_about_the_same_size() -> None:
     assert spans(FakeLog(), min_partitions="2") == [(0, 0, 10), (1, 5, 20)]
     assert spans(FakeLog(), min_partitions="5") == [(0, 0, 5), (0, 5, 10), (1, 5, 10), (1, 10, 15), (1, 15, 20)]
-    assert len(spans(FakeLog(), min_partitions="99")) == 25  # there are no more offsets
+    assert len(spans(FakeLog(), min_partitions="99")) == 25  # all offsets
     assert spans(FakeLog(), min_partitions="3", split_records="6") == spans(FakeLog(), split_records="6")
 
 

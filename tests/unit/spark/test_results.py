@@ -1,4 +1,4 @@
-"""What a run has written, found by name."""
+"""The results of a run, by name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.history.test_kept_state import own, prices
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
-    """The rows that were asked for."""
+    """The rows that were requested."""
     found: list[tuple[int, str]] = []
     monkeypatch.setattr(Results, "rows", lambda _, channel, topic: found.append((channel, topic)))
     return found
@@ -46,6 +46,6 @@ def test_store_without_state_says_why_and_what_to_do(asked: list[tuple[int, str]
         results.stores["own"]
     with pytest.raises(StreamsError, match=r"global store rates is filled from topic rates .*: read that input"):
         results.stores["rates"]
-    with pytest.raises(KeyError, match="there is no 'none'; there is nothing"):
+    with pytest.raises(KeyError, match="'none' does not exist; expected one of"):
         results.stores["none"]
     assert not asked

@@ -1,4 +1,4 @@
-"""What a job checks before it starts, one sentence each."""
+"""The checks before a job starts: each error is one sentence."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def java(folder: Path, line: str) -> str:
 def test_no_java_is_said_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(ConfigError, match="no Java found: install a JDK 17"):
+    with pytest.raises(ConfigError, match="Java was not found: install a JDK 17"):
         session.check_platform()
 
 
@@ -59,7 +59,7 @@ def test_new_java_is_taken(line: str, tmp_path: Path, monkeypatch: pytest.Monkey
 def test_package_out_of_range_is_refused(package: str, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
     real = metadata.version
     monkeypatch.setattr(metadata, "version", lambda name: found if name == package else real(name))
-    with pytest.raises(ConfigError, match=f"{package} {found} is not supported: .* is needed; install"):
+    with pytest.raises(ConfigError, match=f"{package} {found} is not supported: it must be .*; install"):
         session.check_platform()
 
 
@@ -90,7 +90,7 @@ def test_cluster_keeps_its_own_addresses_and_sizes() -> None:
 
 
 class Workers:
-    """A session on a cluster whose workers answer the probe with a row, or not at all."""
+    """A session on a cluster whose workers answer the probe with a row, or do not answer."""
 
     def __init__(self, **row: str) -> None:
         self.row = row
@@ -116,7 +116,10 @@ GOOD = {"python": f"{sys.version_info[0]}.{sys.version_info[1]}", "library": ver
         ({}, "the workers cannot run Python with this library .*; install kafka-streams-py"),
         (GOOD | {"python": "3.9"}, r"the workers run Python 3\.9, the driver .*; use the same minor version"),
         (GOOD | {"library": "0.0.1"}, r"the workers have kafka-streams-py 0\.0\.1, the driver .*; install the same"),
-        (GOOD | {"problem": "there is no confluent_kafka"}, "no confluent_kafka; install kafka-streams-py"),
+        (
+            GOOD | {"problem": "confluent_kafka is not installed"},
+            "confluent_kafka is not installed; install kafka-streams-py",
+        ),
     ],
 )
 def test_workers_that_cannot_work_are_refused_before_the_job(row: dict[str, str], message: str) -> None:
@@ -145,7 +148,7 @@ def test_package_exports_the_data_source() -> None:
 
 
 def remote_session() -> object:
-    """As far as a check can see without the packages of Spark Connect."""
+    """A session that looks like one of Spark Connect, without its packages."""
     return type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
 
 

@@ -1,4 +1,4 @@
-"""Commands over a history make outputs, or compare them: a topology without any is refused at once."""
+"""Commands that write or compare outputs refuse a topology without outputs before they start Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is refused of a warm start is refused before anything is changed."""
+"""A warm start makes all checks before it changes anything."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def topology():
 
 class Connected(Cluster):
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_topology_that_may_not_run_is_refused_before_anything_is_changed(file: P
 
 def test_folder_or_topic_that_is_missing_is_named_before_anything_is_changed(file: Path) -> None:
     assert "output topic out does not exist" in refused(file, Cluster(), sinks=True)
-    assert "name a folder that all workers share" in refused(file, Cluster(), master="spark://host:7077")
+    assert "name a folder that all machines share" in refused(file, Cluster(), master="spark://host:7077")
 
 
 def test_two_attempts_at_once_are_refused_before_anything_is_changed(file: Path) -> None:
@@ -94,8 +94,8 @@ def test_two_attempts_at_once_are_refused_before_anything_is_changed(file: Path)
     [
         ("flush.timeout.ms", "soon", "flush.timeout.ms = 'soon' is not valid"),
         ("kafka.acks", "1", "kafka.acks cannot be set"),
-        ("split.records", "5", "split.records cuts partitions"),
-        ("push.filters", "true", "push.filters lets one filter decide for all who read"),
+        ("split.records", "5", "split.records splits partitions"),
+        ("push.filters", "true", "push.filters may leave records out"),
         ("poll.timeout.mx", "5", "unknown option poll.timeout.mx: did you mean poll.timeout.ms?"),
     ],
 )
@@ -157,7 +157,7 @@ class NothingLeft:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
     def summaries(self) -> Mapping[str, Any]:
         return {}

@@ -1,12 +1,12 @@
-"""Records with timestamp 0 in a transaction of librdkafka, written by kafka-python.
+"""Write records with timestamp 0 to a transaction of librdkafka, using kafka-python.
 
-librdkafka's produce call reads 0 as "now". The broker knows a transactional producer by its id and epoch, and numbers
-its records in each partition. So another client may write a record of the same producer, with the next number. From
-then on every record for that partition has to go this way, because librdkafka does not know the new number. A new
-client of librdkafka has a new epoch, whose numbers begin at 0.
+librdkafka's produce call takes 0 for "now". Brokers identify a transactional producer by its id and epoch, and expect
+its records to have consecutive sequence numbers in each partition. So another client can write a record of the same
+producer, with the next number. From then on, this client must write all records for that partition, because librdkafka
+does not know the new number. A new librdkafka client has a new epoch, whose numbers begin at 0.
 
-The number is asked of the partition's leader, which requires the right READ on the topic. All requests stay with the
-older transaction protocol (KIP-890's first part), which librdkafka uses too: an epoch lives until it is fenced.
+The partition's leader returns the current number, which requires the right READ on the topic. All requests use the
+older transaction protocol (KIP-890's first part), as librdkafka does: an epoch is valid until it is fenced.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["TransactionalRecords"]
 _PAUSE_S: Final = 0.05
 _COUNTS: Final = 1 << 31
 _OLDER_PRODUCE: Final = 11
-"""The last version of Produce in which a partition is added to the transaction by a request of its own."""
+"""Last version of Produce that requires a separate request to add a partition to the transaction."""
 _REFUSALS: Final = (
     kafka_errors.InvalidRecordError,
     kafka_errors.InvalidTimestampError,
@@ -51,9 +51,9 @@ _FENCED: Final = (
 
 
 class TransactionalRecords:
-    """Single records of the producer that has ``transactional_id`` now. ``timeout_ms`` bounds one record.
+    """Sender of single records of the current producer with ``transactional_id``. Not thread-safe.
 
-    One thread uses it. ``partitions`` are those that are written here.
+    ``timeout_ms`` limits the time for one record.
     """
 
     def __init__(self, connection: Mapping[str, Any], transactional_id: str, *, timeout_ms: int) -> None:
@@ -63,20 +63,20 @@ class TransactionalRecords:
         self._producer: tuple[int, int] | None = None
         self._added: set[TopicPartition] = set()
         self.partitions: dict[TopicPartition, int] = {}
-        """The number of the next record of each partition."""
+        """Sequence number of the next record, for each partition that this sender writes to."""
 
-    def begin_again(self) -> None:
-        """A new client of librdkafka takes the place of the last one."""
+    def reset(self) -> None:
+        """Forget the producer and its sequence numbers, because a new librdkafka client replaces the last one."""
         self._producer = None
         self.committed()
         self.partitions.clear()
 
     def committed(self) -> None:
-        """The transaction has ended."""
+        """Note that the transaction has ended."""
         self._added.clear()
 
     def partition_of(self, key: bytes | None, count: int) -> int:
-        """The partition of a record for which none was chosen, as librdkafka's murmur2_random has it."""
+        """Choose the partition of a record in the same way as librdkafka's murmur2_random."""
         return random.randrange(count) if key is None else (int(murmur2(key)) & 0x7FFFFFFF) % count
 
     def send(
@@ -87,10 +87,13 @@ class TransactionalRecords:
         timestamp_ms: int,
         headers: Sequence[tuple[str, bytes | None]] | None,
     ) -> int:
-        """Write one record to the ongoing transaction; its offset. ``timestamp_ms`` -1 is the current time.
+        """Write one record to the ongoing transaction, and return its offset. ``timestamp_ms`` -1 is the current time.
 
-        ProductionError when the broker refuses the record, which leaves the transaction as it is. TaskMigratedError
-        when another producer has taken the id over, TaskCorruptedError after any other failure.
+        Raises:
+            ProductionError: The broker refused the record, and the transaction is not affected.
+            TaskMigratedError: Another producer has taken over the transactional id.
+            StreamsError: A right is missing.
+            TaskCorruptedError: Any other failure.
         """
         until_s = time.monotonic() + self._timeout_ms / 1000
         if timestamp_ms < 0:
@@ -106,13 +109,13 @@ class TransactionalRecords:
                     reason=str(getattr(refused, "message", "")),
                 ) from refused
             except kafka_errors.KafkaError as failed:
-                self._requests.close()  # it remembers coordinators and leaders
+                self._requests.close()  # its cached coordinators and leaders may be outdated
                 if not getattr(failed, "retriable", False) or time.monotonic() > until_s:
                     raise self._failure(place, failed) from failed
             time.sleep(_PAUSE_S)
 
     def close(self) -> None:
-        """Close the connection. Every send has waited for its answer."""
+        """Close the connection. No record is in flight, because each send waits for its response."""
         self._requests.close()
 
     def _failure(self, place: TopicPartition, failed: kafka_errors.KafkaError) -> StreamsError:
@@ -126,7 +129,7 @@ class TransactionalRecords:
             case kafka_errors.TransactionalIdAuthorizationFailedError():
                 return StreamsError(f"{text} ({missing_right('WRITE', TRANSACTIONAL_ID)})")
         if isinstance(failed, _FENCED):
-            return TaskMigratedError(f"{text} (another producer took its place, or the transaction took too long)")
+            return TaskMigratedError(f"{text} (another producer replaced it, or the transaction timed out)")
         return TaskCorruptedError(f"{text}; all tasks of the thread go back to the last commit", {})
 
     def _send(

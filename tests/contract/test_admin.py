@@ -64,8 +64,8 @@ def test_partition_that_is_not_there_is_an_answer_of_its_own(opened: Opened) -> 
 
 def test_group_that_has_committed_nothing_has_no_offsets(opened: Opened) -> None:
     topic, admin = opened.topic(), opened.admin()
-    assert admin.committed_offsets("nobody", [part(topic)]) == {part(topic): None}
-    assert admin.committed_offsets("nobody", []) == {}
+    assert admin.committed_offsets("unused-group", [part(topic)]) == {part(topic): None}
+    assert admin.committed_offsets("unused-group", []) == {}
 
 
 def test_records_are_deleted_up_to_an_offset(opened: Opened) -> None:

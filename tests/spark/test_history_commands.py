@@ -292,7 +292,7 @@ def test_backfill_does_not_go_on_when_brokers_have_forgotten_how_far_it_is(
         forgotten.result(30)
     refused = files.backfill()
     assert refused.exit_code == 1, refused.output
-    assert f"do not know any more how much {begun['writers'][1]} has written" in refused.output
+    assert f"brokers have no committed position of {begun['writers'][1]}" in refused.output
     assert "stage" not in refused.output, "said before anything is done"
     files.await_written(BY_OLD)
 

@@ -227,7 +227,7 @@ def test_writer_that_brokers_have_forgotten_does_not_write_everything_again(
     for forgotten in admin.delete_consumer_groups(names[:1]).values():
         forgotten.result(30)
     monkeypatch.setattr(once_writer, "_PATIENCE_S", 0.5)
-    said = rf"do not know any more how much {names[0]} has written: .*offsets.retention.minutes.*another plan"
+    said = rf"brokers have no committed position of {names[0]}: .*offsets\.retention\.minutes.*new plan"
     with pytest.raises(StreamsError, match=said):
         check_writers(options(), names, topic)
     with pytest.raises(StreamsError, match=said):

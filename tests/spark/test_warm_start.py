@@ -319,7 +319,7 @@ def test_outputs_that_brokers_have_forgotten_are_not_written_twice(app: App, mon
         forgotten.result(30)
     refused = app.do("run", "--sinks")
     assert refused.exit_code == 1, refused.output
-    assert f"do not know any more how much {writers[0]} has written" in refused.output
+    assert f"brokers have no committed position of {writers[0]}" in refused.output
     assert json.loads(app.plan_file.read_text())["step"] == "aborted"
     app.ok("run")
 

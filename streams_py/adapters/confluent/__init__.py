@@ -1,7 +1,7 @@
 """Records and administration on librdkafka (confluent-kafka), and the embedded cluster that comes with it.
 
-The names below are loaded at first use: the embedded cluster's server process lives in this package too, starts with
-the application, and needs none of them.
+The names below are loaded at first use. The server process of the embedded cluster also imports this package, needs
+none of these names, and must start quickly.
 """
 
 from __future__ import annotations

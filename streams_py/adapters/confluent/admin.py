@@ -1,15 +1,15 @@
-"""Administrative requests: the port ``Admin`` on librdkafka's admin client.
+"""Admin requests: the port ``Admin`` on librdkafka's admin client.
 
-An admin client that was in use before a broker restart can be deaf afterwards: group offsets asked of it time out for
-ever, while a new client is answered at once. And one that asked about a topic just before it was created can go on
-saying that the topic has no leaders. So whenever a connection was lost, a request goes unanswered, or fails inside the
-library, the client is thrown away and the next request makes a new one.
+An admin client that was in use before a broker restart may stop working: its requests for group offsets time out
+indefinitely, while a new client gets answers immediately. An admin client that asked for a topic just before the topic
+was created can keep reporting that the topic has no leaders. So the client is discarded when a connection was lost,
+when a request is not answered, or when a request fails inside the library. The next request creates a new client.
 
-Each item of a request has its own result. When *nothing* was answered, the request as a whole raises
-BrokerUnavailableError with the cluster's address and the time waited.
+Each item of a request has its own result. When no item was answered, the whole request raises BrokerUnavailableError
+with the cluster's address and the time waited.
 
-What the library returns without an error is not always an answer: asked for an end offset while the broker dies, it
-says -1001. So answers are read by :mod:`.answers`, which turns what no broker says into "timed out".
+A result without an error is not always an answer: if the broker stops during a request for an end offset, librdkafka
+returns -1001. So :mod:`.answers` validates the results, and converts invalid ones to "timed out".
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
 
-# The library answers at its own deadline; this much later something is wrong with the library itself.
+# librdkafka answers by its own deadline. If it takes this much longer, the library itself has a problem.
 _GRACE_S: Final = 5.0
 
 _CLUSTER_ID_TIMEOUT_S: Final = 3.0
@@ -56,7 +56,7 @@ _CREATING: Final = "creating topics"
 _LISTING_OFFSETS: Final = "listing offsets"
 _READING_CONFIGS: Final = "reading topics' configurations"
 _RIGHTS: Final = {_CREATING: "CREATE", _READING_CONFIGS: "DESCRIBE_CONFIGS"}
-"""What a request needs; the others: DESCRIBE."""
+"""Required operation of a request; DESCRIBE for all other requests."""
 
 _COORDINATOR_MOVES: Final = frozenset(
     {
@@ -71,19 +71,25 @@ _COORDINATOR_MOVES: Final = frozenset(
         KafkaError._WAIT_COORD,
     }
 )
-"""The group's coordinator restarts, moves or is away: asking again is all it takes."""
+"""Errors while the group's coordinator restarts, moves or is unreachable. A retry is enough."""
 _READING_STEP_S: Final = 5.0
-"""How often it is looked whether there is any use in waiting for committed offsets."""
+"""Interval between checks for a final error while waiting for committed offsets, in seconds."""
 _COORDINATOR_BACKOFF_S: Final = 0.1
 
-_SECOND_LOOK_S: Final = 0.2
-"""How much later a cluster that says it has no topics is asked again."""
+_SECOND_REQUEST_S: Final = 0.2
+"""Delay before a second request to a cluster that reports no topics, in seconds."""
 
 
 def _is_doubtful(answer: AdminError) -> bool:
-    """True when the client itself may be at fault, see above: nobody answered, or the library (its own error names
-    begin with an underscore) made the answer up. Or a leader refuses: asked for offsets, librdkafka goes on naming the
-    leader, or its epoch, that it learned before, until its next regular look at the cluster some minutes later."""
+    """Whether the client itself may be the cause of the error, see the module's docstring.
+
+    That is so in three cases:
+
+    * no broker answered;
+    * the library itself produced the error (the names of its errors begin with an underscore);
+    * a leader refused the request: for offset requests, librdkafka keeps using the leader and leader epoch that it has
+      cached, until its next regular metadata refresh some minutes later.
+    """
     passing = answer.kind in (AdminErrorKind.TIMED_OUT, AdminErrorKind.LEADER_NOT_AVAILABLE)
     return passing or answer.message.startswith("_")
 
@@ -93,8 +99,11 @@ def _names_no_leaders(answer: AdminError) -> bool:
 
 
 class ConfluentAdmin:
-    """Thread-safe. ``timeout_ms`` bounds every request; ``remove_member`` goes through another client, see
-    :mod:`streams_py.adapters.connection.librdkafka_gaps`."""
+    """The admin client. Thread-safe.
+
+    ``timeout_ms`` limits every request. ``remove_member`` uses another client library, see
+    :mod:`streams_py.adapters.connection.librdkafka_gaps`.
+    """
 
     def __init__(
         self,
@@ -114,12 +123,12 @@ class ConfluentAdmin:
         self._reader: confluent_kafka.Consumer | None = None
         self._reader_group = ""
         self._connections_lost_before = 0
-        self._doubted = threading.Event()  # by an answer that nobody waited for
+        self._doubted = threading.Event()  # set when a request that no caller waits for has failed
         self._undeleted: set[TopicPartition] = set()  # partitions whose last deletion failed because of the client
-        self._live()  # settings that cannot work are an error now, not at the first rebalance
+        self._live()  # raises for invalid settings now, not at the first rebalance
 
     def cluster_id(self) -> str | None:
-        """As the port says."""
+        """Return the id of the cluster; see the port."""
         timeout_s = min(self._timeout_s, _CLUSTER_ID_TIMEOUT_S)
         try:
             described = self._live().describe_cluster(request_timeout=timeout_s).result(timeout_s + _GRACE_S)
@@ -148,7 +157,7 @@ class ConfluentAdmin:
         )
 
     def create_topics(self, specs: Collection[TopicSpec]) -> Mapping[str, AdminError | None]:
-        """Create topics; None for each one that exists now because of this call."""
+        """Create topics. The result of each topic that this call has created is None."""
         if not specs:
             return {}
         wanted = [
@@ -161,19 +170,22 @@ class ConfluentAdmin:
                 lambda _nothing: None,
                 [spec.name for spec in specs],
             )
-        except ValueError as error:  # the library asks nobody about numbers that are out of its range
+        except ValueError as error:  # the library rejects numbers out of range without a request
             return dict.fromkeys([spec.name for spec in specs], AdminError(AdminErrorKind.OTHER, str(error)))
 
     def _all_topics(self) -> list[str]:
         return sorted(self._listed_topics())
 
     def _listed_topics(self) -> Mapping[str, Any]:
-        """The library's topic metadata by name. That there is none at all is believed when a second client says so
-        too: a broker that starts or dies may be the first to say it, and whoever believes it gives up every task."""
+        """Return the library's topic metadata by name.
+
+        An empty result must be confirmed by a second client. A broker that starts or stops may report no topics, and
+        the caller would then give up all tasks.
+        """
         topics = self._list_topics()
         if not topics:
             self._forget_client()
-            time.sleep(_SECOND_LOOK_S)
+            time.sleep(_SECOND_REQUEST_S)
             topics = self._list_topics()
         return topics
 
@@ -189,11 +201,11 @@ class ConfluentAdmin:
         return topics
 
     def delete_retention_ms(self, topics: Collection[str]) -> Mapping[str, int | AdminError | None]:
-        """As the port says."""
+        """Return ``delete.retention.ms`` of compacted topics; see the port."""
         return self._configs(topics, delete_retention_of)
 
     def cleanup(self, topics: Collection[str]) -> Mapping[str, TopicCleanup | AdminError]:
-        """As the port says."""
+        """Return the cleanup policies and limits of topics; see the port."""
         return self._configs(topics, cleanup_of)
 
     def _configs(
@@ -235,7 +247,7 @@ class ConfluentAdmin:
             asked,
         )
         found = {TopicPartition(native.topic, native.partition): answer for native, answer in answers.items()}
-        # "No leaders found" for everything that was asked: the topics do not exist, or their brokers are away.
+        # If all partitions get "No leaders found", the topics don't exist or their brokers are unreachable.
         unled = {at for at, answer in found.items() if isinstance(answer, AdminError) and _names_no_leaders(answer)}
         try:
             topics = self.describe_topics({at.topic for at in unled})
@@ -252,18 +264,18 @@ class ConfluentAdmin:
     def committed_offsets(
         self, group: str, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, int | None]:
-        """Committed positions of a group; None where there is none. Waits for open transactions (KIP-447)."""
+        """Return the committed offset of each partition, or None. Waits for open transactions (KIP-447)."""
         found: dict[TopicPartition, int | None] = dict.fromkeys(partitions)
         return found | {at: position.offset for at, position in self._committed(group, partitions).items()}
 
     def _committed(
         self, group: str, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, confluent_kafka.TopicPartition]:
-        """The same as the client has them, without partitions that have none.
+        """Return the committed offsets as librdkafka's objects, without the partitions that have none.
 
-        Asked through a consumer that never joins. The admin client has a request for it, but librdkafka 2.16 crashes
-        the process when a coordinator that moves or restarts refuses that request: it looks for the consumer group of a
-        client that has none.
+        A consumer that never joins the group reads them. The admin client also has such a request, but librdkafka 2.16
+        crashes the process when a coordinator that moves or restarts refuses it: librdkafka then accesses the consumer
+        group of a client that has none.
         """
         if not partitions:
             return {}
@@ -278,15 +290,15 @@ class ConfluentAdmin:
                     refused = next((position.error for position in answer if position.error is not None), None)
                     if refused is None and {(at.topic, at.partition) for at in answer} != set(partitions):
                         refused = KafkaError(KafkaError._TIMED_OUT, "the answer leaves out partitions")
-                except UnicodeDecodeError:  # the binding reads the text beside an offset beyond its end
-                    refused = KafkaError(KafkaError._TIMED_OUT, "the text beside an offset cannot be read")
+                except UnicodeDecodeError:  # the binding reads beyond the end of an offset's metadata
+                    refused = KafkaError(KafkaError._TIMED_OUT, "the metadata of an offset cannot be decoded")
                 except KafkaException as failed:
                     refused = error_of(failed)
                     if refused is None:
                         raise StreamsError(f"{doing} failed: {failed}") from failed
                 if refused is None:
                     break
-                refused = self._told_in_passing() or refused
+                refused = self._polled_group_error() or refused
                 self._forget_reader()
                 if refused.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
                     raise StreamsError(f"{doing} failed: {missing_right('DESCRIBE', GROUP, [group])}")
@@ -301,7 +313,7 @@ class ConfluentAdmin:
         return {TopicPartition(at.topic, at.partition): at for at in answer if at.offset >= 0}
 
     def _reader_of(self, group: str) -> confluent_kafka.Consumer:
-        """The consumer that reads a group's offsets; one is kept, applications ask for one group. Lock held."""
+        """Return the consumer that reads a group's offsets. Only one is kept. The caller holds the lock."""
         if self._reader is None or self._reader_group != group:
             self._forget_reader()
             settings: Settings = {
@@ -315,8 +327,11 @@ class ConfluentAdmin:
             self._reader_group = group
         return self._reader
 
-    def _told_in_passing(self) -> KafkaError | None:
-        """That the group may not be seen: the library tells only those who poll, and goes on asking. Lock held."""
+    def _polled_group_error(self) -> KafkaError | None:
+        """Poll for the error of a missing right on the group. The caller holds the lock.
+
+        librdkafka reports this error only to ``poll``, and otherwise keeps retrying.
+        """
         said = None if self._reader is None else self._reader.poll(0)
         error = None if said is None else said.error()
         return error if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED else None
@@ -327,7 +342,7 @@ class ConfluentAdmin:
             reader.close()
 
     def delete_records(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Ask for deletion of everything below these offsets; does not wait, and failures are only logged."""
+        """Request the deletion of all records below these offsets. Does not wait; failures are only logged."""
         if not offsets:
             return
         asked = [confluent_kafka.TopicPartition(*partition, offset) for partition, offset in offsets.items()]
@@ -343,13 +358,16 @@ class ConfluentAdmin:
     # -- groups ----------------------------------------
 
     def remove_member(self, group: str, instance_id: str, member_id: str) -> None:
-        """Make the group forget a static member, unless another one has its place by now; "": whoever has it."""
+        """Remove a static member from the group. With ``member_id`` "", remove any member with that instance id.
+
+        A member that has replaced ``member_id`` in the meantime is not removed.
+        """
         if self._remove_member is None:
             raise StreamsError("this cluster has no static members to remove")
         self._remove_member(group, instance_id, member_id)
 
     def close(self) -> None:
-        """Drop the connections. Requests under way may go unanswered."""
+        """Close the connections. Requests in flight may remain unanswered."""
         self._forget_client()
         with self._reader_lock:
             self._forget_reader()
@@ -390,8 +408,13 @@ class ConfluentAdmin:
         read: Callable[[Any], _Answer | AdminError],
         items: Collection[_Item],
     ) -> dict[_Item, _Answer | AdminError]:
-        """The answer or the error of each of ``items``. BrokerUnavailableError when nothing was answered at all."""
-        # Held until the end: futures of a client that is gone (another thread may forget it) are never completed.
+        """Send a request and return the answer or the error of each of ``items``.
+
+        Raises:
+            BrokerUnavailableError: No item was answered.
+        """
+        # This reference keeps the client alive, although another thread may discard it. Without its client, a future
+        # would never complete.
         client = self._live()
         try:
             futures = send(client)
@@ -433,10 +456,17 @@ class ConfluentAdmin:
 def _on_deletion(
     partition: TopicPartition, log: BrokerLog, doubted: threading.Event, undeleted: set[TopicPartition]
 ) -> Callable[[Future[Any]], None]:
-    """A callback that runs on the library's thread. It must not hold the client: dropping the last reference there
-    aborts the process. ``doubted`` is set when the client itself may be at fault: the next purge uses a new client. A
-    client that was made before a topic may not find the topic's leaders, so the first such failure of a partition
-    (then in ``undeleted``) is not a warning."""
+    """Return a callback for the result of a deletion, which runs on the library's thread.
+
+    The callback must not hold the client: dropping the last reference on that thread aborts the process.
+
+    Args:
+        partition: The partition.
+        log: Receives warnings.
+        doubted: Set when the client itself may be the cause of a failure. The next purge then uses a new client.
+        undeleted: Partitions whose last deletion failed. A client created before a topic may not find the topic's
+            leaders, so the first such failure of a partition is not a warning.
+    """
 
     def done(future: Future[Any]) -> None:
         failed = future.exception()

@@ -1,9 +1,9 @@
-"""What the library returned, read with suspicion: an answer of the broker, or none.
+"""Validate librdkafka's answers to admin requests.
 
-librdkafka and its binding fill in values of their own where an answer is missing, and report success: offset -1001 when
-the broker died while it was asked, metadata without brokers or topics, a partition whose number is left out. Whoever
-believes that restores an empty store. So every answer passes one of these functions, and what no broker ever says
-becomes an AdminError of the kind "timed out": ask again.
+Where a broker's answer is missing, librdkafka and its binding fill in placeholder values and report success: offset
+-1001 when the broker stopped during the request, metadata without brokers or topics, partitions with gaps in their
+numbers. A caller that trusts them could restore an empty store. So every answer passes one of these functions. A value
+that no broker sends becomes an AdminError of kind "timed out", so the caller requests it again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _NO_TOPIC_ID: Final = "A" * 22
-"""As base64 all zeros, which Kafka's protocol has where there is no id."""
+"""A topic id of zeros in base64, which Kafka's protocol uses for "no id"."""
 
 _CLEANUP: Final = ("cleanup.policy", "retention.ms", "retention.bytes")
 
@@ -39,28 +39,28 @@ NO_ANSWER: Final = AdminError(AdminErrorKind.TIMED_OUT, "the client library left
 
 
 def _unanswered(what: str) -> AdminError:
-    return AdminError(AdminErrorKind.TIMED_OUT, f"the client library says {what}, which is no broker's answer")
+    return AdminError(AdminErrorKind.TIMED_OUT, f"the client library returned {what}, which is not a broker's answer")
 
 
 def offset_of(found: Any) -> int | AdminError:
-    """The offset of a ListOffsets result; never negative."""
+    """Return the offset of a ListOffsets result; never negative."""
     return _at_least(0, found)
 
 
 def time_offset_of(found: Any) -> int | AdminError:
-    """The offset of a look-up by time: -1 means that all records are older."""
+    """Return the offset of a lookup by time. -1 means that all records are older."""
     return _at_least(-1, found)
 
 
 class NewestRecord(NamedTuple):
-    """Place and time of the record with the largest timestamp of a partition; both are -1 where there is no record."""
+    """Offset and timestamp of a partition's record with the largest timestamp. Both are -1 without a record."""
 
     offset: int
     timestamp_ms: int
 
 
 def newest_record_of(found: Any) -> NewestRecord | AdminError:
-    """The record that a ListOffsets result names."""
+    """Return the record that a ListOffsets result names."""
     offset, timestamp_ms = _at_least(-1, found), _at_least(-1, found, "timestamp")
     if isinstance(offset, AdminError):
         return offset
@@ -68,7 +68,7 @@ def newest_record_of(found: Any) -> NewestRecord | AdminError:
 
 
 def leader_epoch_of(found: Any) -> int | AdminError:
-    """The leader epoch of a ListOffsets result; -1 from brokers that do not say."""
+    """Return the leader epoch of a ListOffsets result; -1 from brokers that do not report it."""
     offset, epoch = offset_of(found), getattr(found, "leader_epoch", None)
     if isinstance(offset, AdminError):
         return offset
@@ -82,7 +82,7 @@ def _at_least(lowest: int, found: Any, name: str = "offset") -> int | AdminError
 
 
 def delete_retention_of(entries: Any) -> int | AdminError | None:
-    """``delete.retention.ms`` in a topic's configuration; None when it is not compacted."""
+    """Return ``delete.retention.ms`` from a topic's configuration; None when the topic is not compacted."""
     found = dict(entries or {})
     policy, text = (str(getattr(found.get(key), "value", None)) for key in ("cleanup.policy", "delete.retention.ms"))
     if ("compact" not in policy and "delete" not in policy) or not text.isdecimal():
@@ -91,7 +91,10 @@ def delete_retention_of(entries: Any) -> int | AdminError | None:
 
 
 def cleanup_of(entries: Any) -> TopicCleanup | AdminError:
-    """The policy and limits in a topic's configuration. Kafka 4 also accepts an empty policy, which removes nothing."""
+    """Return the cleanup policy and limits from a topic's configuration.
+
+    Kafka 4 also accepts an empty policy, with which a topic keeps all records.
+    """
     found = dict(entries or {})
     policy, *limits = (getattr(found.get(key), "value", None) for key in _CLEANUP)
     texts = [str(limit) for limit in limits]
@@ -102,15 +105,14 @@ def cleanup_of(entries: Any) -> TopicCleanup | AdminError:
 
 
 class TopicRetention(NamedTuple):
-    """What a topic keeps: records so old (``retention.ms``), and so many bytes of each partition (``retention.bytes``);
-    -1 = no limit."""
+    """Retention limits of a topic: ``retention.ms``, and ``retention.bytes`` per partition; -1 = no limit."""
 
     ms: int
     bytes: int
 
 
 def retention_of(entries: Any) -> TopicRetention | AdminError | None:
-    """What a topic's configuration says that it keeps; None when it deletes nothing."""
+    """Return the retention limits from a topic's configuration; None when the topic never deletes by retention."""
     found = dict(entries or {})
     policy, *texts = (str(getattr(found.get(key), "value", None)) for key in _CLEANUP)
     if not all(text.removeprefix("-").isdecimal() for text in texts):
@@ -120,13 +122,17 @@ def retention_of(entries: Any) -> TopicRetention | AdminError | None:
 
 
 def topics_of(metadata: Any) -> Mapping[str, Any] | None:
-    """The topics in a cluster's metadata; None when nobody has answered: who answers knows at least itself."""
+    """Return the topics in a cluster's metadata; None without a broker in it, since each broker lists itself."""
     topics = getattr(metadata, "topics", None)
     return topics if getattr(metadata, "brokers", None) and isinstance(topics, Mapping) else None
 
 
 def whole_partitions(topic: Any) -> int | None:
-    """Number of partitions of a topic in the cluster's metadata; None unless they are 0 to n-1 with no error."""
+    """Return the partition count of a topic in a cluster's metadata.
+
+    Returns:
+        None when the topic has an error, or its partition numbers are not 0 to n-1.
+    """
     numbers = sorted(getattr(topic, "partitions", None) or ())
     if not numbers or getattr(topic, "error", None) is not None or numbers != list(range(len(numbers))):
         return None
@@ -134,14 +140,16 @@ def whole_partitions(topic: Any) -> int | None:
 
 
 def topic_id_of(described: Any) -> str | None:
-    """The id in a TopicDescription; None from brokers that give none."""
+    """Return the id in a TopicDescription; None from brokers that don't have topic ids."""
     found = getattr(described, "topic_id", None)
     return None if found is None or str(found) == _NO_TOPIC_ID else str(found)
 
 
 def partitions_of(described: Any) -> tuple[PartitionInfo, ...] | AdminError:
-    """A TopicDescription as the port's tuple, ascending by number; a topic without or with half of its partitions is
-    no answer. A partition without a leader has None there."""
+    """Convert a TopicDescription to PartitionInfo tuples in ascending order. A partition without a leader has None.
+
+    An answer that lacks some or all partitions is not valid.
+    """
     topic_id = topic_id_of(described)
     infos = tuple(
         PartitionInfo(

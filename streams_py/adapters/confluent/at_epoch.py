@@ -1,4 +1,4 @@
-"""Records with timestamp 0: librdkafka's produce call reads 0 as "now", so another client writes them."""
+"""Senders of records with timestamp 0. librdkafka takes 0 for "now", so another client writes these records."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ _Headers = list[tuple[str, bytes | None]] | None
 
 
 class EpochRecordSender(Protocol):
-    """Another client that can write a record with timestamp 0 and waits for the acknowledgement."""
+    """A client that can write a record with timestamp 0 and waits for the acknowledgement."""
 
     def send(
         self, topic: str, value: bytes | None, key: bytes | None, partition: int, headers: _Headers
     ) -> tuple[int, int]:
-        """Partition and offset of the written record; ``partition`` -1 leaves the choice to the default rule."""
+        """Write a record and return its partition and offset. ``partition`` -1 means the default partitioner."""
 
     def close(self) -> None: ...
 
 
 class TransactionalRecordSender(Protocol):
-    """Another client that can write records of a transactional producer, also with timestamp 0."""
+    """A client that writes records for a transactional producer, including records with timestamp 0."""
 
     @property
     def partitions(self) -> Mapping[TopicPartition, int]:
-        """Partitions that it has written to: all their records have to go this way."""
+        """Partitions that this client has written to. All further records for them must be sent with it too."""
 
     def send(
         self,
@@ -38,9 +38,13 @@ class TransactionalRecordSender(Protocol):
         timestamp_ms: int,
         headers: Sequence[tuple[str, bytes | None]] | None,
     ) -> int:
-        """Write one record to the ongoing transaction; its offset. ProductionError when it is refused."""
+        """Write one record to the ongoing transaction and return its offset.
+
+        Raises:
+            ProductionError: The broker refused the record.
+        """
 
     def partition_of(self, key: bytes | None, count: int) -> int: ...
     def committed(self) -> None: ...
-    def begin_again(self) -> None: ...
+    def reset(self) -> None: ...
     def close(self) -> None: ...

@@ -1,8 +1,8 @@
-"""Calls into librdkafka that must not hold their caller for longer than they were asked to.
+"""Calls into librdkafka with a timeout that is enforced from outside.
 
-librdkafka looks at the time-out of some transactional calls only when an answer comes: after connections were lost,
-``send_offsets_to_transaction`` may not return for minutes (librdkafka issue 5456). Nothing can interrupt such a call,
-so it is made on another thread, and its caller stops waiting.
+librdkafka checks the timeout of some transactional calls only when an answer arrives. After lost connections,
+``send_offsets_to_transaction`` may take minutes to return (librdkafka issue 5456). Such a call cannot be interrupted,
+so it runs on another thread, and the caller stops waiting for it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,19 @@ _Calls = queue.SimpleQueue[Callable[[], object] | None]
 
 
 class BoundedCalls:
-    """One call at a time, on a daemon thread named ``name`` that starts with the first. One thread uses it."""
+    """Runs one call at a time on a daemon thread called ``name``, which the first call starts. Not thread-safe."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._calls: _Calls | None = None
 
     def run(self, call: Callable[[], object], within_s: float, *, when_late: Callable[[], object]) -> bool:
-        """Make a call; raises what it raises. False when it has not returned within ``within_s``. It may do so later,
-        with any outcome; ``when_late`` is then called on the other thread, and its errors are dropped."""
+        """Run ``call`` on the other thread, wait for it, and raise the exception that it raises.
+
+        Returns:
+            False when the call has not returned within ``within_s``. It may still return later, with any outcome. The
+            other thread then calls ``when_late`` and drops its exceptions.
+        """
         calls = self._calls
         if calls is None:
             calls = self._calls = queue.SimpleQueue()
@@ -45,7 +49,7 @@ class BoundedCalls:
         return True
 
     def close(self) -> None:
-        """Let the thread end when it has nothing left to do."""
+        """Let the thread finish its remaining calls and exit."""
         if self._calls is not None:
             self._calls.put(None)
             self._calls = None

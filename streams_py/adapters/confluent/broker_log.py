@@ -1,15 +1,15 @@
-"""What librdkafka reports, as few ``logging`` warnings.
+"""Turn librdkafka's log lines and errors into a few ``logging`` warnings.
 
-A client whose broker is away reports every failed attempt, up to twenty a second. Lost and refused connections go to
-:mod:`streams_py.ports.outages`, which logs one line per outage for all clients of the process. The reports themselves
-go to DEBUG, as does everything else that a client reports while its cluster does not answer.
+A client whose broker is unreachable reports every failed attempt, up to twenty per second. Lost and refused connections
+are passed to :mod:`streams_py.ports.outages`, which logs one line per outage for all clients of the process. The
+reports themselves are logged at DEBUG, and so is every other report of a client while its cluster does not answer.
 
-Each other *kind* of report is logged when it first appears, and then at most after 1, 2, 4 ... 60 seconds. When a kind
-was silent for two minutes it counts as new again.
+Each other *kind* of report is logged when it first appears. Repetitions are logged at intervals of at least 1, 2, 4 ...
+60 seconds. A kind that has not been reported for two minutes counts as new.
 
-librdkafka hands reports over inside ``poll``, ``consume`` and ``flush``, on the calling thread. Nothing raised here
-would reach the caller in order, so the one report that is final, a refused login, is remembered and raised by
-:meth:`BrokerLog.check`.
+librdkafka delivers reports inside ``poll``, ``consume`` and ``flush``, on the calling thread. An exception raised here
+would not reach the caller reliably. So the only final report, a refused login, is stored, and :meth:`BrokerLog.check`
+raises it.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _LOGGED_ANYWAY: Final = (KafkaError._TRANSPORT, KafkaError._RESOLVE)
 _TOPIC_REFUSED: Final = re.compile(
     r'Failed to add partition "(.+)" \[\d+\] to transaction: .*Topic authorization failed'
 )
-"""The only place where librdkafka says which topic of a transaction may not be written."""
+"""The only log line in which librdkafka names the topic that a transaction may not write to."""
 
 _COORDINATOR: Final = "TxnCoordinator"
-"""What librdkafka calls its connection to the coordinator of transactions."""
+"""librdkafka's name for its connection to the transaction coordinator."""
 
 _PASSING: Final = (
     "failed: Local: ",
@@ -53,21 +53,27 @@ _PASSING: Final = (
     '"status":"invalid_token"',
     "Request not valid in current SASL state",
 )
-"""In authentication errors that a later connection may not have: the connection was lost before the broker answered;
-the user's token function failed; a token has expired meanwhile; a connection ended while it renewed its login. The
-check of the login at the start of a client finds tokens that no broker accepts."""
+"""Texts of transient authentication errors, which a later connection may not have:
+
+* the connection was lost before the broker answered;
+* the user's token function failed;
+* the token has expired;
+* the connection was closed while it re-authenticated.
+
+The login check at client startup finds tokens that no broker accepts.
+"""
 
 _CLOSED: Final = "in state UP"
-"""A connection that was in use has ended, which happens every day: what follows says whether that is trouble."""
+"""Text of the report that an established connection was closed. That is routine: a failed reconnect is reported."""
 
 _LOADING: Final = "Coordinator load in progress"
-"""What the first producer of a new cluster, or after a broker's start, always hears; it is asked again."""
+"""Text of a report that is routine after a broker start and in a new cluster; librdkafka retries the request."""
 
 _FENCED: Final = "fenced by a newer instance"
-"""A transactional producer was replaced. The call that meets this raises it, and the caller decides what follows."""
+"""Text of the report that a newer producer has fenced a transactional producer. The failing call raises this error."""
 
 _FAILED: Final = re.compile(r"^(?:\w+: )?(?:\w+://)?([^/\s]+:\d+)(?:/\S+)?: (.*?)(?: \(after \d+ms .*\))?$", re.DOTALL)
-"""A report of the facility FAIL: name of a coordinator, address of the broker, reason, state of the connection."""
+"""A log line of facility FAIL: coordinator name, broker address, reason, connection state."""
 _CONNECT: Final = re.compile(r"^Connect to \S+ failed: ")
 
 _VARYING: Final = re.compile(r"\d+ms|\d+ identical|\b\d{3,}\b")
@@ -84,7 +90,7 @@ class _Kind:
 
 
 class BrokerLog:
-    """Receives one client's log lines (as its ``logger``) and errors (as its ``error_cb``)."""
+    """Receiver of one client's log lines (as its ``logger``) and errors (as its ``error_cb``)."""
 
     def __init__(
         self,
@@ -102,14 +108,14 @@ class BrokerLog:
         self._lock = threading.Lock()
         self._refused_login: str | None = None
         self.refused_topics: set[str] = set()
-        """Topics that transactions were not allowed to write, as far as the library was polled."""
+        """Topics that transactions may not write to, as reported up to the last poll of the client."""
         self.connections_lost = 0
-        """How often librdkafka has reported a lost or refused connection, as far as it was polled."""
+        """Count of lost and refused connections, as reported up to the last poll of the client."""
         self.coordinators_lost = 0
-        """The same of connections to the coordinator of transactions; needs ``log.connection.close``."""
+        """Count of lost connections to the transaction coordinator; requires ``log.connection.close``."""
 
     def log(self, level: int, template: str, *parts: object) -> None:
-        """librdkafka's log callback, with the signature of ``logging.Logger.log``."""
+        """Receive a log line of librdkafka. The signature matches ``logging.Logger.log``."""
         # parts: facility, client name, "[thrd:<thread>]: <what happened>"
         text = str(parts[-1]).rpartition("]: ")[2] if parts else template
         if refused := _TOPIC_REFUSED.search(text):
@@ -125,7 +131,7 @@ class BrokerLog:
             self._reported(text, text)
 
     def on_error(self, error: KafkaError) -> None:
-        """librdkafka's ``error_cb``: a client-wide condition, mostly one that passes."""
+        """Receive an error of the whole client (librdkafka's ``error_cb``). Most of these errors are transient."""
         code = error.code()
         is_broken_off = code == KafkaError._AUTHENTICATION and any(text in error.str() for text in _PASSING)
         if code == KafkaError._AUTHENTICATION and not is_broken_off:
@@ -138,11 +144,11 @@ class BrokerLog:
             self._reported(error.name(), f"{error.str()} ({self._bootstrap})")
 
     def warn(self, text: str) -> None:
-        """A warning of our own, limited in the same way."""
+        """Log a warning of this library, with the same rate limit."""
         self._limited(text, text)
 
     def check(self) -> None:
-        """Raise when the brokers refused the login: no retry will change their mind."""
+        """Raise StreamsError if the brokers have refused the login. A retry would not help."""
         if self._refused_login is not None:
             raise StreamsError(
                 f"{self._bootstrap} refused the login: {self._refused_login}; check sasl.mechanism, the user name and "

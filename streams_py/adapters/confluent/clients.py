@@ -1,4 +1,4 @@
-"""Makes the record clients of one application instance, named as Kafka Streams names them."""
+"""Factory for the record clients of one application instance. Client ids follow Kafka Streams' naming."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ _P = TypeVar("_P", bound=ConfluentProducer)
 _MAX_BLOCK_MS: Final = 60_000
 _API_TIMEOUT_MS: Final = 60_000
 _TRANSACTIONAL_RECORD_MS: Final = 10_000
-"""A record with timestamp 0 in a transaction, which may last for transaction.timeout.ms."""
+"""Timeout for writing one record with timestamp 0, in ms. The open transaction is limited by transaction.timeout.ms."""
 
 
 class ConfluentClients:
     """Factory for consumers, producers and the admin client of ``config``. Thread-safe.
 
-    With ``bootstrap.servers=embedded`` it joins the embedded cluster and keeps it alive until :meth:`close`.
-    ``bootstrap`` is the address that every client connects to, the group membership included. Raises ConfigError for
-    settings that no client could use.
+    With ``bootstrap.servers=embedded`` the factory joins the embedded cluster and keeps it running until :meth:`close`.
+    ``bootstrap`` is the address that every client connects to, including the group membership's client. Raises
+    ConfigError for settings that the embedded cluster does not support.
     """
 
     def __init__(self, config: StreamsConfig) -> None:
@@ -66,36 +66,39 @@ class ConfluentClients:
             self.bootstrap = self.embedded.bootstrap
 
     def main_consumer(self, thread_name: str) -> ConfluentConsumer:
-        """Reads the input of a stream thread's tasks."""
+        """Create the consumer that reads the input of a stream thread's tasks."""
         return self._consumer(f"{thread_name}-consumer", "main consumer", ClientRole.MAIN_CONSUMER)
 
     def restore_consumer(self, thread_name: str) -> ConfluentConsumer:
-        """Reads changelogs for the state updater of a stream thread."""
+        """Create the consumer that reads changelog topics for the state updater of a stream thread."""
         return self._consumer(f"{thread_name}-restore-consumer", "restore consumer", ClientRole.RESTORE_CONSUMER)
 
     def global_consumer(self, client_id: str) -> ConfluentConsumer:
-        """Reads the topics of global stores."""
+        """Create the consumer that reads the topics of global stores."""
         return self._consumer(f"{client_id}-global-consumer", "global consumer", ClientRole.GLOBAL_CONSUMER)
 
     def producer(self, thread_name: str) -> ConfluentProducer:
-        """Writes for all tasks of a stream thread."""
+        """Create the producer for all tasks of a stream thread."""
         client_id = f"{thread_name}-producer"
-        if self.embedded is not None:  # its sessions are shorter than a busy machine takes to write a record
+        if self.embedded is not None:  # a busy machine may need longer than its short sessions to write a record
             settings = producer_settings(self._config, bootstrap=self.bootstrap, client_id=client_id)
             return self._producer(ConfluentProducer, client_id, settings)
         settings = at_least_once_settings(self._config, bootstrap=self.bootstrap, client_id=client_id)
-        makes_again = chooses_delivery_timeout(self._config)
-        return self._producer(ConfluentProducer, client_id, settings, makes_expired_again=makes_again)
+        reprocesses = chooses_delivery_timeout(self._config)
+        return self._producer(ConfluentProducer, client_id, settings, reprocesses_expired=reprocesses)
 
     def global_producer(self, thread_name: str) -> ConfluentProducer:
-        """Writes dead letters for the thread of the global stores, whose tasks no other member ever has. There is no
-        commit to process again from when a batch is refused, so each letter is sent alone."""
+        """Create the producer of dead letters for the thread of the global stores.
+
+        Every client has its own global task, so no task ever moves to another member. That task has no commit from
+        which it could reprocess when a broker refuses a batch, so each dead letter is sent in a separate batch.
+        """
         client_id = f"{thread_name}-producer"
         settings = producer_settings(self._config, bootstrap=self.bootstrap, client_id=client_id)
         return self._producer(ConfluentProducer, client_id, settings, sends_alone=True)
 
     def transactional_producer(self, thread_name: str, transactional_id: str) -> ConfluentTransactionalProducer:
-        """Writes for all tasks of a stream thread, in transactions."""
+        """Create the transactional producer for all tasks of a stream thread."""
         client_id = f"{thread_name}-producer"
         settings = transactional_settings(self._config, transactional_id, bootstrap=self.bootstrap, client_id=client_id)
         made = self._producer(ConfluentTransactionalProducer, client_id, settings)
@@ -117,7 +120,7 @@ class ConfluentClients:
         client_id: str,
         settings: Settings,
         *,
-        makes_expired_again: bool = False,
+        reprocesses_expired: bool = False,
         sends_alone: bool = False,
     ) -> _P:
         max_block_ms = self._config.number_for(ClientRole.PRODUCER, "max.block.ms", _MAX_BLOCK_MS, least=0)
@@ -125,7 +128,7 @@ class ConfluentClients:
         embedded = self.embedded is not None
 
         def epoch_sender() -> EpochRecordSender:
-            # kafka-python takes 0.2 s to load, and hardly any application needs it here.
+            # Loading kafka-python takes 0.2 s, and few applications need it here.
             from streams_py.adapters.connection.librdkafka_gaps import KafkaPythonEpochSender, kafka_python_connection
 
             connection = kafka_python_connection(self.bootstrap, client_id, security, embedded=embedded)
@@ -137,12 +140,12 @@ class ConfluentClients:
             max_block_ms=max_block_ms,
             lists_all_topics=embedded,
             batch_bytes_max=self._batch_bytes_max,
-            makes_expired_again=makes_expired_again,
+            reprocesses_expired=reprocesses_expired,
             sends_alone=sends_alone,
         )
 
     def _batch_bytes_max(self, topic: str) -> int | None:
-        if self.embedded is not None:  # topics have no configuration there
+        if self.embedded is not None:  # its topics have no configuration
             return None
         with self._lock:
             if self._limits is None:
@@ -151,12 +154,12 @@ class ConfluentClients:
         return self._limits.batch_bytes_max(topic)
 
     def event_producer(self, client_id: str) -> ConfluentEventProducer:
-        """Writes assignment events, see :mod:`streams_py.events`."""
+        """Create the producer of assignment events, see :mod:`streams_py.events`."""
         settings = event_producer_settings(self._config, bootstrap=self.bootstrap, client_id=client_id)
         return ConfluentEventProducer(self._quiet(settings))
 
     def admin(self) -> Admin:
-        """Administrative requests of this instance."""
+        """Create the admin client of this instance."""
         client_id = f"{self._config.client_id or self._config.application_id}-admin"
         settings = self._quiet(admin_settings(self._config, bootstrap=self.bootstrap, client_id=client_id))
         timeout_ms = self._config.number_for(ClientRole.ADMIN, "default.api.timeout.ms", _API_TIMEOUT_MS, least=0)
@@ -173,7 +176,7 @@ class ConfluentClients:
         return ConfluentAdmin(settings, timeout_ms=timeout_ms, remove_member=remove_member)
 
     def check_settings(self) -> None:
-        """Raise ConfigError now for settings that a client would be refused for later, on a stream thread."""
+        """Raise ConfigError now for settings that would make a client fail later, on a stream thread."""
         if self._config.exactly_once:
             check_access()
             with quiet_logs("streams_py.adapters"):
@@ -181,7 +184,7 @@ class ConfluentClients:
                 ConfluentProducer(self._quiet(settings), epoch_sender=_never).close()
         if not self._config.clients:
             return
-        # Clients without an address connect to nobody. What is worth a warning is said when the real ones are made.
+        # Clients without an address don't connect. Warnings are logged when the real clients are created.
         with quiet_logs("streams_py.adapters"):
             for role in (ClientRole.MAIN_CONSUMER, ClientRole.RESTORE_CONSUMER, ClientRole.GLOBAL_CONSUMER):
                 read = consumer_settings(self._config, role, bootstrap="", client_id="check")
@@ -191,7 +194,7 @@ class ConfluentClients:
             ConfluentAdmin(self._quiet(admin_settings(self._config, bootstrap="", client_id="check"))).close()
 
     def close(self) -> None:
-        """Let go of the embedded cluster. Clients are closed by whoever asked for them."""
+        """Leave the embedded cluster. The callers that created clients close them."""
         if self.embedded is not None:
             self.embedded.close()
 
@@ -200,7 +203,7 @@ class ConfluentClients:
         return ConfluentConsumer(self._quiet(settings), purpose=purpose)
 
     def _quiet(self, settings: Settings) -> Settings:
-        # The mock cluster would be asked for telemetry subscriptions it does not have.
+        # The mock cluster does not support the requests for telemetry subscriptions.
         return {**settings, "enable.metrics.push": False} if self.embedded is not None else settings
 
 

@@ -1,4 +1,4 @@
-"""The clients of a Connect worker on librdkafka: its port ``ConnectClients``, without the coordinator."""
+"""The clients of a Connect worker on librdkafka: the port ``ConnectClients``, without the coordinator."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ADMIN_S: Final = 30.0
 _EPOCH_S: Final = 60.0
 _FULL_POLL_S: Final = 0.1
 _TOPICS_MS: Final = 10_000
-"""A sink's topics may come after it, and a pattern's at any time."""
+"""Metadata refresh interval of a sink's consumer, in ms. Its topics may be created after the sink was started."""
 _SINK_FORCED: Final[Settings] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -47,7 +47,7 @@ _SINK_FORCED: Final[Settings] = {
 }
 
 _LONG_LIVED: Final = {"queued.min.messages": "20000", "fetch.wait.max.ms": "100"}
-"""For consumers that wait for records; the reader of a range, whose settings these replace, never waits for any."""
+"""Settings of consumers that wait for records. They replace those for reading a range, which does not wait."""
 
 _Delivered = Callable[[Exception | None, TopicPartition], None]
 _error_of_message: Final = cast("Callable[[Message], KafkaError | None]", Message.error)
@@ -60,8 +60,16 @@ class _SinkListener(Protocol):
 
 
 class ConfluentConnectClients:
-    """``producer``, ``consumer`` and ``admin`` are Kafka's dotted keys, with ``bootstrap.servers``. ``group_id`` is the
-    worker's, which its user may READ: librdkafka asks for the coordinator of its group also where nothing joins it."""
+    """Factory for the clients of a Connect worker.
+
+    Args:
+        producer: Kafka's dotted keys for producers, with ``bootstrap.servers``.
+        consumer: Kafka's dotted keys for consumers, with ``bootstrap.servers``.
+        admin: Kafka's dotted keys for admin clients, with ``bootstrap.servers``.
+        client_id: Prefix of the client ids.
+        group_id: The worker's group, on which the worker's user has READ. librdkafka requests the coordinator of its
+            group even if the consumer never joins it.
+    """
 
     def __init__(
         self,
@@ -86,7 +94,7 @@ class ConfluentConnectClients:
         given = {**self._producer, **overrides}
 
         def epoch_sender() -> EpochRecordSender:
-            # kafka-python takes 0.2 s to load, and hardly any connector needs it here.
+            # Loading kafka-python takes 0.2 s, and few connectors need it here.
             from streams_py.adapters.connection.librdkafka_gaps import KafkaPythonEpochSender, kafka_python_connection
 
             connection = kafka_python_connection(
@@ -120,7 +128,7 @@ class ConfluentConnectClients:
         try:
             found = client.describe_configs([resource], request_timeout=_ADMIN_S)[resource].result(_ADMIN_S)
         except (KafkaException, TimeoutError) as error:
-            raise BrokerUnavailableError(f"the settings of topic {topic} cannot be read: {error}") from None
+            raise BrokerUnavailableError(f"the configuration of topic {topic} cannot be read: {error}") from None
         return str(found["cleanup.policy"].value)
 
     def _native_admin(self) -> AdminClient:
@@ -134,7 +142,7 @@ def _without_own(given: Mapping[str, str]) -> dict[str, str]:
 
 
 class ConnectProducer:
-    """Reports every record's end to a function of its own."""
+    """A producer that reports the outcome of each record to the callback given with that record."""
 
     def __init__(self, settings: Settings, epoch_sender: Callable[[], EpochRecordSender]) -> None:
         self._make_epoch_sender = epoch_sender
@@ -203,7 +211,7 @@ class ConnectProducer:
         timestamp_ms: int,
         headers: Headers,
     ) -> None:
-        """Write a record with timestamp 0, for which librdkafka would take the current time, after all others."""
+        """Write a record with timestamp 0 after all earlier records. librdkafka would use the current time instead."""
         if timestamp_ms < 0:
             raise ProductionError(
                 f"a record for {topic} has the timestamp {timestamp_ms}; it must be 0 or more milliseconds since 1970",
@@ -212,7 +220,9 @@ class ConnectProducer:
             )
         left = self.flush(int(_EPOCH_S * 1000))
         if left:
-            raise BrokerUnavailableError(f"{left} records before one for {topic} were not written in {_EPOCH_S:.0f} s")
+            raise BrokerUnavailableError(
+                f"{left} records before a record for {topic} were not written within {_EPOCH_S:.0f} s"
+            )
         if self._epoch_sender is None:
             self._epoch_sender = self._make_epoch_sender()
         number = -1 if partition is None else partition
@@ -235,7 +245,7 @@ class ConnectProducer:
 
 
 class ConnectSinkConsumer:
-    """Subscribes at once. Calls are serialised, so that another thread may close it."""
+    """The consumer of a sink, which subscribes when it is created. A lock lets another thread close it."""
 
     def __init__(self, settings: Settings, topics: Sequence[str], listener: _SinkListener) -> None:
         bootstrap = str(settings["bootstrap.servers"])
@@ -254,7 +264,7 @@ class ConnectSinkConsumer:
             def callback(_consumer: Any, partitions: Any) -> None:
                 try:
                     report([TopicPartition(one.topic, one.partition) for one in partitions])
-                except Exception as error:  # raised by the next line of poll, not inside the library
+                except Exception as error:  # `poll` raises it, outside of the library
                     self._failure = self._failure or error
 
             return callback
@@ -305,7 +315,7 @@ class ConnectSinkConsumer:
             try:
                 self._consumer.seek(confluent_kafka.TopicPartition(partition.topic, partition.partition, offset))
             except KafkaException as error:
-                raise BrokerUnavailableError(f"{partition} cannot be read from {offset} on: {error}") from None
+                raise BrokerUnavailableError(f"{partition} cannot be read from offset {offset}: {error}") from None
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         if not offsets:
@@ -331,7 +341,7 @@ class ConnectSinkConsumer:
     def _on_error(self, error: KafkaError, topic: str | None) -> None:
         code = error.code()
         if code == KafkaError.UNKNOWN_TOPIC_OR_PART or error.retriable():
-            self._broker_log.warn(error.str())  # a topic that will be there, a broker that comes back
+            self._broker_log.warn(error.str())  # the topic may be created later, or the broker may return
             return
         why = error.str()
         if code == KafkaError.GROUP_AUTHORIZATION_FAILED:

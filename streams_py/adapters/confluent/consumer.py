@@ -1,24 +1,25 @@
-"""Reads records of explicitly assigned partitions: the port ``RecordConsumer`` on librdkafka.
+"""Read records of explicitly assigned partitions: the port ``RecordConsumer`` on librdkafka.
 
-The consumer never subscribes and never commits: which partitions it reads is decided by the group membership, which is
-another client. Three facts about librdkafka shape it (each has a probe test):
+The consumer never subscribes and never commits. The group membership, which is another client, decides which partitions
+it reads. Four facts about librdkafka shape this module (each has a probe test):
 
-* ``consume(n, timeout)`` waits the whole time-out for ``n`` records. Kafka's poll returns as soon as there is anything,
-  so :meth:`ConfluentConsumer.poll` first takes what is there, then waits for *one* event and takes what came with it.
-* Events arrive among the records as messages with an error. The end of a partition is one of them: it is the only sign
-  that a partition whose last records are invisible (transaction markers, aborted or compacted records) has been read to
-  its end.
-* ``seek`` is refused in several states, so a position is changed by taking the partition out and putting it back.
-* A pause can overtake the start of a partition that was put in a moment ago, and then it is silent for ever. So a
-  partition that has delivered nothing yet is paused by keeping it out, and put in by ``resume``.
+* ``consume(n, timeout)`` waits the whole timeout for ``n`` records. Kafka's poll returns as soon as there is a record.
+  So :meth:`ConfluentConsumer.poll` first takes the available records, then waits for *one* event and takes the records
+  that came with it.
+* Events arrive among the records as messages with an error. The end of a partition is such an event. It is the only
+  sign that the end was reached when the last records are not delivered (transaction markers, aborted or compacted
+  records).
+* ``seek`` is refused in several states. So a position is changed by unassigning and reassigning the partition.
+* A pause can overtake the start of a newly assigned partition, which then never delivers a record. So a partition that
+  has delivered nothing yet is paused by unassigning it, and ``resume`` assigns it again.
 
-A position that librdkafka calls invalid is looked at again before anybody resets it: a broker that has just started,
-or a look-up that failed, must not cost records.
+When librdkafka reports an invalid position, the log is checked before the error is raised. A broker that has just
+started, or a failed lookup, must not cause a reset that skips records.
 
-A client that delivers nothing, although the log goes on, is replaced by a new one at the same positions; so is one that
-gets no answer to its own questions. A partition that delivers nothing while others do, although its log goes on, is put
-in again first. A broker that has lost its controller may list no brokers at all; librdkafka 2.16
-forgets those that it has then, and may never connect again, without an error (its issue 5301).
+A client that delivers nothing although the log has more records is replaced by a new one at the same positions. So is a
+client whose own requests are not answered. If one partition delivers nothing while others do, although its log has more
+records, it is first reassigned. One cause: a broker that has lost its controller may list no brokers at all. librdkafka
+2.16 then forgets the brokers it knew, and may never connect again, without an error (librdkafka issue 5301).
 """
 
 from __future__ import annotations
@@ -53,23 +54,23 @@ _FINAL: Final = frozenset(
     {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.TOPIC_EXCEPTION}
 )
 _INVALID_POSITION: Final = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
-_LOOK_TIMEOUT_S: Final = 0.5
-_LOOK_INTERVAL_S: Final = 0.2
-_LOOKS: Final = 5
-"""So often a position must be found beyond the end of its log, or be called invalid although the log has it, before it
-is reported."""
+_CHECK_TIMEOUT_S: Final = 0.5
+_CHECK_INTERVAL_S: Final = 0.2
+_CHECKS: Final = 5
+"""Number of checks that must find a position beyond the end of its log, or find it in the log although librdkafka calls
+it invalid, before an error is raised."""
 
-_PARTITIONS_LOOKED_AT: Final = 20
-_SILENCE_LOOK_TIMEOUT_S: Final = 1.0
-_SILENCE_LOOKS_S: Final = 2.5
-"""How long a look at silence, or at invalid positions, goes on asking. The thread does nothing else meanwhile, and may
-be in a transaction."""
+_CHECKED_PARTITIONS: Final = 20
+_SILENCE_CHECK_TIMEOUT_S: Final = 1.0
+_CHECKS_MAX_S: Final = 2.5
+"""Time limit of a check of silence or of invalid positions, in seconds. The thread is blocked and may have an open
+transaction."""
 
 _error_of_message: Final = cast("Callable[[Message], KafkaError | None]", Message.error)
 
 
 class ConfluentConsumer:
-    """Not thread-safe: one thread uses it."""
+    """The record consumer. Not thread-safe."""
 
     def __init__(self, settings: Settings, *, purpose: str = "consumer") -> None:
         bootstrap, client_id = str(settings["bootstrap.servers"]), str(settings["client.id"])
@@ -78,37 +79,37 @@ class ConfluentConsumer:
         self._open()
         self._reads_committed = settings.get("isolation.level") == "read_committed"
         self._client_id = client_id
-        self._starts: dict[TopicPartition, int] = {}  # the assignment, and where each partition started
+        self._starts: dict[TopicPartition, int] = {}  # the assignment, with the start offset of each partition
         self._ends: dict[TopicPartition, int] = {}  # offset at which the end of the partition was last seen
         self._paused: set[TopicPartition] = set()
-        self._kept_out: set[TopicPartition] = set()  # paused before they delivered anything: not in the library
+        self._kept_out: set[TopicPartition] = set()  # paused before their first record: not assigned in librdkafka
         self._invalid: set[TopicPartition] = set()  # reported by librdkafka, not raised yet
-        self._looks: dict[TopicPartition, int] = {}  # how often an invalid one was looked at without a clear result
+        self._checks: dict[TopicPartition, int] = {}  # checks of each invalid partition without a clear result
         self._refused: StreamsError | None = None  # reported by a broker, not raised yet
-        self._next_look_s = 0.0
-        self._first_invalid = TopicPartition("", 0)  # the next look at invalid ones begins here
+        self._next_check_s = 0.0
+        self._first_invalid = TopicPartition("", 0)  # the next check of invalid partitions begins here
         self._known_topics: set[str] = set()
         self._silence, self._stalls = Silence(), Stalls()
-        self._next_in_doubt = 0
+        self._next_checked = 0
 
     def _open(self) -> None:
         settings = {**self._settings, "error_cb": self._broker_log.on_error}
         try:
             self._consumer = Consumer(settings, logger=self._broker_log)
         except KafkaException as refused:
-            # The process that sorts changelogs has no use for it, and it takes long to load.
+            # Imported here because it takes long to load, and the process that sorts changelogs does not need it.
             from streams_py.adapters.confluent.settings import rejected_setting
 
             error = error_of(refused)
             raise rejected_setting(error.str() if error else str(refused), self._settings, self._purpose) from None
         self._consume = self._consumer.consume
-        # None when it timed out, whatever the binding's type says.
+        # Returns None after a timeout, unlike the binding's type.
         self._watermarks: Callable[..., tuple[int, int] | None] = self._consumer.get_watermark_offsets
 
-    # -- what is read ----------------------------------------
+    # -- assignment ----------------------------------------
 
     def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
-        """Make this the whole assignment; None keeps the position of a partition that is assigned already."""
+        """Replace the assignment. An assigned partition with the position None keeps its current position."""
         unknown = [
             partition for partition, start in positions.items() if start is None and partition not in self._starts
         ]
@@ -120,7 +121,7 @@ class ConfluentConsumer:
         self._learn_topics({partition.topic for partition in moved})
         self._add(moved)
         if moved:
-            self._silence.begins()
+            self._silence.restart()
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue at ``offset`` (or BEGINNING, END). A paused partition stays paused."""
@@ -128,10 +129,10 @@ class ConfluentConsumer:
             raise IllegalStateError(f"{partition} is not assigned")
         self._remove([partition])
         self._add({partition: offset})
-        self._silence.begins()
+        self._silence.restart()
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Deliver nothing of these until :meth:`resume`. Prefetched records are fetched again then."""
+        """Stop delivery of these partitions until :meth:`resume`, which fetches prefetched records again."""
         wanted = self._starts.keys() & set(partitions) - self._paused
         fresh = {
             partition: self._starts[partition] if (at := self.position(partition)) is None else at
@@ -145,7 +146,7 @@ class ConfluentConsumer:
         if running := wanted - fresh.keys():
             self._consumer.pause(_native(running))
         for partition in wanted:
-            self._stalls.begins(partition)
+            self._stalls.forget(partition)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Undo :meth:`pause`."""
@@ -157,59 +158,63 @@ class ConfluentConsumer:
         if running := wanted - kept_out:
             self._consumer.resume(_native(running))
         if wanted:
-            self._silence.begins()
+            self._silence.restart()
         for partition in wanted:
-            self._stalls.begins(partition)
+            self._stalls.forget(partition)
 
     def _remove(self, partitions: Iterable[TopicPartition]) -> None:
         gone = set(partitions)
         in_library = gone - self._kept_out
         if paused := in_library & self._paused:
-            self._consumer.resume(_native(paused))  # the library remembers a pause beyond the assignment
+            self._consumer.resume(_native(paused))  # librdkafka would keep the pause for the next assignment
         if in_library:
             self._consumer.incremental_unassign(_native(in_library))
         self._kept_out -= gone
         for partition in gone:
-            self._stalls.begins(partition)
+            self._stalls.forget(partition)
             del self._starts[partition]
             self._ends.pop(partition, None)
             self._invalid.discard(partition)
-            self._looks.pop(partition, None)
+            self._checks.pop(partition, None)
 
     def _add(self, positions: Mapping[TopicPartition, int]) -> None:
-        put_in = []
+        assigned = []
         for partition, offset in positions.items():
             if partition not in self._paused:
                 self._starts[partition] = offset
-                put_in.append(confluent_kafka.TopicPartition(*partition, offset))
+                assigned.append(confluent_kafka.TopicPartition(*partition, offset))
                 continue
-            log = self._look_at_log(partition) if offset == END else None
-            self._starts[partition] = offset if log is None else log[1]  # its end as it is now, not at `resume`
+            log = self._log_range(partition) if offset == END else None
+            self._starts[partition] = offset if log is None else log[1]  # the end as of now, not as of `resume`
             self._kept_out.add(partition)
-        if put_in:
-            self._consumer.incremental_assign(put_in)
+        if assigned:
+            self._consumer.incremental_assign(assigned)
 
     def _learn_topics(self, topics: set[str]) -> None:
-        """Ask for the leaders of new topics: librdkafka would find them by itself, but only after 0.6 s."""
+        """Request the leaders of new topics now. Otherwise librdkafka would find them only after 0.6 s."""
         for topic in sorted(topics - self._known_topics):
             try:
                 self._consumer.list_topics(topic, timeout=_METADATA_TIMEOUT_S)
             except KafkaException:
-                return  # the broker is away: nothing is lost but that time
+                return  # the broker is unreachable: librdkafka will find the leaders later
             self._known_topics.add(topic)
 
     # -- records ----------------------------------------
 
     def poll(self, max_records: int, timeout_ms: int) -> list[RawRecord]:
-        """Up to ``max_records`` records; empty after ``timeout_ms``, or earlier when only an event came.
+        """Return up to ``max_records`` records.
 
-        Raises OffsetOutOfRangeError for positions that do not exist, after another look at the log: these partitions
-        deliver nothing until ``seek``.
-        Raises StreamsError when the broker refuses for good. A broker that is away is logged, not raised.
+        The result is empty after ``timeout_ms``, or earlier when only an event arrived. An unreachable broker is
+        logged, not raised.
+
+        Raises:
+            OffsetOutOfRangeError: Positions do not exist, as a check of the log has confirmed. These partitions deliver
+                nothing until ``seek``.
+            StreamsError: The broker refused the request with a final error.
         """
         self._raise_refused()
         if self._invalid:
-            self._look_at_invalid()
+            self._check_invalid()
         try:
             batch = self._consume(max_records, 0)
             if not batch and timeout_ms > 0:
@@ -222,13 +227,13 @@ class ConfluentConsumer:
         if any(map(_error_of_message, batch)):
             batch = self._without_events(batch)
         if batch:
-            self._silence.over()
+            self._silence.ended()
             if all_taken and self._stalls.is_due(self._silence.asked_since_s):
-                self._look_at_stalls()
+                self._check_stalls()
         else:
             self._broker_log.check()
             if self._silence.is_due(timeout_ms / 1000):
-                self._look_at_silence()
+                self._check_silence()
         return cast("list[RawRecord]", batch)
 
     def _without_events(self, batch: list[Message]) -> list[Message]:
@@ -245,11 +250,11 @@ class ConfluentConsumer:
         if self._refused is not None and not records:
             self._raise_refused()
         if self._invalid and not records:
-            self._look_at_invalid()
+            self._check_invalid()
         return records
 
     def _raise_refused(self) -> None:
-        """Raise what a broker has refused, after the records that came with it."""
+        """Raise a broker's final error, if there is one. The records that came with it are delivered first."""
         refused, self._refused = self._refused, None
         if refused is not None:
             raise refused
@@ -261,7 +266,7 @@ class ConfluentConsumer:
             end = message.offset()
             if end is not None and end >= 0 and partition in self._starts:
                 self._ends[partition] = end
-                self._silence.over()
+                self._silence.ended()
         elif code in _INVALID_POSITION:
             if partition in self._starts:
                 self._invalid.add(partition)
@@ -270,96 +275,104 @@ class ConfluentConsumer:
                 raise StreamsError(f"{partition} cannot be read: {missing_right('READ', TOPIC, [partition.topic])}")
             raise StreamsError(f"{partition} cannot be read: {error.str()}; check the topic's name")
         else:
-            self._broker_log.warn(f"{partition}: {error.str()}; trying again")
+            self._broker_log.warn(f"{partition}: {error.str()}; retrying")
 
-    def _look_at_invalid(self) -> None:
-        """Raise for positions that the log does not have; put in again those that it has. Nothing happens while no
-        broker says where the log begins and ends; of many, those that there is no time for are looked at next."""
+    def _check_invalid(self) -> None:
+        """Check the invalid positions: raise for those not in the log, and reassign the others.
+
+        Partitions are checked later if no broker returns the range of their log. A check has a time limit. The next
+        check begins with the partitions that were not reached.
+        """
         now_s = time.monotonic()
-        if now_s < self._next_look_s:
+        if now_s < self._next_check_s:
             return
         gone: set[TopicPartition] = set()
         deleted: set[TopicPartition] = set()
         for partition in sorted(self._invalid, key=lambda partition: (partition < self._first_invalid, partition)):
             self._first_invalid = partition
-            if time.monotonic() - now_s >= _SILENCE_LOOKS_S:
+            if time.monotonic() - now_s >= _CHECKS_MAX_S:
                 break
             if self._is_gone(partition, deleted):
                 gone.add(partition)
-        self._next_look_s = time.monotonic() + _LOOK_INTERVAL_S if self._invalid - gone else 0.0
+        self._next_check_s = time.monotonic() + _CHECK_INTERVAL_S if self._invalid - gone else 0.0
         if gone:
             self._invalid -= gone
             for partition in gone:
-                self._looks.pop(partition, None)
+                self._checks.pop(partition, None)
             raise OffsetOutOfRangeError(gone, deleted=deleted)
 
     def _is_gone(self, partition: TopicPartition, deleted: set[TopicPartition]) -> bool:
-        """Whether the log does not have the position. Adds to ``deleted`` a partition whose log begins behind it."""
+        """Whether the log lacks the position. Adds the partition to ``deleted`` if the log begins after it."""
         position = self.position(partition)
         if position is None:
-            return True  # not even the beginning or the end could be found: the caller says again where to start
-        log = self._look_at_log(partition)
+            return True  # librdkafka could not find the beginning or the end: the caller must choose a start again
+        log = self._log_range(partition)
         if log is None:
             return False
         low, high = log
         if position < low:
             deleted.add(partition)
             return True
-        looks = self._looks[partition] = self._looks.get(partition, 0) + 1
-        if looks >= _LOOKS:
+        checks = self._checks[partition] = self._checks.get(partition, 0) + 1
+        if checks >= _CHECKS:
             return True
         if position <= high:
             self._remove([partition])
             self._add({partition: position})
-            self._looks[partition] = looks
-            _log.warning("%s: offset %d of %s was refused, but exists; again", self._client_id, position, partition)
+            self._checks[partition] = checks
+            _log.warning("%s: offset %d of %s was refused, but exists; retrying", self._client_id, position, partition)
         return False
 
-    def _look_at_silence(self) -> None:
-        """Nothing has arrived for long. Go on with a new client if there is something to read, or if no broker answers
-        this one again and again: it cannot know whether they are away or its own connections are the cause. A few
-        partitions are asked for each time."""
+    def _check_silence(self) -> None:
+        """Check the logs after a long silence. Replace the client if two checks in a row have the same finding.
+
+        There are two findings: a log has more records, or no broker answers. In the second case this client cannot tell
+        whether the brokers are unreachable or its own connections are broken. Each check covers a few partitions.
+        """
         waiting = sorted(self._starts.keys() - self._paused - self._invalid)
-        self._next_in_doubt = first = self._next_in_doubt if self._next_in_doubt < len(waiting) else 0
-        until_s = time.monotonic() + _SILENCE_LOOKS_S
+        self._next_checked = first = self._next_checked if self._next_checked < len(waiting) else 0
+        until_s = time.monotonic() + _CHECKS_MAX_S
         doubt, reason = None, ""
         is_answered = not waiting
-        for partition in waiting[first : first + _PARTITIONS_LOOKED_AT]:
-            log = self._look_at_log(partition, _SILENCE_LOOK_TIMEOUT_S)
+        for partition in waiting[first : first + _CHECKED_PARTITIONS]:
+            log = self._log_range(partition, _SILENCE_CHECK_TIMEOUT_S)
             if log is not None:
                 is_answered = True
                 position = self._position_in(partition, log)
                 if position is not None and position < log[1]:
-                    doubt, reason = Doubt.GOES_ON, f"{partition} goes on from {position} to {log[1]}"
-                    break  # the next look begins with this one
-            self._next_in_doubt += 1
+                    doubt, reason = Doubt.HAS_MORE, f"{partition} has records from {position} to {log[1]}"
+                    break  # the next check begins with this partition
+            self._next_checked += 1
             if time.monotonic() >= until_s:
                 break
         if not is_answered:
-            doubt, reason = Doubt.UNANSWERED, f"no broker says where {waiting[first]} ends"
-        if self._silence.looked(doubt):
+            doubt, reason = Doubt.UNANSWERED, f"no broker returns the end offset of {waiting[first]}"
+        if self._silence.confirms(doubt):
             self._renew(f"nothing has arrived for {self._silence.lasts_s:.0f} s, but {reason}")
 
-    def _look_at_stalls(self) -> None:
-        """Others deliver. Put partitions in again that have not for long, although their logs go on; go on with a new
-        client when that has not helped. Only a few are asked for each time, and none after one that nobody knows."""
+    def _check_stalls(self) -> None:
+        """Check partitions that have delivered nothing for a long time while others deliver.
+
+        A partition whose log has more records is reassigned. If that does not help, a new client replaces this one.
+        Each check covers a few partitions, and stops at the first one for which no broker answers.
+        """
         waiting = self._starts.keys() - self._paused - self._invalid
         positions = {partition: self.position(partition) for partition in waiting}
         for partition in self._stalls.suspects(positions):
-            log = self._look_at_log(partition)
+            log = self._log_range(partition)
             position = None if log is None else self._position_in(partition, log)
             if log is None or position is None or position >= log[1]:
                 self._stalls.answered(partition)
                 if log is None:
                     return
                 continue
-            remedy = self._stalls.goes_on(partition, positions[partition])
-            reason = f"{partition} goes on from {position} to {log[1]}, and nothing of it has arrived for long"
+            remedy = self._stalls.has_more(partition, positions[partition])
+            reason = f"{partition} has records from {position} to {log[1]}, but none has arrived for a long time"
             if remedy is Remedy.NEW_CLIENT:
                 self._renew(reason)
                 return
-            if remedy is Remedy.PUT_IN_AGAIN:
-                _log.warning("%s: %s, but of others; reading it again from there", self._client_id, reason)
+            if remedy is Remedy.REASSIGN:
+                _log.warning("%s: %s although other partitions deliver; reassigning it", self._client_id, reason)
                 start = self._starts[partition] if positions[partition] is None else position
                 self._remove([partition])
                 self._add({partition: start})
@@ -374,24 +387,24 @@ class ConfluentConsumer:
             partition: start if (at := self.position(partition)) is None else at
             for partition, start in self._starts.items()
         }
-        self._silence.tried()
+        self._silence.back_off()
         try:
             self._open()
-        except ConfigError as refused:  # these settings were taken before: there is no room for its threads or files
-            _log.warning("%s: %s, and no new client can be made: %s", self._client_id, reason, refused)
+        except ConfigError as refused:  # the settings are valid, so there are too many threads or open files
+            _log.warning("%s: %s, and creating a new client failed: %s", self._client_id, reason, refused)
             return
-        _log.warning("%s: %s; reading on with a new client", self._client_id, reason)
+        _log.warning("%s: %s; continuing with a new client", self._client_id, reason)
         self._kept_out.clear()
         self._ends.clear()
-        self._looks.clear()
+        self._checks.clear()
         self._known_topics.clear()
         self._learn_topics({partition.topic for partition in positions})
         self._add(positions)
-        # It may never end: nobody waits for it.
+        # Closing the old client may block forever, so a daemon thread does it.
         threading.Thread(target=_give_up, args=(silent,), name=f"{self._client_id}-given-up", daemon=True).start()
 
-    def _look_at_log(self, partition: TopicPartition, timeout_s: float = _LOOK_TIMEOUT_S) -> tuple[int, int] | None:
-        """First offset and end of a partition; None when no broker says."""
+    def _log_range(self, partition: TopicPartition, timeout_s: float = _CHECK_TIMEOUT_S) -> tuple[int, int] | None:
+        """Return the first offset and the end offset of a partition; None when no broker answers."""
         try:
             native = confluent_kafka.TopicPartition(*partition)
             low, high = self._watermarks(native, timeout=timeout_s) or (-1, -1)
@@ -399,12 +412,12 @@ class ConfluentConsumer:
             return None
         return (low, high) if 0 <= low <= high else None
 
-    # -- where it stands ----------------------------------------
+    # -- positions ----------------------------------------
 
     def position(self, partition: TopicPartition) -> int | None:
-        """Offset of the next record to be delivered; None before the first answer when it started at BEGINNING/END.
+        """Return the offset of the next record to deliver; None before the first answer after BEGINNING or END.
 
-        It also passes what is never delivered at the end of a partition.
+        At the end of a partition, the position also passes records that are never delivered (e.g. transaction markers).
         """
         start = self._starts.get(partition)
         if start is None:
@@ -414,24 +427,27 @@ class ConfluentConsumer:
         return position if position >= 0 else None
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Records between position and end as the last fetch reported it; None when no fetch has told yet."""
+        """Return the count of offsets between the position and the end; None before the first fetch.
+
+        The end is as of the last fetch.
+        """
         end_seen = self._ends.get(partition, -1)
         reached = max(self._delivered(partition), end_seen)
         if partition not in self._starts or reached < 0:
-            return None  # the library keeps the end offset of an earlier assignment: it may be stale
+            return None  # librdkafka keeps the end offset of an earlier assignment, which may be stale
         if self._reads_committed and end_seen == reached:
-            return 0  # what follows belongs to an open transaction
+            return 0  # the following records belong to an open transaction
         native = confluent_kafka.TopicPartition(*partition)
         _, end = self._watermarks(native, cached=True) or (-1, -1)
         return end - reached if end >= reached else None  # an end before our position is out of date
 
     def _delivered(self, partition: TopicPartition) -> int:
-        """Offset after the last delivered record; negative when none was since the assignment."""
+        """Return the offset after the last record delivered since the assignment; negative before the first one."""
         offset: int = self._consumer.position([confluent_kafka.TopicPartition(*partition)])[0].offset
         return offset
 
     def close(self) -> None:
-        """Stop reading. It takes no part in a group, so nobody need be told."""
+        """Stop reading. The consumer is not a member of a group, so it does not have to leave one."""
         with contextlib.suppress(RuntimeError):  # closed already
             self._consumer.close()
 

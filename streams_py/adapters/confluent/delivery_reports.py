@@ -1,4 +1,4 @@
-"""What librdkafka reports about each record: functions that keep the last written one of a partition."""
+"""Delivery report functions for librdkafka, which keep the last written record of each partition."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from streams_py.adapters.confluent.refusals import Known
 __all__ = ["Report", "Reports"]
 
 Report: TypeAlias = Callable[..., Any]
-"""report(error or None, message, known=None); ``known`` is what the message of a failed record lacks (``Known``)."""
+"""``report(error or None, message, known=None)``. ``known`` has the data that a failed record's message lacks."""
 
 
 class Reports(dict[int, Report]):
-    """Report functions of a tracked topic by partition, made at first use."""
+    """Report functions of a tracked topic by partition, created at first use."""
 
     def __init__(self, topic: str, acked: dict[TopicPartition, Message], failed: Report) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Reports(dict[int, Report]):
     def __missing__(self, partition: int) -> Report:
         failed = self._failed
         if partition < 0:
-            return failed  # the library chooses: nobody can say which partition a report is for
+            return failed  # librdkafka chooses the partition later, so no report function of one partition fits
         acked, place = self._acked, TopicPartition(self._topic, partition)
 
         def report(error: KafkaError | None, message: Message, known: Known | None = None) -> None:

@@ -1,8 +1,8 @@
 """The producer of assignment events (``streams_py.events.emitter.EventProducer``) on librdkafka.
 
-A client of its own, so that nothing that goes wrong with events reaches the application's records: ``acks=1``, no
-idempotence, no transactions, a record is given up after 10 s, and at most 8 MiB wait. It writes nothing to
-the log; the emitter does, once in a while.
+Events have a separate client, so a failure to write events does not affect the application's records. The client uses
+``acks=1``, no idempotence and no transactions. It drops a record after 10 s and buffers at most 8 MiB. It does not log
+warnings; the emitter does, at a limited rate.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class _EventRecord(Protocol):
 def event_producer_settings(config: StreamsConfig, *, bootstrap: str, client_id: str) -> Settings:
     """Return the settings of the events producer.
 
-    They are the settings of the application's producer (mainly security), then those of this module, then those with
-    the prefix of the events producer.
+    Later settings replace earlier ones: the application's producer settings (security, mostly), the defaults of this
+    module, then the settings with the prefix of the events producer.
     """
     given = config.settings_for(ClientRole.EVENT_PRODUCER, _OURS)
     settings = producer_settings_of(config, given, bootstrap=bootstrap, client_id=client_id)
@@ -54,7 +54,7 @@ def event_producer_settings(config: StreamsConfig, *, bootstrap: str, client_id:
 
 
 class ConfluentEventProducer:
-    """One thread only."""
+    """The producer of assignment events. Not thread-safe."""
 
     def __init__(self, settings: Settings) -> None:
         logger = logging.getLogger("streams_py.events.producer")
@@ -65,7 +65,7 @@ class ConfluentEventProducer:
             raise rejected_setting(error.str() if error else str(refused), settings, "events producer") from None
 
     def send(self, topic: str, record: _EventRecord, on_delivery: Callable[[str | None], None]) -> None:
-        """Queue a record; the partition follows from its key, as Kafka's default rule has it."""
+        """Queue a record. Kafka's default partitioner derives the partition from its key."""
 
         def report(error: KafkaError | None, message: Message) -> None:
             on_delivery(None if error is None else error.str())
@@ -78,14 +78,14 @@ class ConfluentEventProducer:
         self._producer.poll(timeout_ms / 1000)
 
     def flush(self, timeout_ms: int) -> int:
-        """Wait for what is queued; how many records still wait."""
+        """Wait until queued records are written or have failed; return the number of records still queued."""
         return self._producer.flush(timeout_ms / 1000)
 
     def close(self) -> None:
-        """Drop what is queued and close."""
+        """Drop the queued records and close the client."""
         self._producer.purge()
         self._producer.close()
 
 
 def _ignore(error: KafkaError) -> None:
-    """Connections come and go; delivery reports say what it means for events."""
+    """Ignore connection errors: delivery reports tell whether events were lost."""

@@ -1,4 +1,4 @@
-"""librdkafka's errors in the words of :mod:`streams_py.errors`: nothing of the library crosses the border."""
+"""Translate librdkafka's errors to :mod:`streams_py.errors`, so that no other package depends on them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from streams_py.ports.rights import CLUSTER, TOPIC, missing_right
 __all__ = ["FATAL", "SPOILED", "admin_error", "broker_away", "error_of", "is_refusal", "is_unreachable", "send_error"]
 
 FATAL: Final = (KafkaException, SystemError, AttributeError)
-"""What a producer that cannot go on raises when it is asked for reports: the binding may lose the exception, or call a
-report while it is pending, in which no attribute is found then."""
+"""Exceptions that ``poll`` and ``flush`` of a failed producer raise. The binding may lose the KafkaException
+(SystemError), or call a report function while the exception is pending, where attribute access fails (AttributeError).
+"""
 
-# The request reached nobody, or nobody answered.
+# No broker received the request, or no broker answered it.
 _UNREACHABLE: Final = frozenset(
     {
         KafkaError._TIMED_OUT,
@@ -29,7 +30,7 @@ _UNREACHABLE: Final = frozenset(
     }
 )
 
-# Kafka's RetriableException, as far as a send can end with it.
+# Errors of a send for which Kafka raises a RetriableException.
 _RETRIABLE_SENDS: Final = _UNREACHABLE | {
     KafkaError._MSG_TIMED_OUT,
     KafkaError._PURGE_QUEUE,
@@ -44,7 +45,7 @@ _RETRIABLE_SENDS: Final = _UNREACHABLE | {
     KafkaError.KAFKA_STORAGE_ERROR,
 }
 
-# No production exception handler is asked about these (Kafka Streams' RecordCollectorImpl.isFatalException).
+# Errors that are never passed to a production exception handler (Kafka Streams' RecordCollectorImpl.isFatalException).
 _FATAL_SENDS: Final = frozenset(
     {
         KafkaError._AUTHENTICATION,
@@ -59,8 +60,8 @@ _FATAL_SENDS: Final = frozenset(
     }
 )
 
-# The broker and an idempotent producer do not agree about what was written: a new producer starts from the last commit
-# (as in Kafka Streams' RecordCollectorImpl).
+# The broker and an idempotent producer disagree about the records written so far. A new producer starts from the last
+# commit (as in Kafka Streams' RecordCollectorImpl).
 _OUT_OF_STEP: Final = frozenset(
     {
         KafkaError._FATAL,
@@ -75,10 +76,11 @@ _OUT_OF_STEP: Final = frozenset(
 
 _TRANSACTION_ABORTABLE: Final = 120
 SPOILED: Final = frozenset({KafkaError._STATE, KafkaError.INVALID_TXN_STATE, _TRANSACTION_ABORTABLE})
-"""A record met a transaction that had failed before."""
+"""Errors of a record whose transaction had already failed."""
 
-_PERHAPS_OF_A_NEIGHBOUR: Final = frozenset({KafkaError.INVALID_MSG, KafkaError._INVALID_DIFFERENT_RECORD})
-"""Retriable, but the answer for a whole batch: a handler that lets such a record pass would drop all of them."""
+_WHOLE_BATCH: Final = frozenset({KafkaError.INVALID_MSG, KafkaError._INVALID_DIFFERENT_RECORD})
+"""Errors that a broker returns for a whole batch because of any of its records. They count as refusals, although
+INVALID_MSG is retriable: a handler that skips such records would drop the good records of the batch too."""
 
 _TOO_LARGE: Final = (
     "raise max.message.bytes of the topic, and max.request.size (message.max.bytes) of the producer, above the size of "
@@ -97,7 +99,7 @@ _ADMIN_KINDS: Final = {
     KafkaError._NOENT: AdminErrorKind.LEADER_NOT_AVAILABLE,  # list_offsets: "No leaders found"
     KafkaError.LEADER_NOT_AVAILABLE: AdminErrorKind.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION: AdminErrorKind.LEADER_NOT_AVAILABLE,
-    # A leader that was elected a moment ago does not know the end yet (KIP-207), or an old one is still asked.
+    # A newly elected leader does not know the end offset yet (KIP-207), or the request went to an old leader.
     KafkaError.OFFSET_NOT_AVAILABLE: AdminErrorKind.LEADER_NOT_AVAILABLE,
     KafkaError.FENCED_LEADER_EPOCH: AdminErrorKind.LEADER_NOT_AVAILABLE,
     KafkaError.UNKNOWN_LEADER_EPOCH: AdminErrorKind.LEADER_NOT_AVAILABLE,
@@ -110,26 +112,26 @@ _ADMIN_KINDS: Final = {
 
 
 def error_of(exception: BaseException) -> KafkaError | None:
-    """The KafkaError inside a KafkaException; None for anything else."""
+    """Return the KafkaError inside a KafkaException; None for any other exception."""
     inner = exception.args[0] if isinstance(exception, KafkaException) and exception.args else None
     return inner if isinstance(inner, KafkaError) else None
 
 
 def is_unreachable(error: KafkaError | None) -> bool:
-    """True when the cluster did not answer: waiting may help."""
+    """Whether the cluster did not answer, so that waiting may help."""
     return error is not None and error.code() in _UNREACHABLE
 
 
 def is_refusal(error: KafkaError) -> bool:
-    """Whether a broker refused a record, or the batch of it, for what the record is. Waiting does not help."""
+    """Whether a broker refused a record or its batch because of the content. Waiting does not help."""
     code = error.code()
-    if code in _PERHAPS_OF_A_NEIGHBOUR:
+    if code in _WHOLE_BATCH:
         return True
     return not (error.fatal() or code in _RETRIABLE_SENDS | _FATAL_SENDS | _OUT_OF_STEP | SPOILED)
 
 
 def broker_away(bootstrap: str, doing: str, waited_ms: int, reason: str = "") -> BrokerUnavailableError:
-    """``doing`` completes "while ...", e.g. "creating topics"."""
+    """Build the error for an unreachable cluster. ``doing`` completes "while ...", e.g. "creating topics"."""
     why = f" ({reason})" if reason else ""
     return BrokerUnavailableError(
         f"no answer from the Kafka cluster at {bootstrap} within {waited_ms} ms while {doing}{why}; "
@@ -140,14 +142,18 @@ def broker_away(bootstrap: str, doing: str, waited_ms: int, reason: str = "") ->
 def send_error(
     error: KafkaError, topic: str, partition: int | None, record: RefusedRecord | None = None
 ) -> StreamsError:
-    """Why a record was not written: ProductionError, StreamsError when no handler may let it pass, or
-    TaskMigratedError when a new producer has to start from the last commit."""
+    """Build the error for a record that was not written.
+
+    Returns:
+        StreamsError when no production exception handler may skip the record, TaskMigratedError when a new producer
+        has to start from the last commit, ProductionError otherwise.
+    """
     where = f"{topic}-{partition}" if partition is not None and partition >= 0 else topic
     text = f"a record for {where} was not written: {error.str()}"
     if error.code() in _FATAL_SENDS:
         result: StreamsError = StreamsError(f"{text} ({_remedy(error, topic)})")
     elif error.fatal() or error.code() in _OUT_OF_STEP:
-        result = TaskMigratedError(f"{text} (the producer cannot go on; a new one starts from the last commit)")
+        result = TaskMigratedError(f"{text} (the producer cannot continue; a new one starts from the last commit)")
     else:
         retriable = error.code() in _RETRIABLE_SENDS
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -176,11 +182,11 @@ def _remedy(error: KafkaError, topic: str) -> str:
         case KafkaError._AUTHENTICATION | KafkaError.SASL_AUTHENTICATION_FAILED | KafkaError.SECURITY_DISABLED:
             return "check sasl.mechanism, user name and password, and security.protocol"
         case _:
-            return "it is of no use to try again"
+            return "retrying does not help"
 
 
 def admin_error(error: KafkaError, right: str, topic: str) -> AdminError:
-    """One item's failure, as the port says it; ``right`` is what it takes, on ``topic``."""
+    """Translate the error of one item of a request. ``right`` is the operation on ``topic`` that it requires."""
     if is_unreachable(error):
         return AdminError(AdminErrorKind.TIMED_OUT, error.str())
     if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:

@@ -1,7 +1,7 @@
-"""librdkafka's C functions, from the very copy that confluent-kafka uses.
+"""librdkafka's C functions, from the copy of the library that confluent-kafka uses.
 
-The Python binding does not offer all of them. What it is linked with is found through the binding itself, so there
-are never two copies in one process.
+The Python binding does not expose all of them. The library is located through the binding itself, so a process never
+loads two copies.
 """
 
 from __future__ import annotations
@@ -17,11 +17,15 @@ from streams_py.errors import UnsupportedOperationError
 __all__ = ["Signatures", "librdkafka"]
 
 Signatures = Mapping[str, tuple[Any, Sequence[Any]]]
-"""Function name -> (result type, argument types), as ctypes has them."""
+"""Function name -> (result type, argument types), as ctypes types."""
 
 
 def librdkafka(signatures: Signatures) -> Any:
-    """The library with these functions declared; UnsupportedOperationError when it lacks one of them."""
+    """Return the library with these functions declared.
+
+    Raises:
+        UnsupportedOperationError: The library lacks one of the functions.
+    """
     binding: Any = confluent_kafka.cimpl
     try:
         library = ctypes.CDLL(binding.__file__)

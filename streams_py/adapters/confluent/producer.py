@@ -1,28 +1,28 @@
-"""Writes records: the port ``RecordProducer`` on librdkafka.
+"""Write records: the port ``RecordProducer`` on librdkafka.
 
-Every record of every task passes :meth:`produce`, so its cost counts: librdkafka's binding needs about 1.0 us for it,
-what is added here 0.1 to 0.2 us.
+Every record of every task passes :meth:`produce`, so its cost matters. librdkafka's binding takes about 1.0 us per
+record; the code here adds 0.1 to 0.2 us.
 
-*Delivery reports.* Each record ends in a report. One that says "written" costs 0.3 us even if nobody listens, so only
-failures are reported until somebody asks for acknowledged offsets (``track``). Reports are plain functions: a
-successful one of a tracked (changelog) partition leaves the record behind, whose offset is what a checkpoint needs, and
-*every* failure is remembered, in the order of its partition. Each of them is raised once, by the next call: the
-application may let one record go and not another. The binding ignores its argument ``on_delivery`` when ``callback``
-is given by position, so reports are passed as ``callback``.
+*Delivery reports.* librdkafka can report the outcome of each record. A report of success costs 0.3 us even without a
+callback, so only failures are reported until a caller needs acknowledged offsets (``track``). Report functions are
+plain functions. A successful report of a tracked (changelog) partition stores the record, whose offset goes into the
+checkpoint. *Every* failure is stored, in the order of its partition. The next call raises one stored failure, so the
+application can decide about each record. The binding ignores its argument ``on_delivery`` when ``callback`` is given by
+position, so report functions are passed as ``callback``.
 
-*Refused records.* A broker answers for a batch. :mod:`.refusals` says how the bad records of a batch are found, so that
-the others are sent. A broker also refuses a batch that is larger than the topic's ``max.message.bytes``, however small
-its records are. So topics with a limit below ours are written by a client of their own whose batches fit
-(:mod:`.topic_limits`).
+*Refused records.* A broker accepts or refuses a batch as a whole. :mod:`.refusals` explains how the bad records of a
+batch are found, so that the others can be sent. A broker also refuses a batch that is larger than the topic's
+``max.message.bytes``, however small its records are. So a separate client with smaller batches writes to topics with a
+limit below the configured batch size (:mod:`.topic_limits`).
 
-*Records that wait for too long* are given up by librdkafka (``delivery.timeout.ms``), also before it sends anything
-when the process goes on after it was frozen. Where that time was chosen by us, because others may have the tasks by
-then, it is a RecordsExpiredError (and see :mod:`.send_queue`).
+*Expired records.* librdkafka drops records that wait longer than ``delivery.timeout.ms``. When a frozen process
+resumes, it drops them before it sends anything. If this library has chosen that timeout, because other members may have
+the tasks by then, an expired record is a RecordsExpiredError (see also :mod:`.send_queue`).
 
-*Back-pressure.* A full queue is no error: ``produce`` waits, serving reports, until there is room.
+*Back-pressure.* A full queue is not an error: ``produce`` serves reports and waits until there is room.
 
-*Timestamp 0.* librdkafka writes the wall clock for it, but 1970-01-01T00:00Z is a legal time of a record (KIP-32).
-Such a record goes out through another client, after a flush, so that the order of its partition is kept.
+*Timestamp 0.* librdkafka replaces it with the current time, but 1970-01-01T00:00Z is a valid record timestamp (KIP-32).
+So another client writes such a record. The queue is flushed before, to keep the order of the partition.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ __all__ = ["ConfluentProducer", "EpochRecordSender"]
 _log = logging.getLogger(__name__)
 
 _Headers = list[tuple[str, bytes | None]] | None
-_NOW: Final = -1  # the port's timestamp for "the producer's clock"; librdkafka says 0
+_NOW: Final = -1  # the port's timestamp for "the producer's clock"; librdkafka's is 0
 _CLOSE_TIMEOUT_S: Final = 5.0
 _PARTITION_COUNT_AGE_MAX_S: Final = 300.0
-_LOOK_INTERVAL_S: Final = 0.2
+_LOOKUP_INTERVAL_S: Final = 0.2
 _RENEWED_LONG_AGO_S: Final = 60.0
 _ONE_BY_ONE: Final = 1
 _DEFAULT_BATCH_BYTES: Final = 1_000_000  # librdkafka's batch.size
@@ -72,12 +72,17 @@ _NO_SUCH_TOPIC: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_T
 
 
 class ConfluentProducer:
-    """Not thread-safe: one thread uses it. ``produce`` is an attribute: the hot path calls it without a method lookup.
+    """The record producer. Not thread-safe. ``produce`` is an attribute, to save the hot path a method lookup.
 
-    ``max_block_ms`` (Kafka's ``max.block.ms``) bounds how long a full queue or missing metadata may hold a caller.
-    ``batch_bytes_max`` says how large a batch of a topic may be, None when nobody knows. ``makes_expired_again``: see
-    above. ``sends_alone``: each record is a batch, so each answer concerns one record. ``on_refusal`` gets the reports
-    of refused records, which are no failures of this producer then.
+    Args:
+        settings: librdkafka settings.
+        epoch_sender: Creates the client that writes records with timestamp 0.
+        max_block_ms: Longest time that a full queue or missing metadata may block a caller (Kafka's ``max.block.ms``).
+        lists_all_topics: Whether to find a topic in a list of all topics, instead of requesting it by name.
+        batch_bytes_max: Returns the largest batch of a topic in bytes; None when it is unknown.
+        reprocesses_expired: Whether expired records raise RecordsExpiredError, so that the tasks produce them again.
+        sends_alone: Whether each record is sent in a separate batch, so that each answer concerns one record.
+        on_refusal: Receives the reports of refused records, which then don't count as failures of this producer.
     """
 
     _sends_one_by_one = False
@@ -91,7 +96,7 @@ class ConfluentProducer:
         max_block_ms: int = 60_000,
         lists_all_topics: bool = False,
         batch_bytes_max: Callable[[str], int | None] = lambda topic: None,
-        makes_expired_again: bool = False,
+        reprocesses_expired: bool = False,
         sends_alone: bool = False,
         on_refusal: Callable[[KafkaError, Message], None] | None = None,
     ) -> None:
@@ -106,16 +111,16 @@ class ConfluentProducer:
         self._batch_bytes_max = batch_bytes_max
         self._on_refusal = on_refusal
         self._sends_one_by_one = sends_alone or self._sends_one_by_one
-        self._queue = SendQueue(settings) if makes_expired_again else None
-        self._clients: dict[int | None, Producer] = {}  # by the size of their batches; None: as configured
+        self._queue = SendQueue(settings) if reprocesses_expired else None
+        self._clients: dict[int | None, Producer] = {}  # by largest batch size; None: as configured
         self._limits: dict[str, int | None] = {}  # of the topics written so far
         self._acked: dict[TopicPartition, Message] = {}
         self._tracked: dict[str, Reports] = {}
         self._written_at_epoch: dict[TopicPartition, int] = {}
         self._refusals = Refusals(self._batch_limit, all_alone=sends_alone)
         self._failures, self._reported = self._refusals.failures, self._refusals.reported
-        self._obstacles: list[Exception] = []  # a reason not to send directly, or nothing
-        self._barriers: dict[type[StreamsError], str] = {}  # why nothing may be sent: for good, or for now
+        self._obstacles: list[Exception] = []  # not empty: records must not bypass `produce`
+        self._barriers: dict[type[StreamsError], str] = {}  # reasons why no record may be sent
         self._partition_counts: dict[str, tuple[int, float]] = {}
         self._is_out_of_step = False
         self._renewed_at_s = -float("inf")
@@ -130,7 +135,7 @@ class ConfluentProducer:
         self.produce = self._make_produce()
 
     def _client(self, batch_bytes: int | None) -> Producer:
-        """The client whose batches are at most so large."""
+        """Return the client whose batches have at most ``batch_bytes``."""
         client = self._clients.get(batch_bytes)
         return self._new_client(batch_bytes) if client is None else client
 
@@ -156,7 +161,7 @@ class ConfluentProducer:
         return self._client(_ONE_BY_ONE if topic in self._refusals.isolated else self._batch_limit(topic))
 
     def _batch_limit(self, topic: str) -> int | None:
-        """How large batches of the topic may be; None when our own size fits."""
+        """Return the largest batch size of the topic; None when the configured batch size fits."""
         if topic not in self._limits:
             limit = self._batch_bytes_max(topic)
             ours = int(self._settings.get("batch.size", _DEFAULT_BATCH_BYTES))
@@ -181,8 +186,11 @@ class ConfluentProducer:
             timestamp_ms: int = _NOW,
             headers: _Headers = None,
         ) -> None:
-            """Queue a record. ``timestamp_ms`` -1 = the producer's clock; ``partition`` -1 = murmur2 of the key, any
-            partition for a null key. Raises what an earlier send failed with; this record is then not queued."""
+            """Queue a record. Raises the error of an earlier record, if any; then this record is not queued.
+
+            ``timestamp_ms`` -1 means the producer's clock. ``partition`` -1 means murmur2 of the key, or any partition
+            for a null key.
+            """
             if barriers:
                 self._check_barriers()
             if reported:
@@ -210,7 +218,7 @@ class ConfluentProducer:
         return produce
 
     def direct(self, topic: str, partition: int = -1) -> DirectSend:
-        """librdkafka's ``produce`` with what records for ``topic`` need; see the port."""
+        """Return librdkafka's ``produce`` with the report function for records of ``topic``; see the port."""
         reports = self._tracked.get(topic)
         report = self._report if reports is None else reports[partition]
         return DirectSend(self._client(self._batch_limit(topic)).produce, report, self._obstacles)
@@ -218,7 +226,7 @@ class ConfluentProducer:
     def _send_when_there_is_room(self, topic: str, *rest: Any) -> None:
         deadline_s = time.monotonic() + self._max_block_ms / 1000
         while True:
-            # Returns as soon as a report has been served, i.e. when there may be room: no busy loop.
+            # Returns as soon as a report was served, i.e. when there may be room, so this is not a busy loop.
             with self.blocked:
                 self.poll(100)
             self.check()
@@ -237,7 +245,7 @@ class ConfluentProducer:
                 return
 
     def _refuse(self, refused: KafkaException, topic: str, *record: Any) -> None:
-        """librdkafka did not take the record (too large, no such partition): as if the broker had refused it later."""
+        """Store a record that librdkafka rejected (too large, unknown partition), as if a broker had refused it."""
         value, key, partition, timestamp_ms, headers = record
         error = error_of(refused)
         if error is None:
@@ -278,13 +286,13 @@ class ConfluentProducer:
     # -- reports ----------------------------------------
 
     def poll(self, timeout_ms: int = 0) -> int:
-        """Serve reports; waits up to ``timeout_ms`` for the first. Call it about once for every batch of records."""
+        """Serve reports; wait up to ``timeout_ms`` for the first one. Call this about once per batch of records."""
         served = 0
         for client in tuple(self._clients.values()):
             try:
                 served += client.poll(timeout_ms / 1000 / len(self._clients))
-            except FATAL as failed:  # every call raises it from now on
-                raise self._out_of_step(f"{self._client_id}: the producer cannot go on: {failed}") from failed
+            except FATAL as failed:  # from now on, every call raises it
+                raise self._out_of_step(f"{self._client_id}: the producer cannot continue: {failed}") from failed
         if self._reported:
             self._sort_out()
         if self._obstacles:
@@ -292,7 +300,11 @@ class ConfluentProducer:
         return served
 
     def flush(self, timeout_ms: int) -> int:
-        """Wait until everything is acknowledged or failed; how many records still wait after ``timeout_ms``."""
+        """Wait until all records are acknowledged or have failed.
+
+        Returns:
+            Number of records that are still queued after ``timeout_ms``.
+        """
         deadline_s = time.monotonic() + timeout_ms / 1000
         had_some = self._queue is not None and self.waiting() > 0
         left = self._flush(deadline_s)
@@ -305,7 +317,7 @@ class ConfluentProducer:
         return left
 
     def overdue(self, timeout_ms: int) -> int:
-        """Records that must not be written any more; see the port."""
+        """Return the number of queued records that must no longer be written; see the port."""
         return 0 if self._queue is None else self.flush(timeout_ms)
 
     def _flush(self, deadline_s: float) -> int:
@@ -319,17 +331,17 @@ class ConfluentProducer:
         return left
 
     def waiting(self) -> int:
-        """Count the records that are neither written nor failed, without sending them at once as a flush does."""
+        """Count the records that are neither written nor failed. Unlike a flush, this does not end their lingering."""
         try:
             return sum(map(waiting_records, tuple(self._clients.values())))
         except FATAL as lost:
             raise self._client_failed() from lost
 
     def _client_failed(self) -> StreamsError:
-        return self._out_of_step(f"{self._client_id}: the producer failed and cannot go on")
+        return self._out_of_step(f"{self._client_id}: the producer failed and cannot continue")
 
     def check(self) -> None:
-        """Raise the first failure that was not raised before, in the order of its partition; then it is forgotten."""
+        """Raise the first failure that was not raised before, if any. Failures are in the order of their partition."""
         self._broker_log.check()
         if self._reported:
             self._sort_out()
@@ -338,7 +350,7 @@ class ConfluentProducer:
             self._note_obstacles()
             error = failure.raised or send_error(failure.error, failure.topic, failure.partition, failure.record)
             if isinstance(error, ProductionError):
-                # A record that the library did not take has never been in the transaction.
+                # A record that librdkafka rejected was never part of the transaction.
                 error.ends_transaction = self._refusals_end_transactions and failure.was_sent
             if failure.is_batch:
                 raise BatchRefusedError(str(error), topic=failure.topic, partition=failure.partition) from error
@@ -348,18 +360,25 @@ class ConfluentProducer:
             raise self._out_of_step(str(error)) if isinstance(error, TaskMigratedError) else error
 
     def leave_out(self, error: ProductionError, instead: Iterable[tuple[object, ...]]) -> None:
-        """No error ends a transaction here."""
+        """Do nothing: without transactions, the tasks do not produce the refused record again."""
 
     def _out_of_step(self, text: str) -> StreamsError:
-        """What a client that cannot go on comes to: a new one, unless that has not helped a moment ago."""
+        """Return the error for a client that cannot continue.
+
+        Returns:
+            TaskMigratedError, so that a new client is created. StreamsError when that was done less than a minute ago.
+        """
         self._is_out_of_step = True
         if time.monotonic() - self._renewed_at_s < _RENEWED_LONG_AGO_S:
-            return StreamsError(f"{text}; a new producer was made less than a minute ago, and that has not helped")
+            return StreamsError(f"{text}; a new producer was created less than a minute ago, which did not help")
         return TaskMigratedError(text)
 
     def _make_report(self) -> Report:
-        """The report of an untracked record, and of everything that failed, while its clients are in use: one that was
-        given up may still serve reports, on another thread."""
+        """Create the report function for untracked records and for all failures.
+
+        It ignores reports of clients that are no longer in use: an abandoned client may still serve reports, on another
+        thread.
+        """
         clients, refusals, on_refusal = self._clients, self._refusals, self._on_refusal
 
         def report(error: KafkaError | None, message: Message, known: Known | None = None) -> None:
@@ -375,30 +394,33 @@ class ConfluentProducer:
     def _note_obstacles(self) -> None:
         if not (self._failures or self._reported or self._refusals.isolated):
             self._obstacles.clear()
-            if self._barriers:  # by another thread, perhaps a moment ago
-                self._obstacles.append(StreamsError("nothing may be sent"))
+            if self._barriers:  # another thread may have just set one
+                self._obstacles.append(StreamsError("no record may be sent"))
         elif not self._obstacles:
-            self._obstacles.append(StreamsError("records failed, or go one by one"))
+            self._obstacles.append(StreamsError("records failed, or are sent one by one"))
 
     def _sort_out(self) -> None:
-        """Find out what was refused. From now on records of topics that refused a batch are sent one by one."""
+        """Process the reported failures. From now on, records of topics with a refused batch are sent one by one."""
         if self._refusals.has_refused_batch():
-            # What is under way is refused too, or written, before anything else is sent.
+            # Records in flight must be written or refused before any other record is sent.
             self._flush(time.monotonic() + self._max_block_ms / 1000)
         for topic in self._refusals.sort():
             _log.warning(
-                "%s: a broker refused a batch of topic %s; its tasks process again from the last commit, and its "
+                "%s: a broker refused a batch of topic %s; the tasks reprocess from the last commit, and the topic's "
                 "records are sent one by one for a while, which is slow",
                 self._client_id,
                 topic,
             )
         self._note_obstacles()
 
-    # -- what is known ----------------------------------------
+    # -- offsets and metadata ----------------------------------------
 
     def track(self, topics: Collection[str]) -> None:
-        """Topics whose acknowledged offsets are wanted. Records for them name their partition. Call it before the first
-        record is sent: the first call makes another client, and what ``produce`` and ``direct`` gave is void then."""
+        """Start to record the acknowledged offsets of ``topics``. Records for them must name their partition.
+
+        Call this before the first record is sent. The first call creates another client, so ``produce`` and the results
+        of ``direct`` that a caller has kept are no longer valid.
+        """
         if topics and not self._reports_all:
             self.flush(self._max_block_ms)
             for client in self._clients.values():
@@ -409,24 +431,24 @@ class ConfluentProducer:
                 self._tracked[topic] = Reports(topic, self._acked, self._report)
 
     def acked_offsets(self) -> Mapping[TopicPartition, int]:
-        """Highest acknowledged offset of each partition of a tracked topic that this producer has written to."""
+        """Return the highest acknowledged offset of each partition of tracked topics written by this producer."""
         acked = dict(self._written_at_epoch)
         for partition, last in self._acked.items():
             offset = last.offset()
-            if offset is not None and offset >= 0:  # with acks=0 nobody says where a record is
+            if offset is not None and offset >= 0:  # with acks=0, brokers don't return offsets
                 acked[partition] = max(offset, acked.get(partition, -1))
         return acked
 
     def reset(self) -> None:
-        """Drop what waits to be sent, forget what failed, and start over with new clients; see the port."""
+        """Drop queued records, forget failures, and start over with new clients; see the port."""
         if self._is_out_of_step:
             self._renewed_at_s = time.monotonic()
             self._is_out_of_step = False
         if self._queue is not None:
             self._queue.adapt()
-        clients, self._clients = self._clients, {}  # what they still report is no matter
+        clients, self._clients = self._clients, {}  # from now on, their reports are ignored
         for client in clients.values():
-            with contextlib.suppress(KafkaException, SystemError):  # one that has failed has nothing to lose
+            with contextlib.suppress(KafkaException, SystemError):  # errors of a failed client don't matter
                 self._end(client, drop=True)
         self._refusals.forget()
         self._barriers.pop(TaskMigratedError, None)
@@ -444,26 +466,31 @@ class ConfluentProducer:
         client.close()
 
     def halt(self, reason: str) -> None:
-        """Send nothing more until :meth:`reset`; see the port."""
+        """Send no more records until :meth:`reset`; see the port."""
         self._barriers[TaskMigratedError] = reason
         self._obstacles.append(StreamsError(reason))
 
     def hold(self, reason: str | None) -> None:
-        """Send nothing while there is a reason; see the port."""
+        """Send no records while there is a reason; see the port."""
         if reason is None:
-            self._barriers.pop(BrokerUnavailableError, None)  # the obstacle goes with the next poll
+            self._barriers.pop(BrokerUnavailableError, None)  # the next poll removes the obstacle
         else:
             self._barriers[BrokerUnavailableError] = reason
             self._obstacles.append(StreamsError(reason))
 
     def _check_barriers(self) -> None:
-        barriers = dict(self._barriers)  # others may change it meanwhile
+        barriers = dict(self._barriers)  # other threads may change it meanwhile
         for kind in (TaskMigratedError, BrokerUnavailableError):
             if kind in barriers:
                 raise kind(barriers[kind])
 
     def partitions_for(self, topic: str) -> int:
-        """Partition count, at most 5 minutes old. BrokerUnavailableError after ``max.block.ms`` without an answer."""
+        """Return the partition count of a topic, at most 5 minutes old.
+
+        Raises:
+            BrokerUnavailableError: No valid answer within ``max.block.ms``.
+            StreamsError: The topic does not exist or cannot be written.
+        """
         known = self._partition_counts.get(topic)
         now_s = time.monotonic()
         if known is not None and now_s < known[1]:
@@ -474,8 +501,11 @@ class ConfluentProducer:
         return count
 
     def _count_partitions(self, topic: str, deadline_s: float) -> int:
-        """Ask until a broker knows: one that has just started, or is about to end, leaves topics and partitions out.
-        That a topic does not exist is believed when it is said twice."""
+        """Request the partition count until a broker returns a complete answer.
+
+        A broker that has just started or is stopping may omit topics and partitions. So an unknown topic must be
+        confirmed by a second answer.
+        """
         absent = 0
         while True:
             try:
@@ -494,16 +524,16 @@ class ConfluentProducer:
                 raise StreamsError(f"topic {topic} does not exist ({reason}): create it first")
             if time.monotonic() >= deadline_s:
                 raise broker_away(self._bootstrap, f"looking up topic {topic}", self._max_block_ms)
-            time.sleep(_LOOK_INTERVAL_S)
+            time.sleep(_LOOKUP_INTERVAL_S)
 
     def _list_topics(self, topic: str, timeout_s: float) -> Any:
         client = self._client(None)
-        if self._lists_all_topics:  # the mock cluster creates a topic that is asked for by name
+        if self._lists_all_topics:  # the mock cluster creates a topic that is requested by name
             return client.list_topics(timeout=timeout_s).topics.get(topic)
         return client.list_topics(topic, timeout=timeout_s).topics.get(topic)
 
     def close(self) -> None:
-        """Write what is queued, for a few seconds at most; what is left then is dropped with a warning."""
+        """Write queued records for a few seconds, then drop the rest with a warning, and close."""
         left = 0
         with contextlib.suppress(StreamsError):
             left = self.flush(int(1000 * _CLOSE_TIMEOUT_S))

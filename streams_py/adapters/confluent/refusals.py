@@ -1,17 +1,18 @@
-"""Isolates the records that a broker refuses, under both guarantees.
+"""Find the records that a broker refuses, under both processing guarantees.
 
-A broker answers for a batch. A batch with one bad record is refused as a whole, so the answer alone does not say which
-records are good. Kafka's newer brokers name the bad records of a batch for some errors (KIP-467); librdkafka then
-reports the others with the code ``_INVALID_DIFFERENT_RECORD``.
+A broker accepts or refuses a batch as a whole, so its answer alone does not tell which records of a refused batch are
+bad. For some errors, newer brokers name the bad records of a batch (KIP-467). librdkafka then reports the others with
+the code ``_INVALID_DIFFERENT_RECORD``.
 
-* A record that was alone in its batch is refused for itself: the production handler is asked about it.
+* If a record was alone in its batch, that record is the bad one. The production exception handler decides about it.
 * Otherwise all tasks of the producer go back to their last commit, and the topic is *isolated* for a while. Without
-  transactions the records of an isolated topic go one by one, so each answer concerns one record. In a transaction they
-  stay in batches, as long as the broker names the bad records. Reports of isolated records know the whole record.
-* A transaction cannot be committed once one of its records was refused. If the handler lets the record pass, the
-  record is *left out*: the tasks go back to the last commit, and the record is not sent when they make it again.
+  transactions, the records of an isolated topic are sent one by one, so each answer concerns one record. In a
+  transaction they are still sent in batches, as long as the broker names the bad records. Delivery reports of isolated
+  records carry the whole record.
+* A transaction with a refused record cannot be committed. If the handler skips the record, it is *left out*: the tasks
+  go back to the last commit, and the record is not sent when they produce it again.
 
-librdkafka does not keep timestamp and headers of a record that failed, so records cannot be sent again from here.
+librdkafka does not keep the timestamp and headers of a failed record, so records cannot be resent from here.
 """
 
 from __future__ import annotations
@@ -29,20 +30,23 @@ from streams_py.errors import ProductionError, RefusedRecord, StreamsError
 __all__ = ["Failure", "Known", "LeftOutRecords", "Refusals", "named_by_broker"]
 
 Known: TypeAlias = "tuple[int, Sequence[tuple[str, bytes | None]] | None]"
-"""Timestamp (ms) and headers of a record: what a report of librdkafka about a failed record lacks."""
+"""Timestamp (ms) and headers of a record, which librdkafka's report of a failed record lacks."""
 
 _ISOLATED_S: Final = 60.0
-"""How long a topic stays isolated after the last record that was refused."""
+"""Time that a topic stays isolated after its last refused record, in seconds."""
 _BATCHES_MAX: Final = 10
-"""How often batches of one topic may be refused in a row, each time with a return to the last commit."""
-_VAIN_ROUNDS_MAX: Final = 20
-"""How often tasks may go back for a refused record that they then make differently."""
+"""Limit of consecutive refused batches of one topic. After each of them, the tasks go back to the last commit."""
+_UNMATCHED_ROUNDS_MAX: Final = 20
+"""Number of times that tasks may go back for a refused record that they then don't produce again."""
 _LEFT_OUT_S: Final = 300.0
-"""How long a record stays left out. An equal record that is made later is sent, and refused for itself."""
+"""Time that a record stays left out, in seconds. An equal record that is produced later is sent and refused again."""
 
 
 class Failure(NamedTuple):
-    """A record that was not written. ``record`` is kept for refused records only: 100,000 may expire at a time."""
+    """A record that was not written.
+
+    ``record`` is set for refused records only, to limit memory: 100,000 records may expire at the same time.
+    """
 
     error: KafkaError
     topic: str
@@ -51,26 +55,30 @@ class Failure(NamedTuple):
     is_batch: bool = False
     was_sent: bool = True
     raised: ProductionError | None = None
-    """The error, where another client than librdkafka has written the record."""
+    """The error, if a client other than librdkafka sent the record."""
 
 
 class Refusals:
-    """Failed records of one producer. ``batch_limit`` gives the size of the batches of a topic, if it is limited.
-    ``all_alone``: the producer sends every record in a batch of its own."""
+    """Failed records of one producer.
+
+    Args:
+        batch_limit: Returns the largest batch size of a topic; None without a limit.
+        all_alone: Whether the producer sends each record in a separate batch.
+    """
 
     def __init__(self, batch_limit: Callable[[str], int | None], *, all_alone: bool = False) -> None:
         self._batch_limit = batch_limit
         self._all_alone = all_alone
         self.failures: deque[Failure] = deque()
-        """What the caller has to be told, in the order of its partitions."""
+        """Failures to raise to the caller. Failures of the same partition are in the order of its records."""
         self.reported: list[Failure] = []
-        """What was reported since the last :meth:`sort`."""
+        """Failures reported since the last :meth:`sort`."""
         self.isolated: dict[str, float] = {}
-        """Isolated topics, and until when (monotonic seconds)."""
+        """Isolated topics, each with the end of its isolation (monotonic seconds)."""
         self._batches: dict[str, int] = {}
 
     def note(self, error: KafkaError, message: Message, known: Known | None) -> None:
-        """Take the report of a failed record."""
+        """Add the report of a failed record."""
         topic, partition = message.topic() or "?", message.partition()
         record = None
         if is_refusal(error):
@@ -80,26 +88,34 @@ class Refusals:
         self.reported.append(Failure(error, topic, partition, record))
 
     def has_refused_batch(self) -> bool:
-        """Whether :meth:`sort` would find a batch without knowing which of its records is bad."""
+        """Whether a batch was refused whose bad records are unknown."""
         return any(not self._is_alone(topic, group) for (topic, _), group in self._groups().items())
 
-    def sort(self, *, told: Callable[[str, Sequence[Failure]], Sequence[Failure] | None] | None = None) -> list[str]:
-        """Sort what was reported: failures of single records, and the topics of refused batches, which are isolated
-        from now on. ``told(topic, group)`` gives the bad records of a batch when they are known, else None."""
-        told = told or self._told
+    def sort(
+        self, *, bad_records: Callable[[str, Sequence[Failure]], Sequence[Failure] | None] | None = None
+    ) -> list[str]:
+        """Sort the reported failures into failures of single records and refused batches.
+
+        Args:
+            bad_records: Returns the bad records of a batch, or None when they are unknown.
+
+        Returns:
+            The topics of refused batches. They are isolated from now on.
+        """
+        bad_records = bad_records or self._bad_records
         groups = self._groups()
         others = [failure for failure in self.reported if failure.record is None]
         self.reported.clear()
         refused: dict[str, Failure] = {}
         for (topic, _), group in groups.items():
-            bad = told(topic, group)
+            bad = bad_records(topic, group)
             if bad is None:
                 refused.setdefault(topic, next((one for one in group if not _is_neighbour(one)), group[0]))
                 continue
             self.failures.extend(bad)
             if topic in self.isolated:
                 self.isolated[topic] = time.monotonic() + _ISOLATED_S
-        self.failures.extend(others)  # in a transaction they follow from the refusals
+        self.failures.extend(others)  # in a transaction, the refusals are their cause
         for topic, failure in refused.items():
             self._isolate(topic, failure)
         return list(refused)
@@ -112,32 +128,33 @@ class Refusals:
                 f"{failure.error.str()}"
             )
         self.isolated[topic] = time.monotonic() + _ISOLATED_S
-        others = [one for one in self.failures if one.record is None or one.topic != topic]  # those are made again
+        # The tasks will produce the records of this topic again.
+        others = [one for one in self.failures if one.record is None or one.topic != topic]
         self.failures.clear()
         self.failures.append(failure._replace(record=None, is_batch=True))
         self.failures.extend(others)
 
     def release(self) -> None:
-        """Everything was written: topics without a refusal for a while need not be isolated."""
+        """End the isolation of topics without a recent refusal. Called when all records are written."""
         now_s = time.monotonic()
         for topic in [topic for topic, until_s in self.isolated.items() if now_s > until_s]:
             del self.isolated[topic]
             self._batches.pop(topic, None)
 
     def forget(self) -> None:
-        """All tasks are at their last commit."""
+        """Forget all failures. Called when all tasks are at their last commit."""
         self.failures.clear()
         self.reported.clear()
 
     def _groups(self) -> dict[tuple[str, int | None], list[Failure]]:
-        """Refused records by partition. Those of a batch are reported together."""
+        """Group refused records by partition. librdkafka reports the records of a batch together."""
         groups = defaultdict(list)
         for failure in self.reported:
             if failure.record is not None:
                 groups[failure.topic, failure.partition].append(failure)
         return groups
 
-    def _told(self, topic: str, group: Sequence[Failure]) -> Sequence[Failure] | None:
+    def _bad_records(self, topic: str, group: Sequence[Failure]) -> Sequence[Failure] | None:
         return group if self._is_alone(topic, group) else None
 
     def _is_alone(self, topic: str, group: Sequence[Failure]) -> bool:
@@ -151,7 +168,7 @@ class Refusals:
 
 
 def named_by_broker(group: Sequence[Failure]) -> Sequence[Failure] | None:
-    """The bad records of a batch in an isolated topic; None when the broker has not named them."""
+    """Return the bad records of a batch of an isolated topic; None when the broker has not named them."""
     bad = [failure for failure in group if not _is_neighbour(failure)]
     return bad if len(bad) == 1 or len(bad) < len(group) else None
 
@@ -186,9 +203,9 @@ class _LeftOut(NamedTuple):
 
 
 class LeftOutRecords:
-    """Records that are not sent when they are made again, and what is sent instead.
+    """Records that are not sent when they are produced again, and the records that are sent instead of them.
 
-    ``waiting`` is empty unless there are some. A record is left out once for each time that it was refused.
+    ``waiting`` has the records that are still to be left out. A record is left out once for each refusal.
     """
 
     def __init__(self) -> None:
@@ -198,13 +215,22 @@ class LeftOutRecords:
         self._round = 0
 
     def add(self, record: RefusedRecord, instead: Iterable[tuple[object, ...]], cause: Exception) -> None:
-        """Leave this record out from the next round on. StreamsError when rounds do not help."""
+        """Leave this record out from the next round on.
+
+        Args:
+            record: The refused record.
+            instead: Arguments of ``produce`` for each record to send instead (dead letters).
+            cause: The error with which the record was refused.
+
+        Raises:
+            StreamsError: The tasks went back too often without producing an equal record again.
+        """
         missed = {one.round for of_one in self.waiting.values() for one in of_one}
-        if len(missed) >= _VAIN_ROUNDS_MAX:
+        if len(missed) >= _UNMATCHED_ROUNDS_MAX:
             raise StreamsError(
                 f"{cause}; the tasks went back to their last commit {len(missed)} times in order to leave out such "
-                f"records, and made them differently each time: make records for {record.topic} depend on their input "
-                "alone, or correct what the broker complains about"
+                f"records, but produced different records each time: make the records for {record.topic} depend only "
+                "on their input, or fix the cause of the broker's error"
             ) from cause
         identity = (record.topic, record.key, record.value, record.timestamp_ms, record.headers)
         self._new.append(_LeftOut(identity, tuple(instead), time.monotonic() + _LEFT_OUT_S, self._round))
@@ -217,7 +243,7 @@ class LeftOutRecords:
         timestamp_ms: int,
         headers: Sequence[tuple[str, bytes | None]] | None,
     ) -> tuple[tuple[object, ...], ...] | None:
-        """What to send instead of this record; None when it is to be sent."""
+        """Return the records to send instead of this record; None when this record has to be sent."""
         found = self.waiting.get((topic, key, value, timestamp_ms, tuple(headers or ())))
         if found is None:
             return None
@@ -228,7 +254,7 @@ class LeftOutRecords:
         return one.instead
 
     def go_back(self) -> None:
-        """All tasks are at their last commit: they make all records again."""
+        """Start the next round: all tasks are at their last commit and produce their records again."""
         waiting = [one for of_one in self.waiting.values() for one in of_one]
         every = [*self._met, *waiting, *self._new]
         self.waiting.clear()
@@ -241,5 +267,5 @@ class LeftOutRecords:
                 self.waiting.setdefault(one.identity, deque()).append(one)
 
     def committed(self) -> None:
-        """What was left out so far is never made again."""
+        """Forget the records left out so far: after a commit, tasks don't produce them again."""
         self._met.clear()

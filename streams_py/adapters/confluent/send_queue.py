@@ -1,8 +1,8 @@
-"""How long a producer's queue may be, so that its records are written in the time for which they may wait.
+"""Limit the size of a producer's queue, so that queued records are written before they expire.
 
-Records that expire once were in the queue during an outage. Records that expire again before anything went well wait
-because the queue holds more than the brokers take in that time: made again and again, they would never be written. So
-it is halved, until it is short enough or writing goes well.
+An outage can make records expire once. If records expire again without successful flushes in between, the queue holds
+more than the brokers can write before the records expire. Tasks would produce these records again and again without
+ever writing them. So the queue is halved until it is small enough or flushes succeed.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from streams_py.adapters.confluent.settings import Settings
 __all__ = ["SendQueue", "waiting_records"]
 
 _MIN: Final = {"queue.buffering.max.messages": 20_000, "queue.buffering.max.kbytes": 4_096}
-"""Enough for 200,000 small records, or 40 MB, per second, with Kafka's lingering."""
-_GOES_WELL: Final = 3
-_LOOKS_MAX: Final = 100
+"""Smallest queue: with Kafka's linger time, enough for 200,000 small records or 40 MB per second."""
+_STABLE_FLUSHES: Final = 3
+"""Complete flushes after which the queue gets its configured size again."""
+_POLLS_MAX: Final = 100
 
 
 def waiting_records(client: Producer) -> int:
@@ -29,7 +30,7 @@ def waiting_records(client: Producer) -> int:
     the length was taken before that poll, and the length is the number of records.
     """
     fewest = len(client)
-    for _ in range(_LOOKS_MAX):  # a client with `debug` may log without a pause
+    for _ in range(_POLLS_MAX):  # a client with `debug` may log without a pause
         if not fewest or not client.poll(0):
             break
         fewest = min(fewest, len(client))
@@ -37,22 +38,22 @@ def waiting_records(client: Producer) -> int:
 
 
 class SendQueue:
-    """The queue of a producer with these settings. ``has_expired``: some records have, since the last :meth:`adapt`."""
+    """The queue size of a producer. ``has_expired``: whether records have expired since the last :meth:`adapt`."""
 
     def __init__(self, settings: Settings) -> None:
         self._sizes = {key: int(str(settings[key])) for key in _MIN if key in settings}
         self._least_kbytes = int(str(settings.get("message.max.bytes", 0))) // 1024 + 1
         self._halvings = 0
-        self._flushes = _GOES_WELL
+        self._flushes = _STABLE_FLUSHES
         self.has_expired = False
 
     def note_flush(self) -> None:
-        """All that was in the queue was written."""
+        """Count a flush that wrote all queued records."""
         self._flushes += 1
 
     def adapt(self) -> None:
-        """A new client is about to be made."""
-        if self._flushes >= _GOES_WELL:
+        """Choose the queue size of the next client. Call this before each new client."""
+        if self._flushes >= _STABLE_FLUSHES:
             self._halvings = 0
         elif self.has_expired:
             self._halvings += 1
@@ -61,7 +62,7 @@ class SendQueue:
 
     @property
     def settings(self) -> Settings:
-        """What is other than at first."""
+        """The reduced queue sizes; empty when the configured sizes apply."""
         if not self._halvings:
             return {}
         least = {**_MIN, "queue.buffering.max.kbytes": max(_MIN["queue.buffering.max.kbytes"], self._least_kbytes)}

@@ -1,16 +1,16 @@
-"""Kafka's dotted client keys as librdkafka settings.
+"""Translate Kafka's dotted client keys to librdkafka settings.
 
-librdkafka shares many of Kafka's names, renames some, and has some of its own; a few defaults differ in ways that
-matter to Kafka Streams. For every client there are four kinds of keys:
+librdkafka uses many of Kafka's names, renames some, and has names that Kafka lacks. A few of its defaults differ in
+ways that matter to Kafka Streams. For every client there are four kinds of keys:
 
-* translated: passed on, under librdkafka's name;
-* somebody else's: the group membership, the runtime or another kind of client takes them; nothing to do here;
-* Java only: ignored with a warning, because nothing here could honour them;
-* the rest: passed on as they stand, since they may be librdkafka's own (``queued.min.messages``). What librdkafka does
-  not know either becomes a ConfigError when the client is made, see :func:`rejected_setting`.
+* Translated keys are passed on under librdkafka's name.
+* Keys that the group membership, the runtime or another kind of client handles are skipped here.
+* Java-only keys are ignored with a warning, because no Python client supports them.
+* All other keys are passed on unchanged, since they may be librdkafka settings (``queued.min.messages``). If librdkafka
+  does not know such a key, creating the client raises a ConfigError, see :func:`rejected_setting`.
 
-Security keys go through :mod:`streams_py.adapters.security.settings` alone. Forced values and defaults are those of
-Kafka Streams' ``StreamsConfig``; the reasons for other defaults stand beside them.
+Only :mod:`streams_py.adapters.security.settings` handles security keys. Forced values and defaults match Kafka Streams'
+``StreamsConfig``; comments give the reasons for other defaults.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 Settings = dict[str, Any]
-"""A configuration as confluent-kafka takes it."""
+"""A configuration for a client of confluent-kafka."""
 
 # -- the table ---------------------------------------------------------------------------------------------------------
 
@@ -90,7 +90,7 @@ _ELSEWHERE: Final = frozenset(
     socket.connection.setup.timeout.max.ms
     """.split()
 )
-"""Taken by the group membership, by the runtime, or by the classes of this package themselves."""
+"""Keys that the group membership, the runtime or other code of this package handles."""
 
 _JAVA_ONLY: Final = frozenset(
     """
@@ -104,15 +104,15 @@ _JAVA_ONLY: Final = frozenset(
 
 _LIBRARY_MESSAGE_BYTES: Final = 1_000_000  # librdkafka's default of message.max.bytes
 
-# Kafka's value -> librdkafka's, where they differ in more than the name. Keyed by librdkafka's name.
+# Kafka's value -> librdkafka's value, where the values differ too. Keyed by librdkafka's name.
 _CONVERTED: Final[Mapping[str, Callable[[int], int]]] = {
-    # -1 is Java's "the operating system's size"; librdkafka says 0.
+    # The operating system's default is -1 in Java and 0 in librdkafka.
     "socket.receive.buffer.bytes": lambda size: max(0, size),
     "socket.send.buffer.bytes": lambda size: max(0, size),
-    # librdkafka wants 10 .. 300,000, and a second more than the longest fetch.
+    # librdkafka accepts 10 .. 300,000, and requires a second more than the longest fetch.
     "socket.timeout.ms": lambda timeout_ms: min(max(timeout_ms, 2_000), 300_000),
     "queue.buffering.max.kbytes": lambda size: max(1, size // 1024),
-    # Metadata is dropped when it was not refreshed three times in a row (librdkafka's own proportion).
+    # Metadata expires after three missed refreshes (the ratio of librdkafka's defaults).
     "metadata.max.age.ms": lambda age_ms: min(3 * max(age_ms, 10), 86_400_000),
     "topic.metadata.refresh.interval.ms": lambda age_ms: min(max(age_ms, 10), 3_600_000),
     "delivery.timeout.ms": lambda timeout_ms: min(timeout_ms, 2_147_483_647),
@@ -120,7 +120,7 @@ _CONVERTED: Final[Mapping[str, Callable[[int], int]]] = {
 
 _RANGES: Final[Mapping[str, tuple[int, int]]] = {
     "fetch.min.bytes": (1, 100_000_000),
-    "fetch.max.bytes": (1_000, 2_147_483_135),  # at least as much as message.max.bytes may be
+    "fetch.max.bytes": (1_000, 2_147_483_135),  # librdkafka requires at least message.max.bytes
     "fetch.message.max.bytes": (1, 1_000_000_000),
     "fetch.wait.max.ms": (0, 300_000),
     "batch.size": (1, 2_147_483_647),
@@ -129,28 +129,28 @@ _RANGES: Final[Mapping[str, tuple[int, int]]] = {
     "retry.backoff.max.ms": (1, 300_000),
     "connections.max.idle.ms": (0, 2_147_483_647),
 }
-"""What librdkafka accepts where Kafka's range is wider: the nearest value means the same. Keyed by librdkafka's
-name."""
+"""librdkafka's range where Kafka's range is wider; other values become the nearest one. Keyed by librdkafka's name."""
 
 _FORCED_CONSUMER: Final[Mapping[str, object]] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "allow.auto.create.topics": False,
-    # A position that does not exist is an event: the runtime knows the reset policy of each source.
+    # librdkafka must report a position that does not exist: the runtime applies the reset policy of each source.
     "auto.offset.reset": "error",
-    # Tells that a partition's end is reached even when its last records are invisible: transaction markers, aborted
-    # records, what compaction removed. Positions and lags would stay behind for ever without it.
+    # Reports the end of a partition even when its last records are not delivered: transaction markers, aborted records,
+    # records removed by compaction. Without it, positions would never reach the end and lags would never become 0.
     "enable.partition.eof": True,
 }
 
 _DEFAULT_CONSUMER: Final[Mapping[str, object]] = {
     # librdkafka's default of 1 s stalls reading for that long whenever the prefetch queue was full once.
     "fetch.queue.backoff.ms": 1,
-    # A newly assigned partition waits for the fetch under way, and a look-up of its first offset for another one:
-    # with Kafka's 500 ms a hand-over took 1.5 s, with 100 ms 0.3 s. Costs 10 small requests a second when idle.
+    # A newly assigned partition waits for the fetch in flight, and the lookup of its first offset for another fetch.
+    # Moving a partition took 1.5 s with Kafka's 500 ms, and 0.3 s with 100 ms. Costs 10 small requests per second when
+    # idle.
     "fetch.wait.max.ms": 100,
-    # Prefetch per partition / in all. librdkafka's 100,000 records of 100 bytes cost 50 MB in every client, and are
-    # thrown away when the partition is paused; reading is as fast with less.
+    # Prefetch per partition, and in total. librdkafka's default of 100,000 records (of 100 bytes) takes 50 MB in each
+    # client, and a pause discards them. Reading is equally fast with a shorter queue.
     "queued.min.messages": 20_000,
     "queued.max.messages.kbytes": 16_384,
     "check.crcs": True,  # Kafka's default; librdkafka's is off
@@ -160,12 +160,12 @@ _ISOLATION: Final = "isolation.level"
 _DELIVERY_MS: Final = 120_000
 _DEFAULT_PRODUCER: Final[Mapping[str, object]] = {
     "linger.ms": 100,
-    # Kafka's default rule for keys; librdkafka's own is CRC32, and would break every join with Java's output.
+    # Kafka's default partitioner for keys. librdkafka's default (CRC32) would break joins with topics written by Java.
     "partitioner": "murmur2_random",
     "acks": "all",
     "delivery.timeout.ms": _DELIVERY_MS,
     "message.max.bytes": 1_048_576,
-    # Enough for a second of the fastest stream; beyond it `produce` waits.
+    # One second of output at the highest rate. `produce` waits while the queue is full.
     "queue.buffering.max.messages": 500_000,
     "queue.buffering.max.kbytes": 262_144,
 }
@@ -173,7 +173,7 @@ _DEFAULT_PRODUCER: Final[Mapping[str, object]] = {
 _SESSION_MS: Final = 45_000
 _QUEUED_PER_MS: Final = {"queue.buffering.max.messages": 5, "queue.buffering.max.kbytes": 4}
 _QUEUE_MIN: Final = {"queue.buffering.max.messages": 100_000, "queue.buffering.max.kbytes": 65_536}
-"""A quarter of a second of the fastest stream: some of it lingers, and there is enough to go on meanwhile."""
+"""A quarter of a second of output at the highest rate: enough to send while other records linger."""
 
 # -- the four kinds of clients -----------------------------------------------------------------------------------------
 
@@ -181,7 +181,7 @@ _QUEUE_MIN: Final = {"queue.buffering.max.messages": 100_000, "queue.buffering.m
 def consumer_settings(config: StreamsConfig, role: ClientRole, *, bootstrap: str, client_id: str) -> Settings:
     """Return the settings of a record consumer.
 
-    Positions, the reset policy and ``max.poll.records`` belong to the runtime and are not among them.
+    The runtime handles positions, the reset policy and ``max.poll.records``, so these are not included.
     """
     given = config.settings_for(role)
     translated = _translate(config, given, _COMMON | _CONSUMER, others=_PRODUCER)
@@ -193,7 +193,8 @@ def consumer_settings(config: StreamsConfig, role: ClientRole, *, bootstrap: str
         **_FORCED_CONSUMER,
         # Kafka's default; librdkafka's own is read_committed.
         "isolation.level": _isolation(config, role),
-        # Never joined, nothing committed here: librdkafka wants a name, and the application may look up its own group.
+        # This consumer never joins a group and never commits. librdkafka requires a name, and the application has the
+        # rights on this one.
         "group.id": config.application_id,
         **_identity(bootstrap, client_id),
         **librdkafka_settings(parse_security(given)),
@@ -201,30 +202,33 @@ def consumer_settings(config: StreamsConfig, role: ClientRole, *, bootstrap: str
 
 
 def _room_for_fetches(translated: Settings) -> Settings:
-    """librdkafka requires ``message.max.bytes`` to be at most ``fetch.max.bytes``. For a consumer neither limits the
-    size of a record: a broker returns the first batch whatever its size, as Kafka documents."""
+    """Lower ``message.max.bytes`` to ``fetch.max.bytes``, since librdkafka requires it to be at most that.
+
+    Neither setting limits the size of a record that a consumer can read: as Kafka documents, a broker returns the first
+    batch of a fetch whatever its size.
+    """
     size = translated.get("fetch.max.bytes")
     return {} if size is None else {"message.max.bytes": min(int(str(size)), _LIBRARY_MESSAGE_BYTES)}
 
 
 def _isolation(config: StreamsConfig, role: ClientRole) -> str:
-    """The isolation level. That of the restore consumer is always that of the main consumer.
+    """Return the isolation level. The restore consumer always has the level of the main consumer.
 
-    A table that reuses its source topic is restored from that topic: with another level it would get aborted records
-    that were never processed, or miss records that were.
+    A table that reuses its source topic as changelog is restored from that topic. With a different level it could get
+    aborted records that were never processed, or miss records that were.
     """
     source = ClientRole.MAIN_CONSUMER if role is ClientRole.RESTORE_CONSUMER else role
     level = config.setting_for(source, _ISOLATION) or "read_uncommitted"
     if config.exactly_once:
         if (given := config.setting_for(role, _ISOLATION)) not in (None, "read_committed"):
-            _log.warning("isolation.level = %s is ignored: exactly-once needs read_committed", given)
+            _log.warning("isolation.level = %s is ignored: exactly-once requires read_committed", given)
         return "read_committed"
     key = role.key(_ISOLATION)
     own = config.clients.get(key)
     if source is not role and own not in (None, level):
         _log.warning(
-            "%s = %s is ignored: tables must be restored from the records that the main "
-            "consumer reads, so its level is used: %s. Set consumer.isolation.level for both",
+            "%s = %s is ignored: the restore consumer must read the same records as the main consumer, so it has the "
+            "main consumer's level: %s. Set consumer.isolation.level for both",
             key,
             own,
             level,
@@ -237,18 +241,19 @@ def transactional_settings(config: StreamsConfig, transactional_id: str, *, boot
     settings = producer_settings(config, bootstrap=bootstrap, client_id=client_id)
     if settings["enable.idempotence"] is not True and str(settings["enable.idempotence"]).lower() != "true":
         raise ConfigError(
-            "processing.guarantee = exactly_once_v2 needs producer settings enable.idempotence = true and acks = all",
+            "processing.guarantee = exactly_once_v2 requires the producer settings enable.idempotence = true and "
+            "acks = all",
             key="enable.idempotence",
         )
     timeout_ms = config.transaction_timeout_ms
     return {
         **settings,
         "transactional.id": transactional_id,
-        "log.connection.close": True,  # a lost coordinator is told by that alone
+        "log.connection.close": True,  # the only report of a lost coordinator
         "transaction.timeout.ms": timeout_ms,
-        # A record that was not written by then belongs to no transaction any more.
+        # After the transaction's timeout, a record can no longer be part of it.
         "delivery.timeout.ms": min(int(str(settings["delivery.timeout.ms"])), timeout_ms),
-        # librdkafka wants a request to end before its transaction does.
+        # librdkafka requires that a request times out before its transaction does.
         "socket.timeout.ms": min(int(str(settings["socket.timeout.ms"])), timeout_ms),
     }
 
@@ -274,16 +279,17 @@ def producer_settings_of(
 
 
 def chooses_delivery_timeout(config: StreamsConfig) -> bool:
-    """Whether the time for which records may wait for their broker is left to us."""
+    """Whether this library chooses the delivery timeout, because the user has not set one."""
     return not {"delivery.timeout.ms", "message.timeout.ms"} & config.settings_for(ClientRole.PRODUCER).keys()
 
 
 def at_least_once_settings(config: StreamsConfig, *, bootstrap: str, client_id: str) -> Settings:
-    """Settings of a producer without transactions whose records are worth nothing when others have its tasks.
+    """Settings of a producer without transactions whose queued records must not outlive its group membership.
 
-    Nobody refuses what a process had on its way when it was frozen. So unless the user has chosen a time, no record
-    waits for longer than two thirds of a session: it is made after the last answered heartbeat, which may be a third of
-    a session old. The queue is as long as brokers can be asked to work off in that time.
+    Without transactions, brokers accept the queued records of a process that was frozen, even if other members have its
+    tasks by now. So unless the user sets a delivery timeout, no record waits longer than two thirds of the session
+    timeout: the last answered heartbeat before a record was produced may be a third of a session old. The queue holds
+    the number of records that brokers can accept in that time.
     """
     settings = producer_settings(config, bootstrap=bootstrap, client_id=client_id)
     if not chooses_delivery_timeout(config):
@@ -293,14 +299,14 @@ def at_least_once_settings(config: StreamsConfig, *, bootstrap: str, client_id: 
         lingers_ms = float(str(settings.get("queue.buffering.max.ms", settings["linger.ms"])))
         sizes = {key: int(str(settings[key])) for key in _QUEUED_PER_MS}
     except ValueError:
-        return settings  # the library, or the membership, says what is wrong with them
+        return settings  # librdkafka or the membership reports the invalid setting
     timeout_ms = max(2 * session_ms // 3, 1)
     if lingers_ms >= timeout_ms / 2:
-        # The library wants a record to live for longer than it waits for company.
+        # librdkafka requires a delivery timeout longer than the linger time.
         timeout_ms = round(2 * lingers_ms) + 1
         _log.warning(
-            "linger.ms = %d is long beside session.timeout.ms = %d: what this process has on its way when it is frozen "
-            "may be written behind what others have written since",
+            "linger.ms = %d is long compared with session.timeout.ms = %d: if this process is frozen and resumes, its "
+            "queued records may be written after newer records of the members that took over its tasks",
             lingers_ms,
             session_ms,
         )
@@ -322,7 +328,7 @@ def admin_settings(config: StreamsConfig, *, bootstrap: str, client_id: str) -> 
 
 
 def _identity(bootstrap: str, client_id: str) -> Settings:
-    # Idle connections that a broker closes are no news; a lost one that is needed is reported by the reconnect.
+    # Brokers routinely close idle connections. If a connection is needed, its failed reconnect is reported.
     return {"bootstrap.servers": bootstrap, "client.id": client_id, "log.connection.close": False}
 
 
@@ -330,15 +336,15 @@ _OVERRULED: Final[Mapping[str, str]] = {
     "group.id": "application.id names the group",
     "client.id": "clients are named after client.id without a prefix, or application.id, and their thread",
     "bootstrap.servers": "all clients use the cluster that bootstrap.servers without a prefix names",
-    "transactional.id": "each stream thread has one of its own under exactly-once, and no transactions otherwise",
-    ClientRole.RESTORE_CONSUMER.key("auto.offset.reset"): "changelogs are read from where their stores are",
-    ClientRole.GLOBAL_CONSUMER.key("auto.offset.reset"): "topics of global stores are read from where their stores are",
+    "transactional.id": "exactly-once assigns one to each stream thread, and at-least-once does not use transactions",
+    ClientRole.RESTORE_CONSUMER.key("auto.offset.reset"): "changelog topics are read from their checkpoints",
+    ClientRole.GLOBAL_CONSUMER.key("auto.offset.reset"): "topics of global stores are read from their checkpoints",
 }
-"""Keys that a Streams application sets itself, and to what. Kafka Streams does the same, most of it in silence."""
+"""Keys that the application sets itself, with the reason. Kafka Streams overrides them too, mostly silently."""
 
 
 def warn_overruled(config: StreamsConfig) -> None:
-    """Say once which of the clients' settings have no effect, because the application names its clients itself."""
+    """Log a warning for each client setting that has no effect, because the application sets it itself."""
     for key, value in config.clients.items():
         reason = _OVERRULED.get(key) or _OVERRULED.get(without_prefix(key))
         if reason is not None:
@@ -346,12 +352,14 @@ def warn_overruled(config: StreamsConfig) -> None:
 
 
 _ACKS: Final = ("all", "-1", "1", "0")
-"""librdkafka accepts any number up to 1000. A broker answers those with INVALID_REQUIRED_ACKS."""
+"""Valid values of ``acks``. librdkafka accepts numbers up to 1000, which brokers reject with INVALID_REQUIRED_ACKS."""
 
 
 def _ordering(given: Mapping[str, str]) -> Settings:
-    """Kafka's producer is idempotent unless settings contradict. Without it librdkafka's retries would swap records,
-    so only one request is under way then."""
+    """Settings that keep the order of records. As in Kafka, the producer is idempotent unless settings forbid it.
+
+    Without idempotence, librdkafka's retries could reorder records, so only one request is in flight at a time.
+    """
     acks = given.get("acks", "all").lower()
     if acks not in _ACKS:
         raise ConfigError(f"producer acks = {acks} is not valid; use one of {', '.join(_ACKS)}", key="acks")
@@ -382,8 +390,10 @@ def _translate(
 
 
 def _streams_keys(config: StreamsConfig) -> dict[str, str]:
-    """Client keys that are fields of the Streams configuration too. A buffer size switches the system's own tuning
-    off, so Kafka Streams' defaults for those are not imposed."""
+    """Client keys that are also fields of the Streams configuration.
+
+    A buffer size turns off the operating system's tuning, so buffer sizes are included only when the user sets them.
+    """
     keys = {
         "connections.max.idle.ms": config.connections_max_idle_ms,
         "metadata.max.age.ms": config.metadata_max_age_ms,
@@ -417,16 +427,16 @@ def _converted(key: str, name: str, value: str) -> object:
 def _warn_forced(given: Mapping[str, str], forced: Mapping[str, object]) -> None:
     for key, value in forced.items():
         if key in given and key not in _ELSEWHERE and given[key].lower() != str(value).lower():
-            _log.warning("%s = %s is ignored: Kafka Streams needs %s", key, given[key], value)
+            _log.warning("%s = %s is ignored: Kafka Streams requires %s", key, given[key], value)
 
 
-# -- what librdkafka itself refuses ------------------------------------------------------------------------------------
+# -- settings that librdkafka rejects ----------------------------------------------------------------------------------
 
 _QUOTED: Final = re.compile(r'"([\w.]+)"')
 _TO_CHANGE: Final = re.compile(r"`([\w.]+)` must be")
-"""Of two settings that do not go together, the first is named as the one to change."""
-# Its messages name properties by their first names; we set them by Kafka's.
-_FIRST_NAMES: Final[Mapping[str, str]] = {
+"""Matches the message about two incompatible settings, and names the first as the one to change."""
+# librdkafka's messages use the original names of properties; the settings here use Kafka's names.
+_ORIGINAL_NAMES: Final[Mapping[str, str]] = {
     "request.required.acks": "acks",
     "queue.buffering.max.ms": "linger.ms",
     "compression.codec": "compression.type",
@@ -437,26 +447,27 @@ _FIRST_NAMES: Final[Mapping[str, str]] = {
 
 
 def rejected_setting(message: str, settings: Mapping[str, object], purpose: str) -> ConfigError:
-    """The ConfigError for librdkafka's refusal ``message`` of ``settings`` for a ``purpose`` such as "consumer".
+    """Build the ConfigError for librdkafka's ``message`` that rejects ``settings``. ``purpose``: e.g. "consumer".
 
-    Values of secrets are left out, and so is librdkafka's text for security keys: it may quote key material.
+    The error does not show values of secrets. It does not show librdkafka's message about a security key either, since
+    that message may quote key material.
     """
     name = _named_setting(message, settings)
     if name is None:
-        return ConfigError(f"the {purpose} cannot be made: {message.strip()}")
+        return ConfigError(f"the {purpose} cannot be created: {message.strip()}")
     key = next((kafka for kafka, ours in (_COMMON | _CONSUMER | _PRODUCER).items() if name in ours), name)
     if is_security_key(name) or is_secret(name):
         return ConfigError(f"{purpose}: the value of {key} cannot be used (not shown)", key=key)
     if "No such configuration property" in message:
         near = difflib.get_close_matches(key, sorted({*_COMMON, *_CONSUMER, *_PRODUCER, *_ELSEWHERE}), n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        return ConfigError(f"{purpose}: {key} is no setting of Kafka's or librdkafka's clients{hint}", key=key)
+        return ConfigError(f"{purpose}: {key} is not a setting of Kafka's or librdkafka's clients{hint}", key=key)
     return ConfigError(f"{purpose}: {key} = {settings[name]!r} is not valid: {message.strip()}", key=key)
 
 
 def _named_setting(message: str, settings: Mapping[str, object]) -> str | None:
     for quoted in [*_TO_CHANGE.findall(message), *reversed(_QUOTED.findall(message))]:
-        name = _FIRST_NAMES.get(quoted, quoted)
+        name = _ORIGINAL_NAMES.get(quoted, quoted)
         if name in settings:
             return str(name)
     mentioned = [name for name in settings if name in message]

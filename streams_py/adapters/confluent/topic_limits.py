@@ -1,7 +1,8 @@
-"""How large a batch of a topic may be: its ``max.message.bytes``, which brokers apply to whole batches.
+"""The largest batch that a topic accepts: its ``max.message.bytes``, which brokers apply to whole batches.
 
-Asked once per topic and application instance, when something is first written to it, and never insisted on: who may not
-read a topic's configuration, or gets no answer, learns the limit by being refused (see :mod:`.producer`).
+The limit is requested when the application first writes to a topic. It is optional: without the right to read the
+topic's configuration, or without an answer, the producer learns of the limit when a broker refuses a batch
+(see :mod:`.producer`).
 """
 
 from __future__ import annotations
@@ -24,13 +25,16 @@ _log = logging.getLogger(__name__)
 _TIMEOUT_S: Final = 3.0
 _AGE_MAX_S: Final = 300.0
 _RETRY_S: Final = 30.0
-"""After a request without an answer nobody is asked for so long: whoever writes must not wait for it each time."""
+"""Pause after a failed request, in seconds. Without it, each first write to a topic would wait for the timeout."""
 _ROOM: Final = 512
-"""What a batch may have around its records, at most."""
+"""Upper bound of a batch's size without its records, in bytes."""
 
 
 class TopicLimits:
-    """Thread-safe. ``settings`` are those of an administrative client."""
+    """Batch size limits of topics, cached. Thread-safe.
+
+    ``settings`` are the settings of an admin client.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -39,7 +43,7 @@ class TopicLimits:
         self._silent_until_s = 0.0
 
     def batch_bytes_max(self, topic: str) -> int | None:
-        """Bytes of records that one request may bring for one partition of a topic; None when it is not known."""
+        """Return the largest size of a batch's records for a topic, in bytes; None when the limit is unknown."""
         with self._lock:
             limit, until_s = self._known.get(topic, (None, 0.0))
             now_s = time.monotonic()
@@ -50,7 +54,7 @@ class TopicLimits:
             try:
                 limit = self._ask(topic)
             except (KafkaException, TimeoutError) as failed:
-                _log.debug("max.message.bytes of %s not known: %s", topic, failed)
+                _log.debug("max.message.bytes of %s is unknown: %s", topic, failed)
                 self._silent_until_s = time.monotonic() + _RETRY_S
                 return None
             self._known[topic] = (limit, now_s + _AGE_MAX_S)

@@ -1,12 +1,14 @@
 """Input offsets in a transaction (KIP-447), through librdkafka's C API.
 
-confluent-kafka's ``send_offsets_to_transaction`` is not for us, for two reasons. It counts the NUL at the end of C's
-strings as part of the text beside an offset, and a Java member that reads that text cannot decode it: stream time is
-lost when a task moves from Python to Java. And it takes the group metadata of its own consumers only, whereas our
-member is kafka-python's. The C functions below it take exact bytes and any member.
+confluent-kafka's ``send_offsets_to_transaction`` is unsuitable for two reasons:
 
-They want librdkafka's handle, which the binding keeps as the first field of its producer object.
-:func:`check_access` looks at a producer that is known; exactly-once is refused when that does not fit.
+* It includes the NUL byte at the end of C strings in the metadata of an offset. A Java member cannot decode that
+  metadata, so stream time is lost when a task moves from Python to Java.
+* It accepts only the group metadata of confluent-kafka's own consumers. Our group member is a kafka-python client.
+
+The C functions that it calls accept exact bytes and any member. They require librdkafka's handle, which the binding
+stores as the first field of its producer object. :func:`check_access` verifies that with a test producer, and rejects
+exactly-once when the layout differs.
 """
 
 from __future__ import annotations
@@ -71,7 +73,11 @@ def _library() -> Any:
 
 @cache
 def check_access() -> None:
-    """ConfigError when offsets cannot be committed in transactions with the installed confluent-kafka."""
+    """Check that the installed confluent-kafka can commit offsets in transactions.
+
+    Raises:
+        ConfigError: It cannot.
+    """
     refused = (
         "processing.guarantee = exactly_once_v2 does not work with this confluent-kafka: {}. Install the version that "
         "streams-py was tested with, or use at_least_once"
@@ -84,14 +90,19 @@ def check_access() -> None:
     finally:
         producer.close()
     if not name.startswith(_PROBE.encode()):
-        raise ConfigError(refused.format("its objects look different"), key="processing.guarantee")
+        raise ConfigError(refused.format("its producer objects have an unknown layout"), key="processing.guarantee")
 
 
 def send_offsets(
     producer: Producer, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupMetadata, timeout_s: float
 ) -> None:
-    """Make ``offsets`` part of the producer's transaction, for a member of a group at its generation. KafkaException as
-    the binding's call has it; the text beside an offset arrives as it is."""
+    """Add ``offsets`` to the producer's transaction, for a group member and its generation.
+
+    The metadata of each offset is sent without changes.
+
+    Raises:
+        KafkaException: As raised by confluent-kafka's ``send_offsets_to_transaction``.
+    """
     library, handle = _library(), _handle(producer)
     positions = library.rd_kafka_topic_partition_list_new(len(offsets))
     who = library.rd_kafka_consumer_group_metadata_new_with_genid(
@@ -131,7 +142,7 @@ def _error(library: Any, failed: int) -> KafkaError:
 
 
 def _handle(producer: Producer) -> int:
-    """librdkafka's handle of an open producer. KafkaException when it is closed."""
+    """Return librdkafka's handle of an open producer. Raises KafkaException when it is closed."""
     handle = ctypes.c_void_p.from_address(id(producer) + _HANDLE_AT).value
     if handle is None:
         raise KafkaException(KafkaError(KafkaError._STATE, "the producer is closed"))

@@ -1,4 +1,4 @@
-"""Which right a transaction lacks: its errors say that one is missing, not on what."""
+"""Find the missing right of a transaction: errors report that a right is missing, but don't name the resource."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ __all__ = ["missing_transaction_right"]
 
 _BACKFILL: Final = "-backfill-"
 _OWN_PART: Final = re.compile(rf"[0-9a-f-]{{36}}-\d+$|(?<={_BACKFILL})[0-9a-f]{{12}}-\d+_\d+$")
-"""What the transactional id of a stream thread, or of a task of a backfill, has of its own, behind
-``<application.id>-``."""
+"""The end of a transactional id that is specific to a stream thread or to a task of a backfill. ``<application.id>-``
+precedes it."""
 
 
 def missing_transaction_right(
     errors: Iterable[KafkaError | None], transactional_id: str, *, written: Collection[str], committed: Collection[str]
 ) -> str | None:
-    """The right that one of these errors of a transaction means, if any.
+    """Describe the missing right that one of these errors of a transaction reports; None when none of them does.
 
-    ``written`` are the topics that a broker has refused to this client, ``committed`` the topics whose offsets are
-    being added to the transaction.
+    Args:
+        errors: The errors of the transaction.
+        transactional_id: The transactional id.
+        written: Topics that a broker does not allow this client to write.
+        committed: Topics whose offsets are being added to the transaction.
     """
     prefix = _OWN_PART.sub("", transactional_id)
     for error in errors:

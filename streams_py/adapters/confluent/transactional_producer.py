@@ -1,23 +1,31 @@
-"""Writes records in transactions: the port ``TransactionalProducer`` on librdkafka.
+"""Write records in transactions: the port ``TransactionalProducer`` on librdkafka.
 
-One transaction at a time, for all tasks of a stream thread. It begins with the first record, and ends with the input
-offsets of all of them. What cannot be committed is never repaired here: the caller learns that its tasks go back to
-the last commit (TaskCorruptedError, naming none: it is all of them), or that somebody else has taken its place
-(TaskMigratedError); :meth:`TransactionalProducer.reset` then makes a new client, whose first request ends the old
-one's transaction on the broker, one way or the other. So no outcome is ever guessed.
+The producer has one transaction at a time, for all tasks of a stream thread. The transaction begins with the first
+record. It ends with a commit, which includes the input offsets of all tasks.
 
-Calls that wait for a broker are made on another thread (:mod:`.bounded_calls`), since librdkafka does not always keep
-to their time-outs. When one is overdue its client is given up: it is closed when the call returns, if ever, and what it
-still does is refused, since the new client has a newer epoch.
+This module does not try to repair a failed transaction. It raises one of three errors:
 
-*Overtaken commits.* A coordinator answers a commit before it has written the markers that end the transaction in each
-partition. If its broker is killed in between, it may come back and leave markers out (:mod:`streams_py.runtime.
-open_transactions` ends such transactions, as they were decided). What this producer writes next into such a partition
-would become one transaction with what was committed there; and were that aborted, committed records and input offsets
-would be gone. So when the coordinator is lost after a commit, and before anything written since has been acknowledged,
-the client is dropped at once: the next one settles what is open before it begins.
+* TaskCorruptedError without task ids: all tasks of the thread go back to the last commit.
+* TaskMigratedError: another producer has replaced this one.
+* StreamsError: the thread cannot continue, for example because a right is missing.
 
-There is one client, since a transaction belongs to one; a topic that takes only small batches makes all of them small.
+After the first two, :meth:`TransactionalProducer.reset` creates a new client. Its first request makes the coordinator
+commit or abort the old client's transaction. So the outcome of a transaction is never guessed.
+
+Calls that wait for a broker run on another thread (:mod:`.bounded_calls`), because librdkafka does not always respect
+their timeouts. When a call is overdue, its client is abandoned. The client is closed if the call ever returns. Brokers
+refuse its further requests, because the new client has a newer epoch.
+
+*Overtaken commits.* A coordinator acknowledges a commit before it writes the markers that end the transaction in each
+partition. If its broker is killed in between, the coordinator may never write some markers. The module
+:mod:`streams_py.runtime.commit.open_transactions` ends such transactions as the coordinator had decided. If this
+producer wrote to such a partition first, the new records would belong to the same transaction as the committed ones.
+Aborting it would discard committed records and input offsets. So the client is dropped immediately when the coordinator
+is lost after a commit, unless a record written since has been acknowledged. The next client ends open transactions
+before it writes.
+
+A transaction belongs to one client, so there is only one. A topic that accepts only small batches makes the batches of
+all topics small.
 """
 
 from __future__ import annotations
@@ -52,13 +60,14 @@ _log = logging.getLogger(__name__)
 _STEP_S: Final = 5.0
 _RETRY_S: Final = 0.02
 _OVERDUE_S: Final = 2.0
-"""How long after its time-out a call may return: machines are slow at times, and all tasks start over without it."""
+"""Time after its timeout in which a call may still return, in seconds. A slow machine must not cost a reset of all
+tasks."""
 _CLOSE_S: Final = 5.0
 _ABORT_TIMEOUT_S: Final = 3.0
 _SETTLE_S: Final = 3.0
-"""How long a failed transaction waits for the reason, which is the answer to a request that is under way."""
-_LOOK_S: Final = 0.05
-"""How soon a lost coordinator is noticed while acknowledgements are waited for."""
+"""Time to wait for the cause of a failed transaction, in seconds. The cause is the answer to a request in flight."""
+_CHECK_S: Final = 0.05
+"""Interval between checks for a lost coordinator while waiting for acknowledgements, in seconds."""
 _DEFAULT_BATCH_BYTES: Final = 1_000_000
 
 _FENCED: Final = frozenset(
@@ -75,26 +84,30 @@ _FENCED: Final = frozenset(
 
 
 class ConfluentTransactionalProducer(ConfluentProducer):
-    """A :class:`ConfluentProducer` whose records become visible with :meth:`commit_transaction`, or never."""
+    """A :class:`ConfluentProducer` whose records become visible with :meth:`commit_transaction` only."""
 
     is_ready = False
     in_transaction = False
     _refusals_end_transactions = True
     make_sender: Callable[[], TransactionalRecordSender] | None = None
-    """Makes the client for records with timestamp 0; None when there cannot be one."""
+    """Creates the client for records with timestamp 0; None where such a client is not available."""
     _elsewhere_written: TransactionalRecordSender | None = None
     _committing: Collection[str] = ()
     """Topics whose offsets are being added to the transaction."""
     _calls: BoundedCalls | None = None
     _lost_before_commit: int | None = None
-    """How often the coordinator had been lost when the last commit was asked for; None: nothing has been committed."""
+    """Count of lost coordinator connections when the last commit was requested; None before the first commit."""
     _acked_at_commit: Mapping[TopicPartition, Message] = MappingProxyType({})
 
     # -- the transaction ----------------------------------------
 
     def initialize(self, timeout_ms: int) -> None:
-        """Take the place of whoever had the transactional id, and end its transaction. BrokerUnavailableError when that
-        has to be asked for again, StreamsError when it is refused."""
+        """Fence the previous producer with this transactional id, and end its transaction.
+
+        Raises:
+            BrokerUnavailableError: The coordinator could not do it yet; call this again.
+            StreamsError: The coordinator refused it.
+        """
         if self.is_ready:
             return
         try:
@@ -105,7 +118,7 @@ class ConfluentTransactionalProducer(ConfluentProducer):
                 doing = "preparing for transactions"
                 raise broker_away(self._bootstrap, doing, timeout_ms, error.str()) from failed
             reason = self._refusal(error, failed)
-            raise StreamsError(f"{self._client_id}: transactions are refused: {reason}") from failed
+            raise StreamsError(f"{self._client_id}: the cluster refused transactions: {reason}") from failed
         self.is_ready = True
 
     def _refusal(self, error: KafkaError | None, failed: KafkaException) -> str:
@@ -115,8 +128,8 @@ class ConfluentTransactionalProducer(ConfluentProducer):
             case KafkaError.INVALID_TRANSACTION_TIMEOUT:
                 return (
                     f"producer.transaction.timeout.ms = {self._settings['transaction.timeout.ms']} is above the "
-                    "broker's transaction.max.timeout.ms (900000 unless it was changed); lower the one or raise the "
-                    "other"
+                    "broker's transaction.max.timeout.ms (900000 unless it was changed); lower the first or raise the "
+                    "second"
                 )
             case KafkaError._UNSUPPORTED_FEATURE:
                 return "the brokers are too old: exactly_once_v2 needs version 2.5"
@@ -125,7 +138,7 @@ class ConfluentTransactionalProducer(ConfluentProducer):
 
     def _begin(self) -> None:
         if self._lost_before_commit is not None:
-            self.poll(0)  # the coordinator may have been lost while nobody did: then this client writes no more
+            self.poll(0)  # if the coordinator was lost since the last poll, this client must not write
         self._check_barriers()
         self.initialize(self._max_block_ms)
         try:
@@ -137,7 +150,7 @@ class ConfluentTransactionalProducer(ConfluentProducer):
     def commit_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupMetadata, timeout_ms: int
     ) -> None:
-        """Commit what was sent, with the input offsets of a member of the group; see the port."""
+        """Commit the records sent so far and the input offsets, on behalf of a group member; see the port."""
         self._check_barriers()
         if not self.in_transaction:
             self._begin()
@@ -159,18 +172,21 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         self._left_out.committed()
         if self._elsewhere_written is not None:
             self._elsewhere_written.committed()
-        if not self._is_overtaken():  # else this commit has ended what was open in its own partitions only
+        if not self._is_overtaken():  # else markers may be missing in partitions that this commit does not include
             self._lost_before_commit = lost
         self._acked_at_commit = dict(self._acked)
 
     def _is_overtaken(self) -> bool:
-        """True when the markers of the last commit may be missing."""
+        """Whether markers of the last commit may be missing."""
         lost = self._lost_before_commit
         return lost is not None and self._broker_log.coordinators_lost != lost
 
     def _drop_overtaken(self) -> None:
-        """Drop the client before it reaches the coordinator again, unless it has done so already: then what it writes
-        had better be committed, too."""
+        """Drop the client if the coordinator was lost after the last commit.
+
+        The client is kept when a record of the current transaction has been acknowledged. It has reached the
+        coordinator again then, so aborting this transaction could discard records of the last commit.
+        """
         if not self._is_overtaken() or not self._clients:
             return
         if self.in_transaction and any(
@@ -179,20 +195,24 @@ class ConfluentTransactionalProducer(ConfluentProducer):
             return
         clients = self._clients
         self._give_up(
-            f"{self._client_id}: the coordinator of transactions was lost after a commit, which may not have "
-            "reached all partitions; a new producer looks after that, and all tasks go back to that commit"
+            f"{self._client_id}: the connection to the transaction coordinator was lost after a commit, which may not "
+            "have reached all partitions; a new producer completes it, and all tasks go back to that commit"
         )
         for client in clients.values():
             self._elsewhere().run(partial(_end, client), 0, when_late=lambda: None)
 
     def _give_up(self, reason: str) -> None:
-        """No client any more, until :meth:`reset`; the next call says why."""
+        """Drop the client until :meth:`reset`. The next call raises TaskCorruptedError with ``reason``."""
         self._clients = {}
         self._barriers[TaskCorruptedError] = reason
         self._obstacles.append(StreamsError(reason))
 
     def _repeat(self, failure: str, step: Callable[[float], object], deadline_s: float) -> None:
-        """Do a step until it is done, as librdkafka wants it after a time-out; or say what follows from its error."""
+        """Repeat a step until it succeeds, as librdkafka requires after a timeout.
+
+        Raises:
+            StreamsError: The error that :meth:`_broken` derives from a final error, or from one after the deadline.
+        """
         while True:
             left_s = deadline_s - time.monotonic()
             try:
@@ -208,15 +228,15 @@ class ConfluentTransactionalProducer(ConfluentProducer):
                 return
 
     def _run(self, failure: str, step: Callable[[float], object], timeout_s: float) -> None:
-        """Do a step that has this time-out; TaskCorruptedError, and no client any more, when it does not keep to it."""
+        """Run a step with a timeout. Drop the client and raise TaskCorruptedError when the step exceeds it."""
         client = self._client(None)
         within_s = timeout_s + _OVERDUE_S
         if self._elsewhere().run(lambda: step(timeout_s), within_s, when_late=lambda: _end(client)):
             return
         reason = (
-            f"{self._client_id}: {failure}: librdkafka was asked for {timeout_s:.1f} s at most, and has not answered "
-            f"within {within_s:.1f} s; the outcome is unknown, so a new producer takes the place of this one, and all "
-            "tasks of the thread go back to the last commit"
+            f"{self._client_id}: {failure}: a call of librdkafka with a timeout of {timeout_s:.1f} s has not returned "
+            f"within {within_s:.1f} s; the outcome is unknown, so a new producer replaces this one, and all tasks of "
+            "the thread go back to the last commit"
         )
         self._give_up(reason)
         raise TaskCorruptedError(reason, {})
@@ -239,29 +259,32 @@ class ConfluentTransactionalProducer(ConfluentProducer):
             raise TaskCorruptedError(self._barriers[TaskCorruptedError], {})
 
     def _broken(self, failure: str, error: KafkaError | None) -> StreamsError:
-        """What the caller has to do about an error of the transaction."""
+        """Return the exception that tells the caller what to do about an error of the transaction."""
         right = self._missing_right(error)
         if right is not None:
             return StreamsError(f"{self._client_id}: {failure}: {right}")
         text = f"{self._client_id}: {failure}: {'the producer has failed' if error is None else error.str()}"
         if error is None or error.fatal() or error.code() in _FENCED:
-            return TaskMigratedError(f"{text} (another producer took its place, or the transaction took too long)")
+            return TaskMigratedError(f"{text} (another producer replaced it, or the transaction timed out)")
         if error.code() == KafkaError.UNKNOWN_MEMBER_ID:
             return TaskMigratedError(f"{text} (this member has lost its place in the group)")
         if error.code() == KafkaError.FENCED_INSTANCE_ID:
-            # Not a migration: who joins again takes the place back, and so does the other one, for ever.
+            # Not a migration: if each of the two members rejoined, they would replace each other indefinitely.
             return StreamsError(
                 f"{text} (another member has joined with the same group.instance.id and replaced this one; give every "
                 "instance its own)"
             )
         if error.code() == KafkaError.ILLEGAL_GENERATION:
-            # The next one began while the commit was on its way. Whether this member is in it, its heartbeats tell.
+            # A new generation began while the commit was in flight. Heartbeats tell whether this member is part of it.
             return TaskCorruptedError(f"{text}; all tasks of the thread go back to the last commit", {})
         return TaskCorruptedError(f"{text}; all tasks of the thread go back to the last commit", {})
 
     def _missing_right(self, error: KafkaError | None) -> str | None:
-        """The right whose lack has spoiled the transaction, if it is that: doing it again would not help. ``error`` is
-        what a record or a call met; the library may have told the reason to another one only."""
+        """Describe the missing right that made the transaction fail; None when that is not the cause.
+
+        Retrying would not help without the right. ``error`` is the error of a record or call. librdkafka may have
+        reported the cause to another call only, so this also requests the transaction's own error.
+        """
         return missing_transaction_right(
             (error, self._why_it_failed()),
             str(self._settings["transactional.id"]),
@@ -270,7 +293,7 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         )
 
     def _why_it_failed(self) -> KafkaError | None:
-        """The library's error of a transaction that has failed. It refuses to begin another one, and says why."""
+        """Return librdkafka's error of a failed transaction: it refuses to begin another one, with that error."""
         if not self.in_transaction:
             return None
         try:
@@ -325,7 +348,7 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         return produce_in_transaction
 
     def leave_out(self, error: ProductionError, instead: Iterable[tuple[object, ...]]) -> None:
-        """Do not send the refused record again when the tasks make it again; see the port."""
+        """Do not send the refused record when the tasks produce it again; see the port."""
         if error.record is not None:
             self._left_out.add(error.record, instead, error)
 
@@ -340,23 +363,23 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         error = error_of(refused)
         if error is not None and (error.code() in _FENCED | SPOILED or error.fatal()):
             self._raise_first_failure()
-            raise self._broken(f"a record for {topic} was not taken", error) from refused
+            raise self._broken(f"a record for {topic} was not accepted", error) from refused
         super()._refuse(refused, topic, *record)
 
     def _sort_out(self) -> None:
-        # The transaction has failed. The library drops what it has not sent, and reports that first.
+        # The transaction has failed. librdkafka drops the unsent records and reports them first.
         super()._flush(time.monotonic() + _SETTLE_S)
-        for topic in self._refusals.sort(told=self._told):
+        for topic in self._refusals.sort(bad_records=self._bad_records):
             _log.warning(
                 "%s: a broker refused a record of topic %s, which ends the transaction; all tasks of the thread "
-                "process again from the last commit in order to find that record",
+                "reprocess from the last commit in order to find that record",
                 self._client_id,
                 topic,
             )
         self._note_obstacles()
 
-    def _told(self, topic: str, group: Sequence[Failure]) -> Sequence[Failure] | None:
-        """The bad records, once reports of the topic's records know them whole."""
+    def _bad_records(self, topic: str, group: Sequence[Failure]) -> Sequence[Failure] | None:
+        """Return the bad records; None until delivery reports of the topic carry whole records."""
         if topic not in self._refusals.isolated:
             return None
         bad = group if self._sends_one_by_one else named_by_broker(group)
@@ -365,7 +388,7 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         return bad
 
     def _raise_first_failure(self) -> None:
-        """The reason of a broken transaction may be a report that waits to be served."""
+        """Raise the first failure, if any: the cause of a failed transaction may be a report not served yet."""
         self.poll(0)
         self.check()
 
@@ -377,13 +400,13 @@ class ConfluentTransactionalProducer(ConfluentProducer):
     def _flush(self, deadline_s: float) -> int:
         while True:
             now_s = time.monotonic()
-            left = super()._flush(min(deadline_s, now_s + _LOOK_S))
+            left = super()._flush(min(deadline_s, now_s + _CHECK_S))
             self._drop_overtaken()
             if not left or now_s >= deadline_s or not self._clients:
                 return left
 
     def check(self) -> None:
-        """As for every producer. What a new attempt may mend takes all tasks back to the last commit."""
+        """Raise the first failure; see the port. Errors that a new attempt may fix become TaskCorruptedError."""
         self._check_given_up()
         try:
             super().check()
@@ -417,8 +440,8 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         if self._elsewhere_written is None:
             if self.make_sender is None:
                 raise StreamsError(
-                    f"a record for {topic} has the timestamp 0, which this cluster does not take in a transaction: "
-                    "give the source a timestamp_extractor that makes another one, or use at_least_once"
+                    f"a record for {topic} has the timestamp 0, which this cluster does not accept in a transaction: "
+                    "give the source a timestamp_extractor that returns another timestamp, or use at_least_once"
                 )
             _log.info("%s: partitions with a record of timestamp 0 are written one by one", self._client_id)
             self._elsewhere_written = self.make_sender()
@@ -426,7 +449,7 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         if partition < 0:
             partition = sender.partition_of(key, self.partitions_for(topic))
         if TopicPartition(topic, partition) not in sender.partitions:
-            # What librdkafka has sent to the partition comes first, and its number is that of the last one.
+            # librdkafka's records for the partition must be written first, because sequence numbers continue from them.
             if left := self.flush(self._max_block_ms):
                 raise broker_away(self._bootstrap, f"{left} records wait to be sent", self._max_block_ms)
             self.check()
@@ -454,29 +477,29 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         return self._client(self._batch_limit(topic))
 
     def _batch_limit(self, topic: str) -> int | None:
-        """No topic has a client of its own: a smaller limit is one for all topics, from the next client on."""
+        """Apply a topic's smaller limit to all topics, from the next client on: all topics share one client."""
         if topic not in self._limits:
             limit = self._limits[topic] = self._batch_bytes_max(topic)
             if limit is not None and limit < int(self._settings.get("batch.size", _DEFAULT_BATCH_BYTES)):
                 self._settings["batch.size"] = limit
                 raise TaskCorruptedError(
-                    f"{self._client_id}: topic {topic} takes batches of {limit} bytes only; starting over", {}
+                    f"{self._client_id}: topic {topic} accepts batches of at most {limit} bytes; starting over", {}
                 )
         return None
 
     def reset(self) -> None:
-        """Leave the transaction to the broker, and start over with a new client; see the port."""
+        """Leave the transaction to the coordinator, and start over with a new client; see the port."""
         self.is_ready = self.in_transaction = False
         self._lost_before_commit = None
         self._barriers.pop(TaskCorruptedError, None)
         self._left_out.go_back()
         if self._elsewhere_written is not None:
-            self._elsewhere_written.begin_again()
+            self._elsewhere_written.reset()
         self._sends_one_by_one = self._sends_one_by_one and bool(self._refusals.isolated)
         super().reset()
 
     def close(self) -> None:
-        """Abort what is not committed: readers would wait for its end until it has timed out."""
+        """Abort the open transaction and close. Otherwise readers would wait until the transaction times out."""
         for client in self._clients.values() if self.in_transaction else ():
             with contextlib.suppress(KafkaException, SystemError, TaskCorruptedError):
                 client.purge()
@@ -488,9 +511,9 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         self._elsewhere().close()
 
     def _end(self, client: Producer, *, drop: bool) -> None:
-        """Closing aborts, for which librdkafka sets no limit."""
+        """Close a client, with a time limit: closing aborts the transaction, for which librdkafka has no timeout."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # the binding says when its abort was of no use
+            warnings.simplefilter("ignore", RuntimeWarning)  # the binding warns when its abort fails
             self._elsewhere().run(lambda: _end(client, drop=drop), _CLOSE_S, when_late=lambda: None)
 
 

@@ -1,1 +1,1 @@
-"""Requests and checks on a connection that neither client library offers."""
+"""Requests and connection checks that neither client library offers."""

@@ -1,6 +1,6 @@
-"""Requests of the transaction protocol that a program sends itself, by kafka-python: to a coordinator, or to a broker.
+"""Send requests of the transaction protocol directly to a coordinator or a broker, using kafka-python.
 
-Leans on private names of the tested kafka-python; the tests watch them.
+This uses private names of the tested kafka-python version, which tests verify.
 """
 
 from __future__ import annotations
@@ -18,8 +18,14 @@ T = TypeVar("T")
 
 
 class DirectRequests:
-    """``connection`` as from ``kafka_python_connection``; ``timeout_ms`` bounds one call. Connects when it is used,
-    also after :meth:`close`. Not thread-safe. Methods raise the library's errors."""
+    """A client for single requests. Not thread-safe. Methods raise kafka-python's errors.
+
+    It connects when it is used, also after :meth:`close`.
+
+    Args:
+        connection: The result of ``kafka_python_connection``.
+        timeout_ms: Time limit of one call.
+    """
 
     def __init__(self, connection: Mapping[str, Any], *, timeout_ms: int) -> None:
         self._connection = connection
@@ -28,25 +34,27 @@ class DirectRequests:
 
     @property
     def admin(self) -> Any:
-        """The library's client."""
+        """kafka-python's admin client."""
         if self._client is None:
             limits = {"bootstrap_timeout_ms": self._timeout_ms, "request_timeout_ms": self._timeout_ms}
             self._client = KafkaAdminClient(**self._connection, **limits)
         return self._client
 
     def ask_coordinator(self, transactional_id: str, request: Any) -> Any:
-        """The answer of the coordinator of a transactional id."""
+        """Send a request to the coordinator of a transactional id, and return the response."""
         admin = self.admin
         found = self.run(lambda: admin._find_coordinator_ids([transactional_id], CoordinatorType.TRANSACTION))
         return self.ask(request, found[transactional_id])
 
     def ask(self, request: Any, node_id: int) -> Any:
-        """The answer of a broker."""
+        """Send a request to a broker, and return the response."""
         return self.run(lambda: self.admin._manager.send(request, node_id=node_id))
 
     def run(self, step: Callable[[], Awaitable[T]]) -> T:
-        """Run a step on the network thread. A request to a broker that died may get neither an answer nor an error, so
-        the time is bounded."""
+        """Run a step on the network thread, with a timeout.
+
+        Without it, a request to a broker that has died might get neither a response nor an error.
+        """
         manager = self.admin._manager
 
         async def bounded() -> Any:
@@ -58,7 +66,7 @@ class DirectRequests:
         return cast("T", manager.run(bounded))
 
     def close(self) -> None:
-        """Close the connections. The next call makes new ones."""
+        """Close the connections. The next call opens new ones."""
         if self._client is not None:
             self._client.close()
             self._client = None

@@ -1,4 +1,4 @@
-"""Reading from a socket as many bytes as were promised."""
+"""Read an exact number of bytes from a socket."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ __all__ = ["read_exactly"]
 
 
 def read_exactly(connection: socket.socket, size: int) -> bytes:
-    """ConnectionResetError when the other side hangs up before."""
+    """Read ``size`` bytes.
+
+    Raises:
+        ConnectionResetError: The other side closed the connection earlier.
+    """
     content = bytearray()
     while len(content) < size:
         more = connection.recv(size - len(content))

@@ -1,13 +1,13 @@
-"""Does the cluster let us in? One connection on a plain socket, asked before the client libraries are.
+"""Check whether the cluster accepts this client, on a plain socket and before the client libraries connect.
 
-Neither library tells a broker that is away from one that refuses us for good: a certificate that is not trusted, TLS
-on a port without TLS, a login on a listener that has none. Both go on trying, for ever, with a warning now and then,
-and each in words of its own. Java's clients end with an authentication error. So this module walks the same steps as a
-client does - TLS, ApiVersions, SASL - and says in one sentence what was refused, and what to change.
+Neither library distinguishes an unreachable broker from a broker that will never accept the client: an untrusted
+certificate, TLS on a port without TLS, or a login on a listener without one. Both libraries retry indefinitely, with
+occasional warnings that differ between them. Java's clients fail with an authentication error. So this module performs
+the same steps as a client (TLS, ApiVersions, SASL). It reports in one sentence what the broker refused, and what to
+change.
 
-Only what is certain counts. Whatever may be an outage (nobody listens, no answer in time, a connection that breaks) is
-no refusal: the libraries wait for it, as they should. Who would rather hear of it at once than wait asks with
-``must_answer``.
+Only a certain refusal counts. A failure that may be an outage does not (no listener, a timeout, a broken connection),
+because the libraries should wait for the broker. With ``must_answer``, an outage is an error too.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _TLS_ALERT: Final = b"\x15\x03"
 _ANSWER_BYTES_MAX: Final = 1 << 20
 _TIMEOUT_S: Final = 3.0
 _PATIENCE_S: Final = 8.0
-"""With all brokers together, of those who do not want to wait for ever: a machine that is short of processors, or a
-broker that collects its garbage, takes a few seconds."""
+"""Total time for all brokers with ``must_answer``, in seconds. A busy machine, or a broker in garbage collection, may
+take a few seconds."""
 _ADDRESSES_MAX: Final = 3
 _CLIENT: Final = "streams-py"
 
@@ -54,14 +54,24 @@ _PASSWORD_MECHANISMS: Final = (Mechanism.PLAIN, Mechanism.SCRAM_SHA_256, Mechani
 
 
 class _RefusedError(Exception):
-    """The broker refused us, or we it; the text says why."""
+    """The broker refused this client, or this client refused the broker. The text gives the reason."""
 
 
 def check_admitted(bootstrap: str, security: SecuritySettings, *, must_answer: bool = False) -> None:
-    """ConfigError with the :func:`refusal`, if there is one. With ``must_answer`` BrokerUnavailableError, too, when
-    nobody is there now, or nobody says a word for some seconds; a broker that is only slow is waited for."""
+    """Raise an exception if the cluster does not accept this client.
+
+    Args:
+        bootstrap: Addresses, as ``host:port[,host:port]``.
+        security: The client's security settings.
+        must_answer: Whether an outage is an error too.
+
+    Raises:
+        ConfigError: The cluster will never accept this client; the message is the :func:`refusal`.
+        BrokerUnavailableError: With ``must_answer``, no broker can be reached, or none has answered for some seconds.
+    """
     asked = min(bootstrap.count(",") + 1, _ADDRESSES_MAX)
-    refused, away = _knock(bootstrap, security, max(_TIMEOUT_S, _PATIENCE_S / asked) if must_answer else _TIMEOUT_S)
+    timeout_s = max(_TIMEOUT_S, _PATIENCE_S / asked) if must_answer else _TIMEOUT_S
+    refused, away = _try_brokers(bootstrap, security, timeout_s)
     if refused is not None:
         raise ConfigError(refused)
     if away is not None and must_answer:
@@ -69,23 +79,34 @@ def check_admitted(bootstrap: str, security: SecuritySettings, *, must_answer: b
 
 
 def refusal(bootstrap: str, security: SecuritySettings, *, timeout_s: float = _TIMEOUT_S) -> str | None:
-    """Why nobody at ``bootstrap`` (``host:port[,host:port]``) will ever let this client in, in one sentence with the
-    remedy; None when one does, or when none can be asked now. ``timeout_s`` bounds each step with each broker."""
-    return _knock(bootstrap, security, timeout_s)[0]
+    """Return why the brokers will never accept this client, in one sentence with a remedy.
+
+    Args:
+        bootstrap: Addresses, as ``host:port[,host:port]``.
+        security: The client's security settings.
+        timeout_s: Time limit of each step with each broker.
+
+    Returns:
+        None when a broker accepts the client, or when no broker can be reached now.
+    """
+    return _try_brokers(bootstrap, security, timeout_s)[0]
 
 
-def _knock(bootstrap: str, security: SecuritySettings, timeout_s: float) -> tuple[str | None, str | None]:
-    """(why we are not let in, why nobody is there), neither when one lets us in, or when it cannot be known. Silence
-    for ``timeout_s`` is as good as nobody."""
+def _try_brokers(bootstrap: str, security: SecuritySettings, timeout_s: float) -> tuple[str | None, str | None]:
+    """Return (reason of the refusal, reason of the outage).
+
+    Both are None when a broker accepts this client, or when the result is uncertain. A broker that does not answer for
+    ``timeout_s`` counts as unreachable.
+    """
     addresses = [address.strip() for address in bootstrap.split(",")]
     refused, away = None, []
     for address in addresses[:_ADDRESSES_MAX]:
         try:
-            _walk(address, security, timeout_s)
+            _connect(address, security, timeout_s)
         except _RefusedError as error:
             refused = refused or f"{address} {error}"
         except TimeoutError:
-            away.append(f"{address} (it takes connections, but says nothing for {timeout_s:g} s)")
+            away.append(f"{address} (it accepts connections, but has not answered for {timeout_s:g} s)")
         except (OSError, ValueError) as error:
             away.append(f"{address} ({getattr(error, 'strerror', None) or error})")
         else:
@@ -95,13 +116,13 @@ def _knock(bootstrap: str, security: SecuritySettings, timeout_s: float) -> tupl
     return None, f"no broker answers at {', '.join(away)}"
 
 
-def _walk(address: str, security: SecuritySettings, timeout_s: float) -> None:
+def _connect(address: str, security: SecuritySettings, timeout_s: float) -> None:
     with _connected(address, security, timeout_s) as connection:
         answer = _first_answer_over_tls(connection) if security.protocol.tls else _first_answer(connection)
         if security.protocol.sasl:
             _log_in(connection, security)
         elif any(known.api_key == SaslHandshakeRequest.API_KEY for known in answer.api_keys):
-            _check_no_login_is_wanted(connection, security)
+            _check_login_not_required(connection, security)
 
 
 @contextlib.contextmanager
@@ -115,7 +136,7 @@ def _connected(address: str, security: SecuritySettings, timeout_s: float) -> It
         try:
             wrapped = tls_context(security).wrap_socket(plain, server_hostname=host)
         except ssl.SSLCertVerificationError as failed:
-            _distrust(failed)
+            _untrusted(failed)
         except (ssl.SSLEOFError, ConnectionError) as closed:
             if _speaks_without_tls(host, int(port), timeout_s):
                 raise _RefusedError(_NO_TLS) from closed
@@ -136,21 +157,21 @@ def _dialled(host: str, port: int, timeout_s: float) -> socket.socket:
 
 
 _NO_TLS: Final = (
-    "speaks no TLS: set security.protocol to PLAINTEXT or SASL_PLAINTEXT, or use the port of a listener with TLS"
+    "does not use TLS: set security.protocol to PLAINTEXT or SASL_PLAINTEXT, or use the port of a listener with TLS"
 )
 
 
-def _distrust(failed: ssl.SSLCertVerificationError) -> NoReturn:
+def _untrusted(failed: ssl.SSLCertVerificationError) -> NoReturn:
     why = (failed.verify_message or "it cannot be verified").rstrip(".")
     if failed.verify_code in (_EXPIRED, _NOT_YET_VALID):
         remedy = "the broker needs a new certificate (or one of the two clocks is wrong)"
     elif failed.verify_code in _WRONG_NAME:
         remedy = (
-            "use a host name that the certificate is for in bootstrap.servers and advertised.listeners, or have one "
-            "issued for this name"
+            "use the certificate's host name in bootstrap.servers and advertised.listeners, or issue a certificate for "
+            "this name"
         )
     else:
-        remedy = "ssl.ca.location must name the certificate of the authority that has signed it"
+        remedy = "ssl.ca.location must name the certificate of the authority that signed it"
     raise _RefusedError(f"has a certificate that is not trusted ({why}): {remedy}") from failed
 
 
@@ -161,7 +182,7 @@ def _refused_by_alert(failed: ssl.SSLError) -> NoReturn:
             f"does not accept this client's certificate ({reason}): ssl.certificate.location and ssl.key.location must "
             "name a certificate that has not expired, signed by an authority that the broker trusts"
         ) from failed
-    raise _RefusedError(f"ended the TLS handshake ({reason}): both sides need a TLS version and a cipher in common")
+    raise _RefusedError(f"closed the TLS handshake ({reason}): both sides need a common TLS version and cipher")
 
 
 def _speaks_without_tls(host: str, port: int, timeout_s: float) -> bool:
@@ -174,7 +195,7 @@ def _speaks_without_tls(host: str, port: int, timeout_s: float) -> bool:
 
 
 def _first_answer_over_tls(connection: socket.socket) -> Any:
-    """With TLS 1.3 the broker looks at our certificate after our side of the handshake has ended."""
+    """Send the first request over TLS. With TLS 1.3, the broker checks the client's certificate only at this point."""
     try:
         return _ask(connection, *_VERSIONS)
     except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
@@ -189,7 +210,7 @@ def _first_answer(connection: socket.socket) -> Any:
     start = read_exactly(connection, 4)
     if start.startswith(_TLS_ALERT):
         raise _RefusedError(
-            "speaks TLS only: set security.protocol to SSL or SASL_SSL, and ssl.ca.location, or use the port of a "
+            "accepts TLS only: set security.protocol to SSL or SASL_SSL, and ssl.ca.location, or use the port of a "
             "listener without TLS"
         )
     return _rest(connection, start, request, answers)
@@ -200,7 +221,7 @@ def _first_answer(connection: socket.socket) -> Any:
 
 def _log_in(connection: socket.socket, security: SecuritySettings) -> None:
     mechanism = security.mechanism
-    assert mechanism is not None  # `parse_security` wants it
+    assert mechanism is not None  # `parse_security` requires it
     error, offered = _offered(connection, mechanism)
     if error == _ILLEGAL_SASL_STATE:
         without = SecurityProtocol.SSL if security.protocol.tls else SecurityProtocol.PLAINTEXT
@@ -212,10 +233,10 @@ def _log_in(connection: socket.socket, security: SecuritySettings) -> None:
             f"does not offer sasl.mechanism {mechanism.value}: it has {', '.join(offered) or 'none'}; set one of these"
         )
     if error or mechanism not in _PASSWORD_MECHANISMS:
-        return  # tokens are left to the libraries: asking for one may cost something
+        return  # the libraries request tokens, since a token may have a cost
     sasl = get_sasl_mechanism(mechanism.value)(
         sasl_mechanism=mechanism.value, sasl_plain_username=security.username, sasl_plain_password=security.password,
-        security_protocol=SecurityProtocol.SASL_SSL.value,  # another one is warned of; the client does that
+        security_protocol=SecurityProtocol.SASL_SSL.value,  # avoids a warning, which the client logs anyway
     )  # fmt: skip
     while not sasl.is_done():
         request = SaslAuthenticateRequest(auth_bytes=sasl.auth_bytes(), version=0)
@@ -230,19 +251,19 @@ def _log_in(connection: socket.socket, security: SecuritySettings) -> None:
         sasl.receive(answer.auth_bytes)
 
 
-def _check_no_login_is_wanted(connection: socket.socket, security: SecuritySettings) -> None:
-    """A listener without SASL says that this request has no place there."""
+def _check_login_not_required(connection: socket.socket, security: SecuritySettings) -> None:
+    """Refuse a listener with SASL. A listener without SASL answers this request with an error."""
     error, offered = _offered(connection, Mechanism.PLAIN)
     if error in (0, _UNSUPPORTED_MECHANISM):
         protocol = SecurityProtocol.SASL_SSL if security.protocol.tls else SecurityProtocol.SASL_PLAINTEXT
         raise _RefusedError(
-            f"wants a login: set security.protocol to {protocol}, sasl.mechanism to one of {', '.join(offered)}, "
+            f"requires a login: set security.protocol to {protocol}, sasl.mechanism to one of {', '.join(offered)}, "
             "sasl.username and sasl.password; or use the port of a listener without SASL"
         )
 
 
 def _offered(connection: socket.socket, mechanism: Mechanism) -> tuple[int, list[str]]:
-    """The broker's error code for this mechanism, and those that it has."""
+    """Return the broker's error code for this mechanism, and the mechanisms that it offers."""
     answer = _ask(connection, SaslHandshakeRequest(mechanism=mechanism.value, version=1), SaslHandshakeResponse)
     return answer.error_code, answer.mechanisms
 
@@ -253,7 +274,12 @@ _VERSIONS: Final = ApiVersionsRequest(version=0), ApiVersionsResponse
 
 
 def _ask(connection: socket.socket, request: Any, answers: Any) -> Any:
-    """One request, one answer. ConnectionError when the broker hangs up instead, ValueError for what is none."""
+    """Send one request and read the response.
+
+    Raises:
+        ConnectionError: The broker closed the connection.
+        ValueError: The bytes are not a response.
+    """
     connection.sendall(_encoded(request))
     return _rest(connection, read_exactly(connection, 4), request, answers)
 
@@ -267,9 +293,9 @@ def _encoded(request: Any) -> bytes:
 def _rest(connection: socket.socket, start: bytes, request: Any, answers: Any) -> Any:
     (size,) = struct.unpack(">i", start)
     if not 4 <= size <= _ANSWER_BYTES_MAX:
-        raise ValueError(f"an answer of {size} bytes is none of a Kafka broker")
+        raise ValueError(f"the answer has {size} bytes, so it is not from a Kafka broker")
     content = read_exactly(connection, size)
     try:
         return answers.decode(content, version=request.API_VERSION, header=True)
-    except Exception as error:  # whatever the library's decoder meets in bytes that are none
-        raise ValueError(f"no answer of a Kafka broker: {text_of(error)}") from None
+    except Exception as error:  # the library's decoder may raise any exception for other bytes
+        raise ValueError(f"the answer is not from a Kafka broker: {text_of(error)}") from None

@@ -1,13 +1,13 @@
-"""kafka-python, loaded without a word, and its answer classes, built before there are threads.
+"""Load kafka-python without warnings, and build its response classes before there are several threads.
 
-The library builds the class for one version of an answer when the first such answer comes, and registers it as a weak
-reference. Two network threads that build the same one at once leave behind a reference to the class that lost, which is
-dead: no client of this process can read that kind of answer any more (ReferenceError), for good. An import is made by
-one thread, so importing this module builds them all (262 classes in 10 ms), and the decoders of the group protocol's
-answers with them, which are put together from state that threads share too.
+kafka-python builds the class for a version of a response when the first such response arrives, and registers it as a
+weak reference. If two network threads build the same class concurrently, a dead reference may remain registered. From
+then on, no client of this process can read that kind of response (ReferenceError). An import runs on one thread, so
+importing this module builds all classes (262 classes in 10 ms). It also builds the decoders of the group protocol's
+responses, which are composed from shared state too.
 
-While it is loaded the library asks Python for hundreds of files in a way that is deprecated; a user's test run would
-end with a page of warnings about it.
+While it is loaded, the library reads hundreds of files with a deprecated function of Python. Without the filter, the
+test run of a user would end with a page of warnings.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ with warnings.catch_warnings():
 __all__ = ["answer_classes"]
 
 _GROUP_PROTOCOL: Final = frozenset({3, 8, 9, 10, 11, 12, 13, 14, 17, 18, 36})
-"""API keys: metadata, offsets, coordinator, join to sync, log-in, versions."""
+"""API keys of the metadata, offset, coordinator, group, login and version requests."""
 
 
 def answer_classes() -> list[Any]:
-    """Every answer class for every version, built now if it was not."""
+    """Return the response classes of all versions; build those that don't exist yet."""
     return [
         answers[version]
         for answers in (

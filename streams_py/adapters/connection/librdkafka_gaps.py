@@ -1,9 +1,9 @@
-"""The two requests that librdkafka cannot make, made by kafka-python: rare, so a slow way is good enough.
+"""Two requests that librdkafka does not support, on kafka-python. They are rare, so speed does not matter.
 
-* A record with timestamp 0. librdkafka's produce call reads 0 as "now".
-* Removing a static member from its group (KIP-345, ``close(leave_group=True)``).
+* Write a record with timestamp 0. librdkafka's produce call takes 0 for "now".
+* Remove a static member from its group (KIP-345, ``close(leave_group=True)``).
 
-Both open a connection of their own when they are first needed.
+Each opens a separate connection when it is first needed.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ __all__ = ["KafkaPythonEpochSender", "kafka_python_connection", "remove_static_m
 
 _REQUEST_TIMEOUT_MS: Final = 30_000
 _GONE: Final = (UnknownMemberIdError.errno, FencedInstanceIdError.errno)
-"""The latter: another member has its place."""
+"""Error codes that mean success: the member is unknown, or another member has replaced it."""
 _PINNED_FOR_EMBEDDED: Final = (2, 3)
-"""librdkafka's mock cluster offers single versions that kafka-python's own negotiation trips over."""
+"""Broker version for librdkafka's mock cluster, because kafka-python's version negotiation with it fails."""
 
 
 def kafka_python_connection(
     bootstrap: str, client_id: str, security: SecuritySettings, *, embedded: bool
 ) -> Mapping[str, object]:
-    """Arguments that every kafka-python client needs to reach the cluster."""
+    """Return the arguments that every kafka-python client needs to connect to the cluster."""
     settings = kafka_python_security(security) | {"bootstrap_servers": bootstrap.split(","), "client_id": client_id}
     if embedded:
         settings["api_version"] = _PINNED_FOR_EMBEDDED
@@ -43,8 +43,10 @@ def kafka_python_connection(
 
 
 class _Headers(list[tuple[str, bytes | None]]):
-    """Headers for kafka-python's batch builder, which writes null values as Kafka does. The bookkeeping around it would
-    fail on their missing length, and skips headers that are "empty"."""
+    """Headers for kafka-python's batch builder, which supports null values.
+
+    kafka-python's size estimate fails for null values, but skips headers that are falsy. So these are always falsy.
+    """
 
     __slots__ = ()
 
@@ -53,12 +55,15 @@ class _Headers(list[tuple[str, bytes | None]]):
 
 
 class _Producer(KafkaProducer):  # type: ignore[misc]  # kafka-python has no type information
-    """Sends what :meth:`KafkaProducer.send` refuses: headers with a null value, a null key with a null value."""
+    """A producer for records that :meth:`KafkaProducer.send` refuses: null header values, null key and null value."""
 
     def send_any(
         self, topic: str, value: bytes | None, key: bytes | None, partition: int, timestamp_ms: int, headers: _Headers
     ) -> Any:
-        """As ``send``, unchecked: a future of the record's metadata. Private methods; the broker tests watch them."""
+        """Send a record without checks, and return a future of its metadata.
+
+        This uses private methods, which the broker tests verify.
+        """
         partitions = sorted(self._wait_on_metadata(topic, self.config["max_block_ms"]))
         if partition < 0 and key is None:
             partition = random.choice(partitions)
@@ -70,9 +75,11 @@ class _Producer(KafkaProducer):  # type: ignore[misc]  # kafka-python has no typ
 
 
 class KafkaPythonEpochSender:
-    """Writes records with timestamp 0, one at a time; ``send`` returns when all in-sync replicas have the record.
+    """Sender of records with timestamp 0. ``send`` returns when all in-sync replicas have the record.
 
-    ``connection`` is :func:`kafka_python_connection`'s result; ``timeout_ms`` bounds one record.
+    Args:
+        connection: The result of :func:`kafka_python_connection`.
+        timeout_ms: Time limit for one record.
     """
 
     def __init__(self, connection: Mapping[str, object], *, timeout_ms: int) -> None:
@@ -81,7 +88,8 @@ class KafkaPythonEpochSender:
             self._producer = _Producer(
                 **connection,
                 acks="all",
-                # One request at a time keeps the order; the mock cluster's producer ids are librdkafka's business.
+                # One request at a time keeps the order. Idempotence is off: the mock cluster's producer ids are for
+                # librdkafka.
                 enable_idempotence=False,
                 max_in_flight_requests_per_connection=1,
                 max_block_ms=timeout_ms,
@@ -99,9 +107,12 @@ class KafkaPythonEpochSender:
         partition: int,
         headers: Sequence[tuple[str, bytes | None]] | None,
     ) -> tuple[int, int]:
-        """Partition and offset of the written record; ``partition`` -1: murmur2 of the key, any for a null key.
+        """Write a record and return its partition and offset.
 
-        Raises ProductionError; ``retriable`` when the broker did not answer.
+        ``partition`` -1 means murmur2 of the key, or any partition for a null key.
+
+        Raises:
+            ProductionError: The record was not written. It is ``retriable`` if the broker did not answer.
         """
         try:
             sent = self._producer.send_any(topic, value, key, partition, 0, _Headers(headers or ()))
@@ -118,17 +129,27 @@ class KafkaPythonEpochSender:
         return int(written.partition), int(written.offset)
 
     def close(self) -> None:
-        """Nothing is queued here: every send waited."""
+        """Close the client. No record is queued, because each send waits for its response."""
         self._producer.close(timeout=1)
 
 
 def remove_static_member(
     connection: Mapping[str, object], group: str, instance_id: str, member_id: str, *, timeout_ms: int
 ) -> None:
-    """Make the group's coordinator forget a static member at once. A namesake that has its place by now stays, unless
-    ``member_id`` is empty: then it is whoever has it.
+    """Remove a static member from its group immediately.
 
-    BrokerUnavailableError when nobody says that it did: ``timeout_ms`` bounds reaching a broker, and each request.
+    A member with the same instance id that has replaced ``member_id`` is not removed. With an empty ``member_id``, any
+    member with that instance id is removed.
+
+    Args:
+        connection: The result of :func:`kafka_python_connection`.
+        group: The consumer group.
+        instance_id: The instance id.
+        member_id: The member id, or "".
+        timeout_ms: Time limit for connecting to a broker, and for each request.
+
+    Raises:
+        BrokerUnavailableError: The coordinator has not confirmed it.
     """
     doing = f"static member {instance_id} of group {group} could not be removed"
     limits = {"bootstrap_timeout_ms": timeout_ms, "request_timeout_ms": min(timeout_ms, _REQUEST_TIMEOUT_MS)}
@@ -141,7 +162,7 @@ def remove_static_member(
     except KafkaError as failed:
         raise BrokerUnavailableError(f"{doing}: {failed}") from failed
     if not answers:
-        raise BrokerUnavailableError(f"{doing}: the answer names no member")
+        raise BrokerUnavailableError(f"{doing}: the response does not name a member")
     for error in answers.values():
         if getattr(error, "errno", 0) not in (0, *_GONE):
             raise BrokerUnavailableError(f"{doing}: {error()}")

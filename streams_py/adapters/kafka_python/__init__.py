@@ -1,3 +1,3 @@
-"""Membership of groups with kafka-python. Whatever is imported from here finds the library loaded, by one thread."""
+"""Group membership with kafka-python. Importing this package first loads the library, on the importing thread."""
 
 from streams_py.adapters.connection import kafka_answers as kafka_answers

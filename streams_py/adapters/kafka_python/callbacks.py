@@ -1,9 +1,9 @@
-"""The bridge from kafka-python's network thread to a member's polling thread.
+"""Pass calls from kafka-python's network thread to a member's polling thread.
 
-The group protocol runs as coroutines on the client's network thread. That thread must never wait: it sends the
-heartbeats. But revoking waits for records to be flushed, and a leader's assignment creates topics. So the network
-thread puts such a call into this inbox and awaits its result, and the polling thread, whose only work it is, makes
-the call. While it waits for work, the polling thread can be woken.
+The group protocol runs as coroutines on the client's network thread. That thread sends the heartbeats, so it must never
+block. But a revocation waits until records are flushed, and a leader's assignment creates topics. So the network thread
+puts such a call into this inbox and awaits its result. The polling thread, which has no other work, makes the call. It
+can be woken while it waits for calls.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Call:
 
 
 class CallbackInbox:
-    """Calls to be made on the polling thread. ``on_network_thread`` runs a function on the network thread, soon."""
+    """Queue of calls for the polling thread. ``on_network_thread`` schedules a function on the network thread."""
 
     def __init__(self, on_network_thread: Callable[[Callable[[], object]], object]) -> None:
         self._on_network_thread = on_network_thread
@@ -39,23 +39,23 @@ class CallbackInbox:
         self._closed = False
 
     async def call(self, function: Callable[..., T], *arguments: object) -> T:
-        """Awaited on the network thread: the function's result, or its exception, from the polling thread."""
+        """Run a function on the polling thread; await its result or exception. For the network thread."""
         answer = Future()
         self._items.put(_Call(function, arguments, answer))
         result: T = await answer
         return result
 
     def wake(self) -> None:
-        """From any thread: let the polling thread look around now."""
+        """Wake the polling thread. For any thread."""
         self._items.put(None)
 
     def close(self) -> None:
-        """From any thread: make no further call; the polling thread stops waiting."""
+        """Make no further calls, and wake the polling thread. For any thread."""
         self._closed = True
         self.wake()
 
     def serve(self, timeout_s: float) -> None:
-        """On the polling thread: make calls until woken, or until ``timeout_s`` seconds are over."""
+        """Make calls until woken or until ``timeout_s`` has elapsed. For the polling thread."""
         limit = time.monotonic() + timeout_s
         while not self._closed and (left := limit - time.monotonic()) > 0:
             try:
@@ -67,9 +67,10 @@ class CallbackInbox:
             self._make(item)
 
     def serve_until(self, done: Any, check_alive: Callable[[], None] = lambda: None) -> bool:
-        """On the polling thread: make calls until the (kafka-python) future ``done`` is done; False if closed before.
+        """Make calls until the kafka-python future ``done`` is done; False if closed before. For the polling thread.
 
-        ``check_alive`` is asked now and then, and may raise: a network thread that died completes nothing.
+        ``check_alive`` is called every second without a call, and may raise: if the network thread has died, the future
+        never completes.
         """
         done.add_both(lambda _: self.wake())
         while not done.is_done and not self._closed:

@@ -1,7 +1,8 @@
-"""A worker of a Connect group on kafka-python's group coordinator: protocol type ``connect``, version 0 to 3 metadata.
+"""A worker of a Connect group, based on kafka-python's group coordinator (protocol ``connect``, metadata versions 0-3).
 
-Leans on private names of the tested kafka-python, as :mod:`.coordinator` does. A finished join is kept here too: if it
-ends while nobody waits for it, the next call returns it instead of sending another JoinGroup.
+It uses private names of the tested kafka-python version, as :mod:`.classic.coordinator` does. It also keeps the result
+of a finished join: if the join ends between two calls, the next call returns the result instead of sending another
+JoinGroup.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from streams_py.ports.rights import GROUP, missing_right
 
 __all__ = ["ConnectCoordinator"]
 
-_NEVER: Final = (
+_FINAL_ERRORS: Final = (
     kafka_errors.InconsistentGroupProtocolError,
     kafka_errors.InvalidSessionTimeoutError,
     kafka_errors.InvalidGroupIdError,
@@ -33,11 +34,11 @@ _NEVER: Final = (
 _CLIENT_SETTINGS: Final = ("group_instance_id", "exclude_internal_topics", "client_rack", "default_api_timeout_ms")
 _CLOSE_MS: Final = 5_000
 _ANSWER_BYTES_MAX: Final = 100_000_000
-"""Limit of one answer. A leader's JoinGroup answer has the metadata of all members, also of a large one."""
+"""Size limit of one response. A leader's JoinGroup response has the metadata of all members, some of which is large."""
 
 
 class _Handler(Protocol):
-    """The member; ``streams_py.connect.group.coordinator.GroupHandler``."""
+    """The member, see ``streams_py.connect.group.coordinator.GroupHandler``."""
 
     def protocols(self) -> list[tuple[str, bytes]]: ...
     def perform(
@@ -47,9 +48,10 @@ class _Handler(Protocol):
 
 
 class ConnectCoordinator:
-    """Implements ``streams_py.connect.group.coordinator.Coordinator``.
+    """The implementation of ``streams_py.connect.group.coordinator.Coordinator``.
 
-    ``config`` has Kafka's dotted client keys (security included). Nothing is sent before :meth:`find` or :meth:`join`.
+    ``config`` has Kafka's dotted client keys, including security. No request is sent before :meth:`find` or
+    :meth:`join`.
     """
 
     def __init__(
@@ -134,7 +136,7 @@ class ConnectCoordinator:
 
     def close(self) -> None:
         base, self._base = self._base, None
-        with contextlib.suppress(Exception):  # a broker that is away finds out by itself
+        with contextlib.suppress(Exception):  # if no broker is reachable, the session timeout removes the member
             if base is not None:
                 base.is_closing = True
                 base._close_heartbeat()
@@ -151,16 +153,16 @@ class ConnectCoordinator:
         return self._base
 
     def _refuse(self, error: Exception) -> None:
-        """ConfigError when trying again cannot help."""
+        """Raise ConfigError when a retry cannot help."""
         if isinstance(error, kafka_errors.InconsistentGroupProtocolError):
             raise ConfigError(
-                f"group.id={self._group} is in use by something that is no group of Connect workers; choose another",
+                f"group.id={self._group} is in use by a group that does not consist of Connect workers; choose another",
                 key="group.id",
             ) from error
         if isinstance(error, kafka_errors.GroupAuthorizationFailedError):
             right = missing_right("READ", GROUP, [self._group])
             raise ConfigError(f"group.id={self._group} cannot be joined: {right}", key="group.id") from error
-        if isinstance(error, _NEVER):
+        if isinstance(error, _FINAL_ERRORS):
             raise ConfigError(f"group.id={self._group} cannot be joined: {error}", key="group.id") from error
 
 

@@ -1,4 +1,4 @@
-"""kafka-python's errors in the words of :mod:`streams_py.errors`: nothing of the library crosses the border."""
+"""Translate kafka-python's errors to :mod:`streams_py.errors`, so that no other package depends on them."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ from kafka import errors as kafka_errors
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError, TaskMigratedError
 from streams_py.ports.rights import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, missing_right
 
-__all__ = ["is_retriable", "patiently", "translated"]
+__all__ = ["is_retriable", "translated", "with_retries"]
 
 T = TypeVar("T")
 
 
 def is_retriable(error: BaseException) -> bool:
-    """True when doing the same again later may work, whoever raised it."""
+    """Whether a later retry may succeed, for errors of kafka-python and of this library."""
     return bool(getattr(error, "retriable", False))
 
 
-def patiently(
+def with_retries(
     ask: Callable[[], T], failed: Callable[[kafka_errors.KafkaError], BaseException], *, timeout_ms: int, pause_s: float
 ) -> T:
-    """The answer, asked for again while errors are retriable (a coordinator is loading, or moves) and time is left.
-    Raises what ``failed`` makes of the last error."""
+    """Call ``ask`` until it succeeds, while errors are retriable (a coordinator loads or moves) and time is left.
+
+    Raises:
+        BaseException: The result of ``failed`` for the last error.
+    """
     until = time.monotonic() + timeout_ms / 1000
     while True:
         try:
@@ -37,9 +40,14 @@ def patiently(
 
 
 def translated(error: BaseException, doing: str, *, group: str = "", right: str = "READ") -> BaseException:
-    """The error to raise instead of ``error``; ``doing`` completes "... failed". Errors not of the library stay.
+    """Return the error to raise instead of ``error``. Errors that are not kafka-python's are returned unchanged.
 
-    ``group`` is the one it was about, and ``right`` what that asked for, on groups and topics."""
+    Args:
+        error: The error.
+        doing: What failed, for the beginning of the message.
+        group: The group of the request.
+        right: The operation on groups and topics that the request requires.
+    """
     if not isinstance(error, kafka_errors.KafkaError):
         return error
     result = _streams_error(error, doing, group, right)
@@ -50,15 +58,15 @@ def translated(error: BaseException, doing: str, *, group: str = "", right: str 
 def _streams_error(error: kafka_errors.KafkaError, doing: str, group: str, right: str) -> StreamsError:
     match error:
         case kafka_errors.CommitFailedError() if error.args and _is_rebalancing(error.args[0]):
-            return BrokerUnavailableError(f"{doing}: the group is rebalancing; try again after it")
+            return BrokerUnavailableError(f"{doing}: the group is rebalancing; retry after the rebalance")
         case kafka_errors.RebalanceInProgressError():
-            return BrokerUnavailableError(f"{doing}: the group is rebalancing; try again after it")
+            return BrokerUnavailableError(f"{doing}: the group is rebalancing; retry after the rebalance")
         case (
             kafka_errors.CommitFailedError()
             | kafka_errors.UnknownMemberIdError()
             | kafka_errors.IllegalGenerationError()
         ):
-            return TaskMigratedError(f"{doing}: this member is not in the group any more ({error})")
+            return TaskMigratedError(f"{doing}: this member is no longer in the group ({error})")
         case kafka_errors.FencedInstanceIdError():
             return StreamsError(
                 f"{doing}: another member has joined with the same group.instance.id and replaced this one; give every "
@@ -78,16 +86,16 @@ def _streams_error(error: kafka_errors.KafkaError, doing: str, group: str, right
             )
         case kafka_errors.InconsistentGroupProtocolError():
             return StreamsError(
-                f"{doing}: the group has members that are no Kafka Streams members; choose another application.id"
+                f"{doing}: the group has members that are not Kafka Streams members; choose another application.id"
             )
         case _ if is_retriable(error):
-            return BrokerUnavailableError(f"{doing}: {_words(error)}")
+            return BrokerUnavailableError(f"{doing}: {_text_of(error)}")
         case _:
-            return StreamsError(f"{doing}: {_words(error)}")
+            return StreamsError(f"{doing}: {_text_of(error)}")
 
 
-def _words(error: kafka_errors.KafkaError) -> str:
-    """The library shows an error without a text as ``KafkaTimeoutError: None``."""
+def _text_of(error: kafka_errors.KafkaError) -> str:
+    """Return the text of an error. kafka-python shows an error without a text as ``KafkaTimeoutError: None``."""
     return str(error).removesuffix(": None")
 
 
@@ -98,7 +106,7 @@ def _missing(error: kafka_errors.KafkaError, group: str, right: str) -> str:
             return missing_right(right, GROUP, [group or str(said)])
         case kafka_errors.TopicAuthorizationFailedError():
             topics = [said] if isinstance(said, str) else [str(topic) for topic in said]
-            # An application's internal topics are one line of the list, not many.
+            # One prefix covers all internal topics of an application.
             own = bool(group and topics) and all(topic.startswith(f"{group}-") for topic in topics)
             return missing_right(right, TOPIC, topics, prefix=f"{group}-" if own else "")
         case kafka_errors.TransactionalIdAuthorizationFailedError():

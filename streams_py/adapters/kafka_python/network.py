@@ -1,9 +1,10 @@
-"""kafka-python's network thread, watched: a task that dies takes what it served with it.
+"""Handle failed tasks of kafka-python's network thread.
 
-The library logs an exception that nobody expected (an answer it cannot decode, say) and goes on without the task. If
-that was the one that reads a connection, the connection stays open, and whoever waits for an answer on it waits until
-the request times out, 40 seconds by default. Here the connection is closed, so that its callers fail at once and try
-again on a new one. The loop that refreshes the metadata may end for good in the same way; see :func:`revive_refresh`.
+When a task fails with an unexpected exception (for example, a response that cannot be decoded), kafka-python logs the
+exception and continues without the task. If the task reads a connection, the connection stays open, and callers wait
+for their response until the request times out (40 seconds by default). So the functions here close such a connection.
+Its callers then fail immediately and retry with a new connection. The loop that refreshes the metadata can stop in the
+same way, see :func:`revive_refresh`.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ _log = logging.getLogger(__name__)
 
 
 def close_with_dead_tasks(client: Any) -> None:
-    """From now on close a connection of this KafkaNetClient when the task that reads or writes it has died. To be
-    called before the network thread is started. Private parts of the library; tests state them."""
+    """Close each connection of this KafkaNetClient whose reading or writing task fails.
+
+    Call this before the network thread is started. It uses private parts of the library, which tests verify.
+    """
     net, manager = client._net, client._manager
     task_done = net._task_done
 
@@ -36,20 +39,22 @@ def close_with_dead_tasks(client: Any) -> None:
         for connection in list(manager._conns.values()):
             transport = connection.transport
             if transport is not None and task in (transport._read_task, transport._write_task):
-                _log.warning("%s: closed, since its answers cannot be read: %r", connection, error)
+                _log.warning("%s: closed, because its responses cannot be read: %r", connection, error)
                 connection.close(kafka_errors.KafkaConnectionError(named(error)))
 
     net._task_done = watched
 
 
 def revive_refresh(client: Any) -> None:
-    """On any thread: start the loop that refreshes the metadata again when an error has ended it. Its owner would not
-    notice: topics could come and go, and nobody rejoined."""
+    """Restart the loop that refreshes the metadata if an error has ended it. May be called on any thread.
+
+    The library does not notice that the loop has ended. Without it, new and deleted topics would not cause a rebalance.
+    """
     cluster = client.cluster
     loop = cluster._refresh_loop_future
     if loop is None or not loop.is_done or cluster.closed:
         return
-    _log.warning("refreshing the metadata had stopped (%r); starting it again", loop.exception)
+    _log.warning("the metadata refresh loop has failed (%r); restarting it", loop.exception)
 
     def start() -> None:
         if cluster._refresh_loop_future is loop:
@@ -67,14 +72,16 @@ def wait_for(future: Any, timeout_s: float) -> bool:
 
 
 def close_client(client: Any, timeout_s: float) -> None:
-    """Close the connections on the network thread, which reads them, and then end it. One that does not end in time is
-    left behind."""
+    """Close the connections on the network thread, which reads them, then stop the thread.
+
+    If the thread does not stop in time, it is left running.
+    """
     net = client._net
     network_thread = net._io_thread
-    with contextlib.suppress(Exception):  # a network thread that has died needs no orders
+    with contextlib.suppress(Exception):  # a network thread that has died cannot be called
         wait_for(net.call_soon_with_future(client._manager.close), timeout_s)
         net.stop(timeout_ms=timeout_s * 1000)
     if network_thread is not None and network_thread.is_alive():
-        _log.warning("%s did not stop within %.0f s; it is left behind", network_thread.name, timeout_s)
+        _log.warning("%s did not stop within %.0f s; it is left running", network_thread.name, timeout_s)
         return
     net.close()

@@ -1,12 +1,12 @@
-"""Committed offsets of a member, in the types of the port. Coroutines of the network thread.
+"""Commit and fetch a member's offsets, with the types of the port. Coroutines run on the network thread.
 
-kafka-python takes what an answer leaves out for done (commits) or for "never committed" (look-ups), and an unknown
-topic for the latter too. A task would start at its reset policy instead of where it was: so every partition asked for
-must be in the answer, without an error, or the answer does not count.
+If a response lacks a partition, kafka-python treats a commit as successful and a fetched offset as "never committed".
+It also treats an unknown topic as "never committed". A task would then apply its reset policy instead of continuing at
+its offset. So a response is valid only if it includes every requested partition without an error.
 
-A broker works on one request per connection at a time, and a JoinGroup stays with it until everybody has joined. On
-the coordinator's connection an OffsetFetch would wait behind it, seconds long: tasks that were just assigned could not
-start while a follow-up rebalance runs. So offsets are fetched over the connection for everything else to that broker.
+A broker handles one request per connection at a time, and keeps a JoinGroup until all members have joined. An
+OffsetFetch on the coordinator's connection would wait behind it for seconds, so newly assigned tasks could not start
+during a follow-up rebalance. So offsets are fetched over the connection for other requests to that broker.
 """
 
 from __future__ import annotations
@@ -45,13 +45,17 @@ async def commit_owned(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     timeout_ms: int,
 ) -> None:
-    """Commit, or raise TaskMigratedError when not all are owned; kafka-python's errors otherwise.
+    """Commit offsets of owned partitions.
 
-    The broker checks who commits, not for what: a commit for partitions of others would rewind them.
+    The broker checks the member but not the partitions, so a commit for another member's partitions would rewind them.
+
+    Raises:
+        TaskMigratedError: This member does not own all of the partitions.
+        KafkaError: kafka-python's errors.
     """
     foreign = sorted(offsets.keys() - set(owned))
     if foreign:
-        raise TaskMigratedError(f"commit: {', '.join(map(str, foreign))} not owned by this member any more")
+        raise TaskMigratedError(f"commit: {', '.join(map(str, foreign))} no longer owned by this member")
     wire = {KafkaPartition(*partition): KafkaOffset(at.offset, at.metadata, -1) for partition, at in offsets.items()}
     await coordinator._commit_offsets_sync_async(wire, timeout_ms=timeout_ms)
 
@@ -59,8 +63,13 @@ async def commit_owned(
 async def fetch_committed(
     coordinator: Any, partitions: Collection[TopicPartition], timeout_ms: int
 ) -> CommittedOffsets:
-    """Committed positions, None where there is none. BrokerUnavailableError when the answer cannot be read or leaves
-    out a partition, or when open transactions have offsets of some; kafka-python's errors otherwise."""
+    """Fetch committed offsets; None for a partition without one.
+
+    Raises:
+        BrokerUnavailableError: The response cannot be read or lacks a partition, or an open transaction has offsets of
+            these partitions.
+        KafkaError: kafka-python's other errors.
+    """
     coordinator.unstable = []
     try:
         found = await coordinator.fetch_committed_offsets_async(
@@ -77,14 +86,14 @@ async def fetch_committed(
         raise
     except Exception as unreadable:
         raise BrokerUnavailableError(
-            f"committed offsets: the answer cannot be read ({named(unreadable)})"
+            f"committed offsets: the response cannot be read ({named(unreadable)})"
         ) from unreadable
     result: dict[TopicPartition, OffsetAndMetadata | None] = {}
     for partition in partitions:
         at = found.get(KafkaPartition(*partition))
         if at is None or at.offset < _NOTHING_COMMITTED:
             raise BrokerUnavailableError(
-                f"committed offsets: the answer of the group's coordinator leaves out {partition}"
+                f"committed offsets: the response of the group's coordinator does not include {partition}"
             )
         is_committed = at.offset != _NOTHING_COMMITTED
         result[partition] = OffsetAndMetadata(at.offset, at.metadata or "") if is_committed else None
@@ -92,8 +101,10 @@ async def fetch_committed(
 
 
 def answered_offsets(response: Any, found: dict[Any, Any]) -> dict[Any, Any]:
-    """What kafka-python ``found`` in an OffsetFetch answer, and -1 for partitions that the broker calls uncommitted:
-    so that they can be told from those it says nothing about."""
+    """Add -1 to ``found`` for each partition that an OffsetFetch response reports as uncommitted.
+
+    kafka-python leaves such partitions out, so they could not be distinguished from partitions missing in the response.
+    """
     for topic in _topics_of(response):
         for partition in topic.partitions:
             if partition.error_code == 0 and partition.committed_offset == _NOTHING_COMMITTED:
@@ -102,8 +113,10 @@ def answered_offsets(response: Any, found: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def check_topics_allowed(response: Any) -> None:
-    """Raise kafka-python's TopicAuthorizationFailedError with the topics of an OffsetFetch answer that may not be read:
-    the library raises one that names none."""
+    """Raise TopicAuthorizationFailedError with the refused topics of an OffsetFetch response.
+
+    kafka-python itself raises this error without the topics.
+    """
     code = kafka_errors.TopicAuthorizationFailedError.errno
     refused = {topic.name for topic in _topics_of(response) if any(at.error_code == code for at in topic.partitions)}
     if refused:
@@ -111,7 +124,7 @@ def check_topics_allowed(response: Any) -> None:
 
 
 def unstable_partitions(response: Any) -> list[TopicPartition]:
-    """Those of which an OffsetFetch answer says that a transaction with their offsets is open."""
+    """Return the partitions whose offsets are part of an open transaction, according to an OffsetFetch response."""
     code = kafka_errors.UnstableOffsetCommitError.errno
     return sorted(
         TopicPartition(topic.name, at.partition_index)
@@ -126,17 +139,20 @@ def _topics_of(response: Any) -> Any:
 
 
 def check_all_committed(offsets: Collection[Any], response: Any) -> None:
-    """Raise kafka-python's RequestTimedOutError when an OffsetCommit answer leaves out some of ``offsets``."""
+    """Raise kafka-python's RequestTimedOutError when an OffsetCommit response lacks some of ``offsets``."""
     answered = {KafkaPartition(name, number) for name, partitions in response.topics for number, _ in partitions}
     left_out = sorted(set(offsets) - answered)
     if left_out:
         names = ", ".join(f"{topic}-{partition}" for topic, partition in left_out)
-        raise kafka_errors.RequestTimedOutError(f"the answer to a commit leaves out {names}")
+        raise kafka_errors.RequestTimedOutError(f"the response to a commit does not include {names}")
 
 
 async def send_offset_fetch(coordinator: Any, partitions: Collection[KafkaPartition]) -> dict[KafkaPartition, Any]:
-    """One OffsetFetch to the group's coordinator, over another connection than JoinGroup's. It waits for offsets of
-    open transactions (KIP-447). Raises kafka-python's errors, after it noted what they say about the coordinator."""
+    """Send an OffsetFetch to the group's coordinator over a connection that JoinGroup does not use.
+
+    The coordinator refuses offsets of open transactions (KIP-447). If the request fails on the coordinator's own
+    connection, kafka-python's handling of failed requests is applied before the error is raised.
+    """
     coordinator_id, node_id = coordinator.coordinator(), coordinator.other_connection()
     by_topic: dict[str, list[int]] = defaultdict(list)
     for topic, partition in sorted(partitions):

@@ -1,4 +1,4 @@
-"""What our own closing cuts off is no news: kafka-python would log an error, and call the coordinator dead."""
+"""Ignore requests that fail because the member closes. kafka-python would log errors and a dead coordinator."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ __all__ = ["QuietClosing"]
 
 
 class QuietClosing:
-    """To be mixed into a coordinator of kafka-python; on the network thread."""
+    """Mixin for a coordinator of kafka-python. Runs on the network thread."""
 
     coordinator_id: Any
     is_closing = False
-    """Set before the connections are closed."""
+    """Whether the member is closing. Set before its connections are closed."""
 
     def coordinator_dead(self, error: Any) -> None:
         if self.is_closing:

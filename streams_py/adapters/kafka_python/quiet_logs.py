@@ -1,4 +1,4 @@
-"""kafka-python's log lines, as an operator of a Streams application can use them.
+"""Filter and reword kafka-python's log lines for operators of a Streams application.
 
 * *Connections.* The library logs each lost connection and each failed attempt as an error, some with a traceback.
   Those lines go to DEBUG. :mod:`streams_py.ports.outages` logs one line per outage.
@@ -9,7 +9,7 @@
 * *Blocked event loop.* The library warns when its thread did not run for a tenth of a second. Python code that computes
   on another thread is enough for that.
 
-Of the remaining lines, those from one place in the source pass once in 30 s.
+Other lines pass the filter at most once per 30 s for each place in the library's source.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _NOT_A_CONNECTION: Final = (
     "valid topic name",
     "loop error",
 )
-"""Parts of lines of these loggers that are about something else than a lost or refused connection."""
+"""Parts of lines of these loggers that do not report a lost or refused connection."""
 
 _OWN_HANDLING: Final = (
     "Error sending %s to node %s",
@@ -66,7 +66,7 @@ _OWN_HANDLING: Final = (
     "Heartbeat failed for group %s: generation id is not",
     "Unhandled Heartbeat loop error",
 )
-"""Beginnings of lines of the group's loggers about what a member handles, and reports in its own words if needed."""
+"""Beginnings of lines about events that the member handles, and reports itself where needed."""
 
 _LEFT: Final = "LeaveGroup request"
 _REWORDED: Final = {
@@ -82,11 +82,14 @@ _REWORDED: Final = {
 """Beginning of a line of the library: what to log instead."""
 _REPEAT_S: Final = 30.0
 _TEMPLATES_MAX: Final = 1_000
-"""A library has a few hundred log lines; the limit only keeps a surprise from growing without end."""
+"""Limit of remembered places in the source. The library has a few hundred log calls, so this is a safeguard only."""
 
 
 class _RepeatFilter(logging.Filter):
-    """Passes, rewords, or moves to DEBUG what the library logs as a warning or an error. Leaves lower levels alone."""
+    """A filter that passes, drops, rewords or moves to DEBUG the library's warnings and errors.
+
+    It does not change lower levels.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,7 +104,7 @@ class _RepeatFilter(logging.Filter):
             record.levelno, record.levelname = logging.DEBUG, logging.getLevelName(logging.DEBUG)
             return logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
         _reword(record)
-        # The place in the source, not the text: the text has varying numbers in it.
+        # Keyed by the place in the source, because the text contains varying numbers.
         place, now = (record.pathname, record.lineno), time.monotonic()
         if now - self._passed_at.get(place, -_REPEAT_S) < _REPEAT_S:
             return False
@@ -112,14 +115,14 @@ class _RepeatFilter(logging.Filter):
 
 
 def _is_handled(record: logging.LogRecord) -> bool:
-    """Whether the line reports a lost connection, or something that the member handles."""
+    """Whether the line reports a lost connection, or an event that the member handles."""
     text = str(record.msg)
     if record.exc_info and isinstance(record.exc_info[1], OSError | kafka_errors.KafkaConnectionError):
         return True
     if record.name in _CONNECTION_LOGGERS:
         shown = record.getMessage()
         return not any(part in shown for part in _NOT_A_CONNECTION)
-    if text.startswith(_LEFT):  # the group had removed the member already: it is where it wanted to be
+    if text.startswith(_LEFT):  # the group had already removed the member, so leaving has succeeded
         last = record.args[-1] if isinstance(record.args, tuple) and record.args else None
         return isinstance(last, kafka_errors.UnknownMemberIdError)
     return text.startswith(_OWN_HANDLING)
@@ -145,10 +148,10 @@ _REPEAT_FILTER: Final = _RepeatFilter()
 
 
 def limit_library_logs() -> None:
-    """Install the filter on kafka-python's connection loggers; doing it again changes nothing.
+    """Install the filter on kafka-python's loggers. Further calls have no effect.
 
-    The library speaks of every connection and every metadata update at INFO, thirty lines for one start. They pass
-    only when the application has set a level for ``kafka`` itself.
+    At INFO, the library logs every connection and every metadata update, about thirty lines per start. These lines pass
+    only if the application has set a level for the logger ``kafka``.
     """
     library = logging.getLogger(_LIBRARY)
     if library.level == logging.NOTSET:

@@ -1,14 +1,14 @@
-"""How long the group is sure to count this process as a member, by its own clock.
+"""Determine by the local clock whether the group may have removed this member.
 
-A group drops a member whose heartbeats stay away for ``session.timeout.ms``. The member hears of it with its next
-request only, but may know earlier that it *can* have happened: when the last request that was answered was sent longer
-ago than a session. So a process that was frozen (SIGSTOP, a paused virtual machine) knows it with its first look at the
-clock, before any answer from the network. What counts is when a request was *sent*: its answer may have waited in the
-socket as long as the process was frozen.
+A group removes a member whose heartbeats have been missing for ``session.timeout.ms``. The member learns that only from
+the response to its next request. But it can tell earlier that this *may* have happened: the last answered request was
+sent longer ago than the session timeout. So a process that was frozen (SIGSTOP, a paused virtual machine) can tell when
+it first reads the clock, before any response. The time of *sending* counts, because a response may have waited in the
+socket while the process was frozen.
 
-A JoinGroup or SyncGroup that is with the broker keeps its member alive without heartbeats. Whether it is there nobody
-knows: a broker may have died, been frozen or lost it. So while it waits the group is asked, by heartbeats over another
-connection (:mod:`.group_requests`).
+While a broker has a JoinGroup or SyncGroup of a member, the member stays in the group without heartbeats. But the
+member cannot tell whether the broker has the request: the broker may have failed, been frozen or lost it. So meanwhile
+the member sends heartbeats over another connection (:mod:`.classic.group_requests`).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Session:
         self._confirmed_at_s = -float("inf")
 
     @property
-    def look_interval_ms(self) -> int:
-        """How often to look whether it is over, or to ask the group."""
+    def check_interval_ms(self) -> int:
+        """Interval for checking the session, or for heartbeats while a request waits, in ms."""
         return max(1, round(self._timeout_s * 1000 / 5))
 
     def confirm(self, sent_at_s: float) -> None:
-        """The broker has answered, as to a member, a request that was sent then."""
+        """Note that the broker has answered, as to a member, a request that was sent at ``sent_at_s``."""
         self._confirmed_at_s = max(self._confirmed_at_s, sent_at_s)
 
-    def is_over(self) -> bool:
-        """True when the group may have dropped the member."""
+    def has_expired(self) -> bool:
+        """Whether the group may have removed the member."""
         return self._clock_s() - self._confirmed_at_s > self._timeout_s

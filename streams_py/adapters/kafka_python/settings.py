@@ -1,11 +1,14 @@
-"""Kafka's dotted consumer keys as arguments of kafka-python, as far as they concern group membership.
+"""Translate Kafka's dotted consumer keys for group membership to arguments of kafka-python.
 
-Three things can happen to a key: it is translated; it concerns records only and the record consumer takes it; or
-kafka-python cannot do it, and then somebody is told - a warning that names the key, or, for security, a ConfigError
-(see :mod:`streams_py.adapters.security.settings`). Nothing is dropped in silence.
+A key is handled in one of three ways:
 
-Some settings are not the user's to choose, because a Streams member cannot work with another value (Kafka Streams'
-``StreamsConfig`` forces the same ones); a value that contradicts is ignored with a warning.
+* It is translated.
+* It concerns records only, so the record consumer handles it.
+* kafka-python does not support it. This is never silent: a warning names the key. For a security key it is a
+  ConfigError (see :mod:`streams_py.adapters.security.settings`).
+
+Some settings have a fixed value, because a Streams member requires it (Kafka Streams' ``StreamsConfig`` forces the same
+ones). A different value is ignored with a warning.
 """
 
 from __future__ import annotations
@@ -30,14 +33,14 @@ _INTEGERS: Final = {
     "request.timeout.ms": 40_000,
     "retry.backoff.ms": 100,
     "reconnect.backoff.ms": 50,
-    # kafka-python's own default, 30 s, outlives a session: after a broker restart the member would be expelled.
+    # kafka-python's default of 30 s can exceed a session, so a broker restart would cost the member its membership.
     "reconnect.backoff.max.ms": 1_000,
     "connections.max.idle.ms": 540_000,
     "metadata.max.age.ms": 300_000,
     "socket.connection.setup.timeout.ms": 10_000,
     "socket.connection.setup.timeout.max.ms": 30_000,
 }
-"""Keys that kafka-python takes as a number under the same name with underscores, and our defaults."""
+"""Numeric keys with their defaults. kafka-python's arguments have the same names with underscores."""
 
 _FORCED: Final = {
     "group.protocol": "classic",
@@ -45,7 +48,7 @@ _FORCED: Final = {
     "allow.auto.create.topics": "false",
     "partition.assignment.strategy": "",
 }
-"""Settings that a Streams member always has; empty: no value of the user's is accepted."""
+"""Fixed settings of a Streams member. An empty text means that every value of the user is ignored."""
 
 _OWN: Final = frozenset(
     """
@@ -63,7 +66,7 @@ _RECORDS_ONLY: Final = frozenset(
     max.in.flight.requests.per.connection enable.idempotence transaction.timeout.ms
     """.split()
 )
-"""Keys of the record clients: rightly without effect on the membership."""
+"""Keys of the record clients, which don't concern the membership."""
 
 _DNS_LOOKUP: Final = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
 
@@ -76,10 +79,19 @@ def membership_settings(
     client_id: str,
     group_instance_id: str | None = None,
 ) -> dict[str, Any]:
-    """Arguments for :class:`~streams_py.adapters.kafka_python.classic.membership.KafkaPythonMembership`.
+    """Build arguments for :class:`~streams_py.adapters.kafka_python.classic.membership.KafkaPythonMembership`.
 
-    ``config`` has a main consumer's dotted keys without prefix; ``group_instance_id`` already has the thread's suffix.
-    Raises ConfigError for values that cannot be used. Warns about keys that kafka-python cannot follow.
+    Logs a warning for each key that kafka-python does not support.
+
+    Args:
+        config: A main consumer's dotted keys without prefix.
+        bootstrap_servers: Comma-separated addresses.
+        group_id: The consumer group.
+        client_id: The client id.
+        group_instance_id: The instance id of a static member, including the thread's suffix.
+
+    Raises:
+        ConfigError: A value is not valid.
     """
     _report_unused(config)
     settings: dict[str, Any] = {
@@ -105,7 +117,7 @@ def _report_unused(config: Mapping[str, Any]) -> None:
             if str(value).lower() != _FORCED[key]:
                 _log.warning("%s=%s is ignored: a Streams member always has %s", key, value, _FORCED[key] or "its own")
         elif not (key in _INTEGERS or key in _OWN or key in _RECORDS_ONLY or is_security_key(key)):
-            _log.warning("%s has no counterpart in kafka-python: it does not reach the group membership", key)
+            _log.warning("%s is not supported by kafka-python, so it has no effect on the group membership", key)
 
 
 def _integer(config: Mapping[str, Any], key: str, default: int) -> int:
@@ -117,7 +129,7 @@ def _integer(config: Mapping[str, Any], key: str, default: int) -> int:
     except (TypeError, ValueError):
         number = -1
     if number < 0:
-        raise ConfigError(f"{key}={value!r} is not allowed; expected a whole number from 0", key=key)
+        raise ConfigError(f"{key}={value!r} is not valid; expected a whole number of at least 0", key=key)
     return number
 
 
@@ -127,7 +139,7 @@ def _flag(config: Mapping[str, Any], key: str, *, default: bool) -> bool:
         return default
     text = str(value).strip().lower()
     if text not in ("true", "false"):
-        raise ConfigError(f"{key}={value!r} is not allowed; expected true or false", key=key)
+        raise ConfigError(f"{key}={value!r} is not valid; expected true or false", key=key)
     return text == "true"
 
 
@@ -135,18 +147,21 @@ def _dns_lookup(config: Mapping[str, Any]) -> str:
     value = str(config.get("client.dns.lookup") or _DNS_LOOKUP[0])
     if value not in _DNS_LOOKUP:
         raise ConfigError(
-            f"client.dns.lookup={value!r} is not allowed; expected {' or '.join(_DNS_LOOKUP)}", key="client.dns.lookup"
+            f"client.dns.lookup={value!r} is not valid; expected {' or '.join(_DNS_LOOKUP)}", key="client.dns.lookup"
         )
     return value
 
 
 def _socket_options(config: Mapping[str, Any]) -> list[tuple[int, int, int]]:
-    """kafka-python ignores its own buffer arguments, so the sizes go in as socket options. 0: the system's size."""
+    """Return socket options, including the buffer sizes: kafka-python ignores its arguments for these.
+
+    A size of 0 or -1 means the operating system's default.
+    """
     options = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
     if _flag(config, "socket.keepalive.enable", default=True):
         options.append((socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1))
     for key, option in (("receive.buffer.bytes", socket.SO_RCVBUF), ("send.buffer.bytes", socket.SO_SNDBUF)):
-        if config.get(key) is not None and int(config[key]) == -1:  # Kafka's way to say: the system's size
+        if config.get(key) is not None and int(config[key]) == -1:  # in Kafka, the operating system's default
             continue
         size = _integer(config, key, 0)
         if size > 0:
@@ -158,6 +173,6 @@ def _check_together(settings: Mapping[str, Any]) -> None:
     if settings["heartbeat_interval_ms"] >= settings["session_timeout_ms"]:
         raise ConfigError(
             f"heartbeat.interval.ms={settings['heartbeat_interval_ms']} must be lower than "
-            f"session.timeout.ms={settings['session_timeout_ms']}; a third of it is a good value",
+            f"session.timeout.ms={settings['session_timeout_ms']}; a third of the session timeout is a good value",
             key="heartbeat.interval.ms",
         )

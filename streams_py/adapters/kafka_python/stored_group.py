@@ -1,10 +1,10 @@
-"""Groups that a broker cannot store, and the member that makes them too large.
+"""Handle groups that are too large for a broker to store, and find the member that causes it.
 
-A broker stores a group as one record: the subscriptions and assignments of all members. When the record is larger than
-``max.message.bytes`` of ``__consumer_offsets`` (1 MiB by default), the broker answers UNKNOWN_SERVER_ERROR to the
-SyncGroup of every member. So one member with a large subscription could stop all others. A member tries again with a
-pause as long as another member can be the cause. Only the leader sees the subscriptions, so only the leader can name
-the largest one.
+A broker stores a group as one record, with the subscriptions and assignments of all members. If the record is larger
+than ``max.message.bytes`` of ``__consumer_offsets`` (1 MiB by default), the broker answers UNKNOWN_SERVER_ERROR to the
+SyncGroup of every member. So one member with a large subscription could stop all others. A member retries with a pause
+as long as another member may be the cause. Only the leader receives the subscriptions, so only the leader can name the
+largest one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["GroupNotStoredError", "StoredGroup"]
 _log = logging.getLogger(__name__)
 
 _TOO_LARGE_BYTES: Final = 1_000_000
-"""No broker with default settings stores a group whose subscriptions are larger than this."""
+"""Size of a subscription that a broker with default settings cannot store, in bytes."""
 _PAUSE_MS_MAX: Final = 5_000
 _DOUBLINGS_MAX: Final = 10
 
@@ -32,7 +32,7 @@ class GroupNotStoredError(kafka_errors.RetriableError):  # type: ignore[misc]  #
 
 
 class StoredGroup:
-    """What one member knows about the size of its group in one rebalance."""
+    """The sizes of subscriptions that one member knows in one rebalance."""
 
     def __init__(self, group: str, retry_backoff_ms: int) -> None:
         self._group = group
@@ -43,25 +43,25 @@ class StoredGroup:
         self._sizes: dict[str, int] = {}
 
     def joining(self, own_bytes: int) -> None:
-        """The member sends a JoinGroup with a subscription of this size."""
+        """Note that the member sends a JoinGroup with a subscription of this size."""
         self._own_bytes = own_bytes
         self._leader = None
         self._sizes = {}
 
     def follow(self, leader: str) -> None:
-        """Another member leads the new generation."""
+        """Note that another member leads the new generation."""
         self._leader = leader
 
     def lead(self, members: Iterable[Any]) -> None:
-        """This member leads the new generation, which has these members."""
+        """Note that this member leads the new generation, which has these members."""
         self._sizes = {member.member_id: len(member.metadata) for member in members}
 
     def joined(self) -> None:
-        """A rebalance was completed."""
+        """Note that a rebalance was completed."""
         self._failures = 0
 
     def judge(self, error: Exception) -> Exception:
-        """The error to raise for a failed join. GroupNotStoredError when another member may be the cause."""
+        """Return the error to raise for a failed join: GroupNotStoredError if another member may be the cause."""
         if not isinstance(error, kafka_errors.UnknownError):
             return error
         if self._own_bytes > _TOO_LARGE_BYTES or len(self._sizes) == 1:

@@ -1,4 +1,4 @@
-"""Security settings in the words of each client library; see :mod:`streams_py.adapters.security.settings`."""
+"""Translate security settings for each client library; see :mod:`streams_py.adapters.security.settings`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FIRST_TOKEN_S: Final = 8.0
 
 
 def librdkafka_settings(security: SecuritySettings) -> dict[str, object]:
-    """The settings under librdkafka's names, ready to be merged into a confluent-kafka configuration."""
+    """Return the settings with librdkafka's names, for a confluent-kafka configuration."""
     protocol = security.protocol
     settings: dict[str, object | None] = {"security.protocol": protocol.value.lower()}
     if protocol.tls:
@@ -44,9 +44,9 @@ def librdkafka_settings(security: SecuritySettings) -> dict[str, object]:
 
 
 def kafka_python_settings(security: SecuritySettings) -> dict[str, object]:
-    """The settings as keyword arguments of kafka-python's clients.
+    """Return the settings as keyword arguments for kafka-python's clients.
 
-    With OAUTHBEARER the token provider is missing: its class cannot be named without importing the library; see
+    The token provider of OAUTHBEARER is not included, because its class requires importing the library; see
     :mod:`streams_py.adapters.security.kafka_python`.
     """
     protocol = security.protocol

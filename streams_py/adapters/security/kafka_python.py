@@ -1,7 +1,6 @@
-"""Security settings as kafka-python's clients take them, with the class that hands out OAUTHBEARER tokens.
+"""Security settings for kafka-python's clients, with the class that provides OAUTHBEARER tokens.
 
-Beside :mod:`streams_py.adapters.security.client_settings`, which loads neither client library: this module loads
-kafka-python.
+This module imports kafka-python. :mod:`streams_py.adapters.security.client_settings` imports neither client library.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ __all__ = ["kafka_python_security"]
 
 
 def kafka_python_security(security: SecuritySettings) -> dict[str, object]:
-    """Keyword arguments of kafka-python's clients."""
+    """Return keyword arguments for kafka-python's clients."""
     settings = kafka_python_settings(security)
     if security.token_source is not None:
         settings["sasl_oauth_token_provider"] = _TokenProvider(KeptTokens(security.token_source))
@@ -26,7 +25,7 @@ def kafka_python_security(security: SecuritySettings) -> dict[str, object]:
 
 
 class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python has no type information
-    """The user's function decides about reuse and renewal."""
+    """A token provider that calls a token source."""
 
     def __init__(self, source: TokenSource) -> None:
         super().__init__()

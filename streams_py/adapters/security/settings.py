@@ -1,17 +1,18 @@
-"""One set of security settings for two Kafka clients.
+"""One set of security settings for two Kafka client libraries.
 
-An application has one configuration, but two client libraries connect to its cluster: kafka-python for the group and
-librdkafka for the records. They name their settings differently, and neither names them as Java does. A security key
-that reaches only one of them, or none, is worse than an error: the application would run, and not as safely as its
-author believes. So this module keeps one table of every security key that Apache Kafka documents, and each key is
-either understood for *both* libraries or refused with a :class:`ConfigError` that names the key and what to use
-instead. A key with a security prefix that is in no table is refused too.
+An application has one configuration, but two client libraries connect to its cluster: kafka-python for the group, and
+librdkafka for the records. Their settings have different names, and neither uses Java's names. A security key that has
+an effect on one library only, or on none, is worse than an error: the application would run, but less securely than its
+author expects. So this module has one table of all security keys that Apache Kafka documents. Each key is either
+supported for *both* libraries, or refused with a :class:`ConfigError` that names the key and an alternative. A key with
+a security prefix that is not in the table is refused too.
 
-:func:`parse_security` reads dotted keys into :class:`SecuritySettings`; ``client_security`` writes them for each
-library. No client library is imported here. Secrets never appear in ``repr``, in logs, or in error messages.
+:func:`parse_security` reads dotted keys into :class:`SecuritySettings`.
+:mod:`streams_py.adapters.security.client_settings` translates them for each library. This module imports no client
+library. Secrets never appear in ``repr``, logs or error messages.
 
-Trust and key material is PEM, in files or inline (KIP-651). Java's JKS and PKCS#12 stores cannot be read by Python's
-TLS; the error says how to convert them.
+Trust and key material is PEM, in files or inline (KIP-651). Python's TLS cannot read Java's JKS and PKCS#12 stores; the
+error explains how to convert them.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ __all__ = [
 ]
 
 TokenSource = Callable[[], tuple[str, float]]
-"""Returns an OAUTHBEARER token and the time it expires, in seconds since the epoch. Called from client threads."""
+"""A function that returns an OAUTHBEARER token and its expiry in seconds since the epoch. Client threads call it."""
 
 SECURITY_PREFIXES: Final = ("ssl.", "sasl.", "security.", "enable.ssl.", "enable.sasl.")
 
 
 class SecurityProtocol(StrEnum):
-    """``security.protocol``."""
+    """Values of ``security.protocol``."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -53,17 +54,17 @@ class SecurityProtocol(StrEnum):
 
     @property
     def tls(self) -> bool:
-        """True when the connection is encrypted."""
+        """Whether the connection is encrypted."""
         return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
 
     @property
     def sasl(self) -> bool:
-        """True when the client logs in with SASL."""
+        """Whether the client authenticates with SASL."""
         return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
 class Mechanism(StrEnum):
-    """``sasl.mechanism``, as far as both clients speak it."""
+    """Values of ``sasl.mechanism`` that both client libraries support."""
 
     PLAIN = "PLAIN"
     SCRAM_SHA_256 = "SCRAM-SHA-256"
@@ -73,7 +74,7 @@ class Mechanism(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecuritySettings:
-    """Security of one application, free of any client library's names. Secrets are left out of ``repr``."""
+    """Security settings of one application, independent of client libraries. ``repr`` does not show secrets."""
 
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     ca_file: str | None = None
@@ -100,9 +101,7 @@ _PEM_HINT: Final = (
     "first with keytool -importkeystore -deststoretype pkcs12)"
 )
 _JAVA_ONLY: Final = "it configures the JVM's TLS or login code, which is not used here; remove it"
-_ONE_CLIENT_ONLY: Final = (
-    "only one of the two client libraries could follow it; remove it, or restrict it on the broker"
-)
+_ONE_CLIENT_ONLY: Final = "only one of the two client libraries supports it; remove it, or restrict it on the broker"
 _NO_KERBEROS: Final = (
     "Kerberos is not built into the client library; use sasl.mechanism=SCRAM-SHA-512, PLAIN or OAUTHBEARER"
 )
@@ -171,7 +170,7 @@ _REFUSED_PREFIXES: Final = (
 
 
 def is_security_key(key: str) -> bool:
-    """True for keys that this module owns: adapters take them from :func:`parse_security` and nowhere else."""
+    """Whether this module handles the key. Adapters must read such keys with :func:`parse_security` only."""
     return key.startswith(SECURITY_PREFIXES)
 
 
@@ -181,16 +180,17 @@ def _remedy(key: str) -> str:
     for prefix, remedy in _REFUSED_PREFIXES:
         if key.startswith(prefix):
             return remedy
-    return f"it is not a security setting known here; known are: {', '.join(sorted(_UNDERSTOOD))}"
+    return f"it is not a supported security setting; supported are: {', '.join(sorted(_UNDERSTOOD))}"
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
 def parse_security(config: Mapping[str, object]) -> SecuritySettings:
-    """Read the security keys among ``config`` (dotted keys without client prefix); other keys are left alone.
+    """Read the security keys of ``config`` (dotted keys without client prefix); ignore other keys.
 
-    Raises ConfigError for a key that cannot be honoured by both clients, and for combinations that contradict.
+    Raises:
+        ConfigError: A key is not supported by both client libraries, or settings contradict each other.
     """
     given = {key: value for key, value in config.items() if is_security_key(key) and value is not None}
     for key in sorted(given):
@@ -232,7 +232,7 @@ _JAAS_OPTION: Final = re.compile(r"""(?P<name>\w+)\s*=\s*(?:"(?P<double>(?:[^"\\
 
 
 class _Reader:
-    """Reads one group of keys at a time; every error names the key and never shows a value that may be secret."""
+    """Reader of groups of keys. Each error names the key and never shows a value that may be secret."""
 
     def __init__(self, given: Mapping[str, object]) -> None:
         self._given = given
@@ -268,7 +268,7 @@ class _Reader:
     def _one_of(self, *keys: str) -> str | None:
         present = [key for key in keys if self._given.get(key) is not None]
         if len(present) > 1:
-            raise ConfigError(f"{' and '.join(present)} say the same thing twice; give one of them", key=present[1])
+            raise ConfigError(f"{' and '.join(present)} configure the same thing; set only one of them", key=present[1])
         return present[0] if present else None
 
     def protocol(self) -> SecurityProtocol:
@@ -291,7 +291,7 @@ class _Reader:
             )
 
     def trust(self) -> tuple[str | None, str | None]:
-        """(file, inline PEM) of the authorities to trust; neither = the system's."""
+        """Return (file, inline PEM) of the trusted authorities; both None = the system's authorities."""
         self._pem_store("truststore", "ssl.ca.location")
         key = self._one_of("ssl.ca.location", "ssl.ca.pem", "ssl.truststore.location", "ssl.truststore.certificates")
         if key is None:
@@ -299,7 +299,7 @@ class _Reader:
         return (self.readable_file(key), None) if key.endswith(".location") else (None, self.text(key))
 
     def identity(self) -> tuple[str | None, str | None, str | None, str | None]:
-        """(certificate file, certificate PEM, key file, key PEM) of this client; all None = no client certificate."""
+        """Return (certificate file, certificate PEM, key file, key PEM); all None = no client certificate."""
         self._pem_store("keystore", "ssl.certificate.location and ssl.key.location")
         certificate = self._one_of(
             "ssl.certificate.location", "ssl.certificate.pem", "ssl.keystore.certificate.chain", "ssl.keystore.location"
@@ -342,7 +342,10 @@ class _Reader:
         return ":".join(names) or None
 
     def check_tls_versions(self) -> None:
-        """Both libraries use TLS 1.2 and 1.3; what asks for just that is accepted, nothing is narrowed silently."""
+        """Raise ConfigError unless the settings allow TLS 1.2 and 1.3, which both libraries use.
+
+        A restriction would have no effect, so it is refused.
+        """
         versions = self._given.get("ssl.enabled.protocols")
         if versions is not None:
             names = versions if isinstance(versions, (list, tuple)) else str(versions).split(",")
@@ -359,7 +362,7 @@ class _Reader:
         key = self._one_of("sasl.mechanism", "sasl.mechanisms")
         if key is None:
             if protocol.sasl:
-                # Java's default is GSSAPI, which is not available here: being explicit beats guessing.
+                # Java's default is GSSAPI, which is not available here. So users must choose a mechanism.
                 raise ConfigError(
                     f"security.protocol={protocol} needs sasl.mechanism; use {', '.join(Mechanism)}",
                     key="sasl.mechanism",
@@ -374,7 +377,7 @@ class _Reader:
             raise ConfigError(f"{key}={value!r} is not allowed; use {', '.join(Mechanism)}", key=key) from None
 
     def login(self, mechanism: Mechanism | None) -> tuple[str | None, str | None]:
-        """User name and password, from their own keys or from ``sasl.jaas.config``."""
+        """Return user name and password, from ``sasl.username`` and ``sasl.password`` or from ``sasl.jaas.config``."""
         if "sasl.jaas.config" in self._given:
             for other in ("sasl.username", "sasl.password"):
                 self._one_of("sasl.jaas.config", other)
@@ -398,7 +401,7 @@ class _Reader:
         mechanisms = _JAAS_MODULES.get(match["module"])
         if mechanisms is None:
             raise ConfigError(
-                f"{key}: login module {match['module']} has no counterpart; PlainLoginModule and ScramLoginModule do. "
+                f"{key}: login module {match['module']} is not supported; use PlainLoginModule or ScramLoginModule. "
                 f"For OAUTHBEARER {_TOKEN_HINT}",
                 key=key,
             )
@@ -412,7 +415,7 @@ class _Reader:
         unknown = sorted(options.keys() - {"username", "password"})
         if leftover or unknown or len(options) != 2:
             what = (
-                f"options {', '.join(unknown)} are not understood" if unknown else "needs username and password, quoted"
+                f"options {', '.join(unknown)} are not supported" if unknown else "needs username and password, quoted"
             )
             raise ConfigError(f"{key}: {what}", key=key)
         return options["username"], options["password"]

@@ -1,6 +1,7 @@
-"""Python's own TLS context from security settings, for the client that uses Python's TLS (kafka-python).
+"""Build Python's TLS context from security settings, for the client library that uses it (kafka-python).
 
-librdkafka brings its own OpenSSL and takes the same settings by name; see :mod:`streams_py.adapters.security.settings`.
+librdkafka contains its own OpenSSL and has a setting for each value; see
+:mod:`streams_py.adapters.security.client_settings`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = ["server_tls_context", "tls_context"]
 
 
 def tls_context(security: SecuritySettings) -> ssl.SSLContext:
-    """Python's TLS context for these settings. Raises ConfigError when the key material cannot be used."""
+    """Build a client's TLS context. Raises ConfigError when the key material cannot be used."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = security.verify_hostname and security.verify_certificate
     if not security.verify_certificate:
@@ -29,7 +30,7 @@ def tls_context(security: SecuritySettings) -> ssl.SSLContext:
 
 
 def server_tls_context(security: SecuritySettings, client_auth: ssl.VerifyMode) -> ssl.SSLContext:
-    """The TLS context of a listener. ``client_auth``: whether callers need a certificate of a trusted authority.
+    """Build the TLS context of a listener. ``client_auth``: whether callers need a certificate of a trusted authority.
 
     Raises:
         ConfigError: The key material cannot be used, or is missing.
@@ -40,7 +41,7 @@ def server_tls_context(security: SecuritySettings, client_auth: ssl.VerifyMode) 
         )
     if client_auth is not ssl.CERT_NONE and not (security.ca_file or security.ca_pem):
         raise ConfigError(
-            "ssl.truststore.location is missing: it says whose certificates ssl.client.auth accepts",
+            "ssl.truststore.location is missing: ssl.client.auth requires the authorities of accepted certificates",
             key="ssl.truststore.location",
         )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -69,16 +70,16 @@ def _using(key: str, action: Callable[[], None]) -> None:
     try:
         action()
     except (ssl.SSLError, ValueError, OSError) as error:
-        # The reason is OpenSSL's code word, e.g. NO_START_LINE; the error's text could quote the input.
+        # The reason is OpenSSL's code, e.g. NO_START_LINE. The error's text could quote the input.
         reason = getattr(error, "reason", None) or type(error).__name__
         raise ConfigError(f"{key} cannot be used by TLS: {reason}", key=key) from None
 
 
 def _load_identity(context: ssl.SSLContext, security: SecuritySettings) -> None:
-    """Load certificate and key; ``ssl`` reads both from files only, so inline PEM passes through a private folder."""
-    # An empty password instead of None: OpenSSL would otherwise ask on the terminal for an encrypted key.
+    """Load certificate and key. ``ssl`` reads both only from files, so inline PEM is written to a private folder."""
+    # An empty password instead of None, because OpenSSL would otherwise prompt for the password of an encrypted key.
     password = security.key_password or ""
-    with tempfile.TemporaryDirectory(prefix="streams-py-") as folder:  # mode 0700, gone right after
+    with tempfile.TemporaryDirectory(prefix="streams-py-") as folder:  # mode 0700, deleted right after
         context.load_cert_chain(
             security.certificate_file or _private_file(folder, "certificate.pem", security.certificate_pem or ""),
             security.key_file or _private_file(folder, "key.pem", security.key_pem or ""),

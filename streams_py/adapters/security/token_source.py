@@ -1,8 +1,8 @@
 """OAUTHBEARER tokens from a function of the user, which may fail for a while.
 
-An identity provider that is away must not end an application whose token is still valid. So the last token is kept:
-while it is valid, a failed call returns it and is retried. Only after its expiry is a failed call an outage, as if no
-broker could be reached.
+An unreachable identity provider must not stop an application whose token is still valid. So the last token is kept.
+While it is valid, a failed call of the function returns that token, and the function is retried later. After the token
+has expired, a failed call counts as an outage, like an unreachable broker.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class KeptTokens:
 
 
 def _checked(answer: object) -> tuple[str, float]:
-    """The answer of the user's function; TypeError unless it is a token and a number."""
+    """Return the result of the user's function; TypeError unless it is a token and a number."""
     if isinstance(answer, tuple) and len(answer) == 2:
         token, expiry_s = answer
         if isinstance(token, str) and token and isinstance(expiry_s, (int, float)) and math.isfinite(expiry_s):

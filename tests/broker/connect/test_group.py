@@ -149,6 +149,6 @@ def test_a_worker_refuses_a_group_that_consumers_use(
         worker = start(Mode.STATIC)
         until(lambda: worker.failure, "the worker gives up")
         assert isinstance(worker.failure, ConfigError)
-        assert "no group of Connect workers" in str(worker.failure)
+        assert "does not consist of Connect workers" in str(worker.failure)
     finally:
         consumer.close()

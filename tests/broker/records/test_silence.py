@@ -57,14 +57,14 @@ def test_reader_that_waits_behind_what_nobody_sees_is_not_in_doubt(
     monkeypatch.setattr(silence, "_CONFIRM_S", 0.3)
     reader = clients({"consumer.isolation.level": isolation}).main_consumer("thread-1")
     first, looks = reader._consumer, 0
-    look = reader._look_at_silence
+    look = reader._check_silence
 
     def counted() -> None:
         nonlocal looks
         looks += 1
         look()
 
-    monkeypatch.setattr(reader, "_look_at_silence", counted)
+    monkeypatch.setattr(reader, "_check_silence", counted)
     reader.assign(dict.fromkeys((committed, aborted, left_open, deleted), BEGINNING))
     found = 0
     while looks < 4:
@@ -79,7 +79,7 @@ def test_reader_that_waits_behind_what_nobody_sees_is_not_in_doubt(
     answered: list[TopicPartition] = []
     in_doubt: list[TopicPartition] = []
     monkeypatch.setattr(reader._stalls, "answered", answered.append)
-    monkeypatch.setattr(reader._stalls, "goes_on", lambda partition, _: in_doubt.append(partition))
+    monkeypatch.setattr(reader._stalls, "has_more", lambda partition, _: in_doubt.append(partition))
     steady = Producer({"bootstrap.servers": kafka_broker.bootstrap, "linger.ms": 0})
 
     def looked_at_all() -> bool:

@@ -170,7 +170,7 @@ def test_transaction_timeout_above_the_brokers_ends_the_application_at_its_start
     stage.topics(stage.input, stage.output)
     config = {"processing.guarantee": "exactly_once_v2", "producer.transaction.timeout.ms": 3_600_000}
     error = stage.error_of(copy(stage), **config)
-    for word in ("producer.transaction.timeout.ms = 3600000", "transaction.max.timeout.ms", "lower the one"):
+    for word in ("producer.transaction.timeout.ms = 3600000", "transaction.max.timeout.ms", "lower the first"):
         assert word in str(error), error
 
 

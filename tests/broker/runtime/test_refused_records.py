@@ -305,7 +305,7 @@ def test_record_that_is_made_differently_each_time_ends_the_application_with_the
         "exactly_once_v2",
         production_exception_handler=handler,
     )
-    with pytest.raises(StreamsError, match="made them differently each time") as raised:
+    with pytest.raises(StreamsError, match="produced different records each time") as raised:
         assert streams.wait(PATIENCE_S), "it goes on"
     assert "has no key" in str(raised.value)
     assert len(handler.records) <= 25

@@ -64,19 +64,19 @@ CASES: dict[str, tuple[Callable[[Site], Keys], str]] = {
     ),
     "tls-on-a-port-without": (
         lambda site: site.broker.certificate_settings("somebody") | {"bootstrap.servers": site.broker.bootstrap},
-        "speaks no TLS: set security.protocol to PLAINTEXT",
+        "does not use TLS: set security.protocol to PLAINTEXT",
     ),
     "no-tls-on-a-port-with": (
         lambda site: {"bootstrap.servers": site.broker.listeners["SSL"]},
-        "speaks TLS only: set security.protocol to SSL or SASL_SSL",
+        "accepts TLS only: set security.protocol to SSL or SASL_SSL",
     ),
     "login-without-tls": (
         lambda site: site.login("PLAIN") | {"security.protocol": "SASL_PLAINTEXT"},
-        "speaks TLS only: set security.protocol to SSL or SASL_SSL",
+        "accepts TLS only: set security.protocol to SSL or SASL_SSL",
     ),
     "no-login-where-one-is-wanted": (
         lambda site: _at(site, "SASL_SSL"),
-        "wants a login: set security.protocol to SASL_SSL, sasl.mechanism to one of SCRAM-SHA-512, PLAIN",
+        "requires a login: set security.protocol to SASL_SSL, sasl.mechanism to one of SCRAM-SHA-512, PLAIN",
     ),
     "login-where-there-is-none": (
         lambda site: (

@@ -1,1 +1,1 @@
-"""Topics read and written as a whole, outside of any application: data jobs and tools."""
+"""Read and write whole topics outside of an application, for data jobs and tools."""

@@ -1,4 +1,4 @@
-"""Writes many records to places that are given: a producer that says in the end what was written where."""
+"""Write many records to given partitions: a producer that finally returns the offsets written per partition."""
 
 from __future__ import annotations
 
@@ -23,7 +23,13 @@ _ALONE_MS = 60_000
 
 
 class BulkWriter:
-    """One thread only. ``kafka`` are the keys that ``settings`` were made of; errors name record N of ``name``."""
+    """A producer for many records. Not thread-safe.
+
+    Args:
+        kafka: The keys from which ``settings`` were built.
+        settings: librdkafka settings.
+        name: Name of the sequence of records, for errors such as "record 7 of <name>".
+    """
 
     _producer: ConfluentProducer
 
@@ -58,7 +64,7 @@ class BulkWriter:
         self._failed: StreamsError | None = None
 
     def keep(self, records: Callable[[], Iterable[Sent]]) -> None:
-        """Keep what makes the records that :meth:`write` gets next, in this order: it names a refused one."""
+        """Keep a function that returns the records of the next :meth:`write` calls in order, to name a refused one."""
         self._sent.keep(records)
 
     def write(
@@ -70,7 +76,7 @@ class BulkWriter:
         timestamp_ms: int | None,
         headers: Sequence[tuple[str, bytes | None]] | None,
     ) -> None:
-        """Queue a record. Raises what an earlier one failed with; StreamsError for a header that cannot be written."""
+        """Queue a record. Raises the error of an earlier record, or StreamsError for an invalid header."""
         stamp = _NOW if timestamp_ms is None else timestamp_ms
         self._sent.number += 1
         if headers:
@@ -97,7 +103,7 @@ class BulkWriter:
         if topic not in self._tracked:
             self._tracked.add(topic)
             self._producer.track([topic])
-        if stamp == 0:  # written through another client, which gives no report; the next record tells where it begins
+        if stamp == 0:  # another client writes it, without a delivery report
             self._producer.produce(topic, value, key, partition, None, stamp, headers)
             self._producer.check()
             self._first[place] = self._producer.acked_offsets()[place]
@@ -128,9 +134,11 @@ class BulkWriter:
             raise self._failed
 
     def finish(self, timeout_ms: int) -> Mapping[TopicPartition, tuple[int, int]]:
-        """Wait until everything is acknowledged; first and last offset of each partition written to.
+        """Wait until all records are acknowledged, and return the first and last offset of each partition.
 
-        Raises the first failure, BrokerUnavailableError when time is up first.
+        Raises:
+            BrokerUnavailableError: Records are not acknowledged within ``timeout_ms``.
+            StreamsError: The first failure.
         """
         left = self._producer.flush(timeout_ms)
         self._raise()
@@ -142,5 +150,5 @@ class BulkWriter:
         return {tp: (first, max(first, last.get(tp, first))) for tp, first in sorted(self._first.items())}
 
     def close(self) -> None:
-        """Drop what is not acknowledged, and close."""
+        """Close the producer. Drops records that are not acknowledged within a few seconds."""
         self._producer.close()

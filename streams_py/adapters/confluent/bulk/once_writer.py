@@ -1,13 +1,13 @@
-"""Writes a sequence of records exactly once, whoever begins it how often: a producer that knows how far it got.
+"""Write a sequence of records exactly once, even if several attempts or processes write it.
 
-The sequence must be the same each time. Its records go in transactions; each transaction also commits, in a group of
-the sequence's own, how many of its records are written. A new attempt first takes the place of the one before
-(``init_transactions`` ends that one's transaction and fences it), then reads the number, and leaves out so many
-records. So a record is visible once to readers of committed records (``isolation.level=read_committed``).
+The sequence must be the same in each attempt. Its records are written in transactions. Each transaction also commits
+the number of records written so far, in a consumer group that belongs to this sequence. A new attempt first fences the
+previous one (``init_transactions`` also ends its transaction). It then reads the committed number, and skips that many
+records. So readers of committed records (``isolation.level=read_committed``) see each record once.
 
-Brokers forget what a group has committed after ``offsets.retention.minutes``, and then a sequence that is written would
-look like one that is not. So it is announced before its first record: a commit says that nothing of it is written. From
-then on there is a number, or it was forgotten.
+Brokers delete the committed offsets of a group after ``offsets.retention.minutes``. Without them, a sequence that is
+already written would look like a new one. So each sequence is announced before its first record: a commit states that
+0 records are written. If an announced sequence has no committed number, brokers have deleted it.
 """
 
 from __future__ import annotations
@@ -30,31 +30,42 @@ __all__ = ["OnceWriter", "known_position"]
 _NO_GENERATION: Final = -1
 _NOW: Final = -1
 _PATIENCE_S: Final = 10.0
-"""A coordinator that has just come back may answer before it has read all of its log (Kafka 4.3): with an older number,
-or with none."""
-_LOOK_S: Final = 0.2
+"""Time for a coordinator to load its log, in seconds. After a restart it may answer earlier (Kafka 4.3), with an
+outdated number or with none."""
+_RETRY_S: Final = 0.2
 
 
 def known_position(admin: LogAdmin, name: str, place: TopicPartition) -> OffsetAndMetadata:
-    """How far a sequence is that was announced. StreamsError when brokers have forgotten that."""
+    """Return the committed position of an announced sequence.
+
+    Raises:
+        StreamsError: Brokers have deleted it.
+    """
     give_up_s = time.monotonic() + _PATIENCE_S
     while (found := admin.committed_position(name, place)) is None:
         if time.monotonic() >= give_up_s:
             raise StreamsError(
-                f"brokers do not know any more how much {name} has written: they keep that for offsets.retention."
-                "minutes, unless its group is deleted; all of it would be written again. Begin anew with another plan, "
-                "which writes everything, to topics that are empty"
+                f"brokers have no committed position of {name}: they delete it after offsets.retention.minutes, or "
+                "with the group. Continuing would write all its records again. Start over with a new plan, which "
+                "writes all records, and with empty topics"
             )
-        time.sleep(_LOOK_S)
+        time.sleep(_RETRY_S)
     return found
 
 
 class OnceWriter:
-    """One sequence of records, one thread. ``name`` is its transactional id, and the group that knows how far it is.
+    """The writer of one sequence of records. Not thread-safe.
 
-    ``place``: a partition that exists; the number of records is committed as its offset, and nothing else is done with
-    it. ``kafka``: properties of clients. BrokerUnavailableError, or StreamsError, which names a refused record by its
-    number; TaskMigratedError when somebody else writes the same sequence by now.
+    Args:
+        kafka: Properties of Kafka clients.
+        name: The transactional id, and the group that commits the number of written records.
+        place: Any existing partition. The number of records is committed as its offset; it is not used otherwise.
+        timeout_ms: Time limit of a request.
+
+    Raises:
+        BrokerUnavailableError: From any method; no broker answers.
+        TaskMigratedError: From any method; another writer of the same sequence has fenced this one.
+        StreamsError: From any method; the error of a refused record names the record by its number.
     """
 
     _producer: ConfluentTransactionalProducer
@@ -66,7 +77,7 @@ class OnceWriter:
         settings = {**bulk_producer_settings(kafka, client_id=name), "transactional.id": name}
 
         def alone() -> ConfluentTransactionalProducer:
-            """In a transaction that is never committed."""
+            """Create a producer whose transaction is never committed."""
             self._producer.close()
             self._producer = ConfluentTransactionalProducer({**settings, **ALONE}, epoch_sender=_none)
             return self._producer
@@ -75,15 +86,24 @@ class OnceWriter:
         self._producer = ConfluentTransactionalProducer(settings, epoch_sender=_none, on_refusal=self._sent.on_refusal)
 
     def announce(self) -> None:
-        """Fence whoever wrote this before, and let brokers know of it, unless they do already."""
+        """Fence earlier writers of this sequence, and commit 0 written records if the group has no number yet."""
         self._producer.initialize(self._timeout_ms)
         if self._admin.committed_position(self._name, self._place) is None:
             self.commit(0)
 
     def begin(self, *, is_repeated: bool = False) -> tuple[int, str]:
-        """Fence whoever wrote this before; how many records are written already, and what that one has said of them.
-        StreamsError when brokers have forgotten. ``is_repeated``: an attempt has just failed, so maybe a broker, and
-        its answer must stay the same for a while to be believed."""
+        """Fence earlier writers of this sequence, and read how far they got.
+
+        Args:
+            is_repeated: Whether an attempt has just failed. A broker may have failed too, so its answer must stay the
+                same for a while.
+
+        Returns:
+            The number of records already written, and the text of the last :meth:`commit`.
+
+        Raises:
+            StreamsError: Brokers have deleted the number.
+        """
         self._producer.initialize(self._timeout_ms)
         before: OffsetAndMetadata | None = None
         found = known_position(self._admin, self._name, self._place)
@@ -94,8 +114,11 @@ class OnceWriter:
         return found.offset, found.metadata
 
     def keep(self, records: Callable[[], Iterable[Sent]]) -> None:
-        """Keep what makes the records that :meth:`write` gets next, in this order: it names a refused one. StreamsError
-        when an earlier record was refused."""
+        """Keep a function that returns the records of the next :meth:`write` calls in order, to name a refused one.
+
+        Raises:
+            StreamsError: An earlier record was refused.
+        """
         self._sent.check()
         self._sent.keep(records)
 
@@ -108,8 +131,11 @@ class OnceWriter:
         timestamp_ms: int | None,
         headers: Sequence[tuple[str, bytes | None]] | None,
     ) -> None:
-        """Queue a record of the present transaction; None or a timestamp below 0 is the time of writing. StreamsError
-        for timestamp 0, or when an earlier record was refused."""
+        """Queue a record of the current transaction. A timestamp of None or below 0 means the time of writing.
+
+        Raises:
+            StreamsError: The timestamp is 0, or an earlier record was refused.
+        """
         self._sent.number += 1
         if timestamp_ms is None or timestamp_ms < 0:
             timestamp_ms = _NOW
@@ -117,8 +143,8 @@ class OnceWriter:
             raise self._sent.of_last(
                 StreamsError(
                     f"a record for {TopicPartition(topic, partition)} has the timestamp 0, which cannot be written in "
-                    "a transaction; write outputs to files, or give the source a timestamp_extractor that makes "
-                    "another one"
+                    "a transaction; write outputs to files, or give the source a timestamp_extractor that "
+                    "returns another timestamp"
                 )
             )
         if headers:
@@ -129,13 +155,17 @@ class OnceWriter:
             self._explain(error)
 
     def _explain(self, error: StreamsError) -> NoReturn:
-        """Raise the refusal of a record, if that is why the transaction has failed, else the error."""
+        """Raise the refusal of a record if that made the transaction fail, otherwise ``error``."""
         self._sent.check()
         raise (self._sent.named(error) if isinstance(error, ProductionError) else error) from error.__cause__
 
     def commit(self, written: int, said: str = "") -> None:
-        """Everything that was queued becomes visible, and ``written`` is how many records of the sequence there are;
-        ``said`` is for the next :meth:`begin`."""
+        """Commit the queued records.
+
+        Args:
+            written: Number of records of the sequence written so far.
+            said: Text that the next :meth:`begin` returns.
+        """
         left = self._producer.flush(self._timeout_ms)
         self._sent.check()
         try:
@@ -144,17 +174,17 @@ class OnceWriter:
             self._explain(error)
         if left:
             raise StreamsError(f"{left} records of {self._name} were not acknowledged in {self._timeout_ms} ms")
-        text = f"{said}\0" if said else ""  # librdkafka gives it back as C's strings are, and without their end
+        text = f"{said}\0" if said else ""  # the binding reads it back as a C string, which ends before the NUL
         self._producer.commit_transaction(
             {self._place: OffsetAndMetadata(written, text)}, self._member, self._timeout_ms
         )
         self._sent.forget()
 
     def close(self) -> None:
-        """Abort what is not committed, and close."""
+        """Abort the open transaction and close."""
         self._producer.close()
         self._admin.close()
 
 
 def _none() -> EpochRecordSender:
-    raise NotImplementedError("records of timestamp 0 are refused before")
+    raise NotImplementedError("records with timestamp 0 are refused earlier")

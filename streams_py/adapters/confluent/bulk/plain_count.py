@@ -1,7 +1,7 @@
-"""Counts the records of a range, one message at a time: the check on everything that reads ranges in another way.
+"""Count the records of a range one at a time, to verify code that reads ranges in other ways.
 
-It shares no code with :mod:`streams_py.adapters.confluent.bulk.range_reader`. ``poll`` gives out records and events in
-their order, so this loop needs no positions, batches or repairs. It is slower, and it keeps no record.
+This module shares no code with :mod:`streams_py.adapters.confluent.bulk.range_reader`. ``poll`` returns records and
+events in order, so this loop does not handle batches or redelivery. It is slower, and it stores no records.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["PlainCount", "count_records"]
 
 _POLL_S: Final = 1.0
 _LOOK_UP_S: Final = 10.0
-_PASSING: Final = frozenset(
+_TRANSIENT: Final = frozenset(
     {
         KafkaError._TRANSPORT,
         KafkaError._ALL_BROKERS_DOWN,
@@ -30,14 +30,14 @@ _PASSING: Final = frozenset(
         KafkaError._TIMED_OUT,
         KafkaError._MAX_POLL_EXCEEDED,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,  # the library asks for a coordinator, but nothing joins the group
+        KafkaError.GROUP_AUTHORIZATION_FAILED,  # librdkafka requests the coordinator, but never joins the group
     }
 )
 _INVALID_POSITION: Final = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
 
 class PlainCount(NamedTuple):
-    """``records`` from offset ``first`` on: what comes before it was deleted."""
+    """The number of ``records`` from offset ``first`` on. Records before ``first`` were deleted."""
 
     records: int
     first: int
@@ -56,17 +56,17 @@ def count_records(
     """Count the records from offset ``start`` up to, not including, ``end``.
 
     Args:
-        settings: of a consumer that reports the end of a partition and stops at offsets that are gone.
-        partition: the partition to count in.
-        start: first offset.
-        end: end offset, exclusive.
-        before_ms: count only records with an earlier timestamp. None counts all.
-        patience_ms: without a record or event for this long, give up.
-        from_ms: count only records with this timestamp or a later one. None counts all.
+        settings: Settings of a consumer that reports the end of a partition and stops at offsets that don't exist.
+        partition: The partition to count in.
+        start: First offset.
+        end: End offset, exclusive.
+        before_ms: Count only records with an earlier timestamp. None counts all records.
+        patience_ms: Longest time without a record or event.
+        from_ms: Count only records with this timestamp or a later one. None counts all records.
 
     Raises:
-        BrokerUnavailableError: nothing came for ``patience_ms``.
-        StreamsError: the partition cannot be read.
+        BrokerUnavailableError: No record or event arrived for ``patience_ms``.
+        StreamsError: The partition cannot be read.
     """
     log = BrokerLog(str(settings["client.id"]), str(settings["bootstrap.servers"]))
     consumer = Consumer({**settings, "error_cb": log.on_error}, logger=log)
@@ -79,11 +79,11 @@ def count_records(
             message = consumer.poll(_POLL_S)
             log.check()
             error = None if message is None else message.error()
-            if message is None or (error is not None and error.code() in _PASSING):
+            if message is None or (error is not None and error.code() in _TRANSIENT):
                 if time.monotonic() - heard_s > patience_ms / 1000:
                     raise BrokerUnavailableError(
-                        f"counting the records of {partition}: nothing came for {patience_ms} ms at offset {position}, "
-                        f"and the range ends at {end}"
+                        f"counting the records of {partition}: no record arrived for {patience_ms} ms at offset "
+                        f"{position}, and the range ends at {end}"
                     )
                 continue
             heard_s = time.monotonic()
@@ -96,7 +96,7 @@ def count_records(
                 raise _no_right(partition.topic)
             elif error is not None and error.code() != KafkaError._PARTITION_EOF:
                 raise StreamsError(f"the records of {partition} cannot be counted at offset {position}: {error.str()}")
-            elif at >= end:  # a record behind the range, or the end of the partition
+            elif at >= end:  # a record after the range, or the end of the partition
                 break
             elif error is None and at >= position:
                 position = at + 1
@@ -108,7 +108,7 @@ def count_records(
 
 
 def _check_right(consumer: Consumer, topic: str) -> None:
-    """The library says nothing of a topic that this user may not see: it waits for it."""
+    """Raise StreamsError if the user may not read the topic. The consumer would wait for it without an error."""
     try:
         found = consumer.list_topics(topic, timeout=_LOOK_UP_S).topics.get(topic)
     except KafkaException:

@@ -1,18 +1,18 @@
-"""Which of the messages that a client delivers are the records of a range: one rule, without a client.
+"""The rule that selects the records of a range from the messages of a client, independent of the client.
 
-A record is given out if and only if its offset is at least the position and below the end of the range; the position
-then is its offset + 1. An end-of-partition event, taken in its order among the records, moves the position forward to
-its offset. The range is finished when the position has reached its end.
+A record is returned if and only if its offset is at least the position and below the end of the range. The position
+then becomes the record's offset + 1. An end-of-partition event, in its order among the records, moves the position
+forward to the event's offset. The range is finished when the position has reached its end.
 
-Everything else follows:
+This rule covers all cases:
 
-* Gaps (compaction, aborted records, transaction markers) are offsets that no record has. The next record or event moves
-  the position over them.
-* Records that the client delivers again, after a change of leaders for example, are below the position.
-* A record behind the end shows that no further record of the range follows, because clients deliver in offset order.
+* Gaps (compaction, aborted records, transaction markers) are offsets without a record. The next record or event moves
+  the position past them.
+* Records that the client redelivers, for example after a change of leaders, are below the position.
+* A record after the end shows that the range has no further records, because clients deliver in offset order.
 
-The client's own position is not used. librdkafka's is a claim: at end-of-partition events it has been off by two
-(its issue 4844).
+The client's own position is not used, because librdkafka's position is not reliable: at end-of-partition events it was
+off by two (librdkafka issue 4844).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _offset: Final = cast("Callable[[Message], int]", Message.offset)
 
 @dataclass(slots=True)
 class Taken:
-    """What a sequence of messages gives: records of the range with their offsets, and errors, both in their order."""
+    """The result of a sequence of messages: records of the range with their offsets, and errors, both in order."""
 
     records: list[Message] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
@@ -41,12 +41,12 @@ class Taken:
 
 @dataclass(slots=True)
 class RangePosition:
-    """How far a range is read.
+    """The position of a reader in a range.
 
     Attributes:
-        position: Offset from which on records are missing.
-        end: End of the range, exclusive.
-        redelivered: Number of records that the client delivered again.
+        position: Offset of the next record to return.
+        end: End offset of the range, exclusive.
+        redelivered: Number of records that the client redelivered.
     """
 
     position: int
@@ -55,13 +55,13 @@ class RangePosition:
 
     @property
     def is_finished(self) -> bool:
-        """Whether all records of the range have been given out."""
+        """Whether all records of the range were returned."""
         return self.position >= self.end
 
     def take(self, messages: Sequence[Message]) -> Taken:
         """Apply the rule to the next messages of the client."""
         if not any(map(_error, messages)):
-            # The usual case, which costs a third: offsets that ascend within the range are all given out.
+            # The usual case, at a third of the cost: the offsets are ascending and in the range, so all are returned.
             offsets = list(map(_offset, messages))
             if (
                 offsets

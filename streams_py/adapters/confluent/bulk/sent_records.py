@@ -1,11 +1,11 @@
-"""Names the record that a broker refused, in a sequence of records that no task makes again.
+"""Find the record that a broker refused in a sequence of records that is not part of a topology.
 
-A broker answers for a batch, so an answer may concern hundreds of records, of which one is at fault. Therefore the
-records that were refused together are sent once more, each alone, until one is refused again. That takes the last
-records as they were written: librdkafka keeps neither timestamp nor headers of a record that failed. So the caller says
-beforehand how its next records can be made again, for many records at a time. For each record it only counts.
+A broker accepts or refuses a batch as a whole, so its answer may concern hundreds of records, only one of which is bad.
+So the refused records are sent again, each in a separate batch, until one of them is refused again. That requires the
+whole records, but librdkafka keeps neither timestamp nor headers of a failed record. So the caller provides a function
+that returns its next records again, once for many records. For each record the caller only increments a counter.
 
-The number of a record is its place in the sequence. Keys and values are not shown, because they may be secret.
+The number of a record is its position in the sequence. Keys and values are not shown, because they may be secret.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from streams_py.ports.record_headers import check_header_names
 __all__ = ["ALONE", "Sent", "SentRecords"]
 
 ALONE: Final[Settings] = {"batch.num.messages": 1, "linger.ms": 0}
-"""Settings of a producer that sends each record in a batch of its own."""
+"""Settings of a producer that sends each record in a separate batch."""
 _ALONE_MAX: Final = 10_000
-"""Number of refused records that are sent again, at most."""
+"""Limit of refused records that are sent again."""
 _KEPT_MIN: Final = 10_000
 _STEP_MS: Final = 100
 
@@ -40,8 +40,7 @@ _NOW: Final = -1
 
 
 class _Refused(NamedTuple):
-    """What a report says of a record that a broker refused, with its batch or alone. ``number`` is 0 when the record
-    is no longer kept."""
+    """A refused record, as librdkafka reports it. ``number`` is 0 when its position in the sequence is unknown."""
 
     error: KafkaError
     topic: str
@@ -52,13 +51,13 @@ class _Refused(NamedTuple):
 
 
 class SentRecords:
-    """The last records of one writer, on one thread.
+    """The last records of one writer. Not thread-safe.
 
     Args:
-        name: Of the sequence, for errors such as "record 7 of <name>".
-        alone: Replaces the writer's producer by one with the settings of ``ALONE``, and returns it. Called once, when
-            records were refused: from then on the writer writes nothing else.
-        timeout_ms: Bounds the time that refused records may take when each is sent alone.
+        name: Name of the sequence, for errors such as "record 7 of <name>".
+        alone: Replaces the writer's producer with a producer with the settings of ``ALONE``, and returns it. It is
+            called once, when records were refused. From then on, the writer writes no other records.
+        timeout_ms: Time limit for sending the refused records one by one.
     """
 
     def __init__(self, name: str, alone: Callable[[], ConfluentProducer], *, timeout_ms: int) -> None:
@@ -68,50 +67,50 @@ class SentRecords:
         self.number = 0
         """Number of the last record. The caller adds 1 before it sends a record."""
         self._kept: deque[tuple[int, Callable[[], Iterable[Sent]]]] = deque()
-        """Number of the record before the first one, and what makes the records again, up to the next entry."""
+        """Functions that return records again, each with the number of the record before its first one."""
         self._acknowledged = 0
         self._refused: list[_Refused] = []
         self._error: StreamsError | None = None
 
     def begin_at(self, before: int) -> None:
-        """Say how many records of the sequence were written earlier."""
+        """Set the number of records of the sequence that were written earlier."""
         self.number = self._acknowledged = before
 
     def keep(self, records: Callable[[], Iterable[Sent]]) -> None:
-        """Keep what makes the next records, which the caller is about to send in this order."""
+        """Keep a function that returns the next records, which the caller is about to send in this order."""
         self._kept.append((self.number, records))
 
     def forget(self, *, but: int = 0) -> None:
-        """Drop records that are acknowledged: all records, or all except about the last ``but``."""
+        """Forget acknowledged records: all records, or all except at least the last ``but``."""
         last = self.number if but == 0 else self.number - 2 * but - _KEPT_MIN
         self._acknowledged = max(self._acknowledged, last)
         while len(self._kept) > 1 and self._kept[1][0] <= self._acknowledged:
             self._kept.popleft()
 
     def on_refusal(self, error: KafkaError, message: Message) -> None:
-        """Take the report of a refused record."""
+        """Add the report of a refused record."""
         if len(self._refused) < _ALONE_MAX:
             self._refused.append(_refused(error, message))
 
     def check(self) -> None:
-        """Raise StreamsError when a record was refused. Takes a while then."""
+        """Raise StreamsError when a record was refused. In that case, finding the bad record may take a while."""
         if self._refused:
             self._error = self._error or self._found()
             raise self._error
 
     def check_headers(self, topic: str, headers: Iterable[tuple[str, bytes | None]]) -> None:
-        """Raise StreamsError, with the number of the last record, for a header that cannot be written."""
+        """Raise StreamsError with the number of the last record for a header that cannot be written."""
         try:
             check_header_names(topic, headers)
         except StreamsError as error:
             raise self.of_last(error) from None
 
     def of_last(self, error: StreamsError) -> StreamsError:
-        """An error of the last record, with its number."""
+        """Add the number of the last record to its error."""
         return self._numbered(error, self.number)
 
     def named(self, error: ProductionError) -> StreamsError:
-        """An error of the producer, with the number of the record if the producer knows which one it is."""
+        """Add the number of the record to an error of the producer, if the error includes the record."""
         if (record := error.record) is None:
             return error
         wanted = (record.topic, record.partition, record.value, record.key, record.timestamp_ms, record.headers)
@@ -133,14 +132,14 @@ class SentRecords:
             found = StreamsError(f"record {first.number:,} of {self._name} ({key}): {error}")
         else:
             found = StreamsError(
-                f"{self._name}: the broker refused {len(self._refused):,} records together, and none of them alone. If "
-                f"the batch was too large, lower batch.size of the producer: {error}"
+                f"{self._name}: the broker refused {len(self._refused):,} records in batches, but none of them on its "
+                f"own. If a batch was too large, lower batch.size of the producer: {error}"
             )
         found.__cause__ = error.__cause__
         return found
 
     def _refused_alone(self) -> _Refused | None:
-        """Send the refused records once more, each alone: the first that is refused again."""
+        """Send the refused records again, each in a separate batch, and return the first that is refused again."""
         again: list[_Refused] = []
 
         def reported(number: int, error: KafkaError | None, message: Message) -> None:
@@ -149,7 +148,7 @@ class SentRecords:
 
         producer = self._alone()
         deadline_s = time.monotonic() + self._timeout_ms / 1000
-        with contextlib.suppress(StreamsError):  # a transaction ends with the refusal, whose report may follow
+        with contextlib.suppress(StreamsError):  # a refusal ends a transaction, and its report may come later
             for number, (topic, partition, value, key, timestamp_ms, headers) in self._as_written():
                 report = partial(reported, number)
                 producer.produce(topic, value, key, partition, report, _stamp(timestamp_ms), headers)
@@ -158,12 +157,12 @@ class SentRecords:
         return min(again, key=lambda one: one.number, default=None)
 
     def _as_written(self) -> list[tuple[int, Sent]]:
-        """The refused records with their numbers. Equal records are all taken, since reports do not tell them apart."""
+        """Return the refused records with their numbers, and all equal records, which reports don't distinguish."""
         refused = {(one.topic, one.partition, one.value, one.key) for one in self._refused}
         return [(number, sent) for number, sent in self._under_way() if _identity(sent) in refused]
 
     def _under_way(self) -> Iterator[tuple[int, Sent]]:
-        """Records that were sent and may not be acknowledged, with their numbers."""
+        """Yield the records that were sent and may be unacknowledged, with their numbers."""
         for before, records in self._kept:
             for number, sent in enumerate(records(), before + 1):
                 if self._acknowledged < number <= self.number:
@@ -177,7 +176,7 @@ def _refused(error: KafkaError, message: Message, number: int = 0) -> _Refused:
 
 
 def _fields(sent: Sent) -> tuple[object, ...]:
-    """What the error of a producer has of a record."""
+    """Return the fields of a record that a producer's error includes."""
     topic, partition, value, key, timestamp_ms, headers = sent
     return topic, partition, value, key, _stamp(timestamp_ms), tuple(headers or ())
 
@@ -187,7 +186,7 @@ def _stamp(timestamp_ms: int | None) -> int:
 
 
 def _identity(sent: Sent) -> tuple[str, int, bytes | None, bytes | None]:
-    """Topic, partition, value and key as a report has them: text as its bytes."""
+    """Return topic, partition, value and key as in a delivery report: text as bytes."""
     topic, partition, value, key = sent[:4]
     return topic, partition, _as_bytes(value), _as_bytes(key)
 

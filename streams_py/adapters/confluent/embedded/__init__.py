@@ -1,1 +1,1 @@
-"""The embedded cluster: librdkafka's mock broker in a process of its own."""
+"""The embedded cluster: librdkafka's mock cluster in a separate process."""

@@ -1,12 +1,11 @@
-"""The embedded default: ``bootstrap.servers=embedded`` needs no broker at all.
+"""The embedded cluster: ``bootstrap.servers=embedded`` does not need a broker.
 
-One cluster (librdkafka's mock, see :mod:`.mock_library`) is shared by all processes of this user on this machine that
-ask for the same name: ``embedded`` or ``embedded://some-name``. The first one to come starts a small server process,
-see :mod:`.server`; it ends shortly after the last user is gone, and with it all data.
+All processes of one user on this machine that use the same name (``embedded`` or ``embedded://some-name``) share one
+cluster, which is librdkafka's mock cluster (see :mod:`.mock_library`). The first process starts a small server process
+(see :mod:`.server`). The server exits shortly after the last process has left the cluster, and all data is lost then.
 
-It is for trying things out, for demonstrations and for tests. What it cannot do is refused by
-:func:`refuse_unsupported` with a sentence that says what to use instead: it has no transactions worth the name, no
-static members, no compaction, no security.
+The cluster is meant for first steps, demonstrations and tests. It has no reliable transactions, no static members, no
+compaction and no security. :func:`refuse_unsupported` rejects settings that require these, and suggests an alternative.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ __all__ = ["EMBEDDED_MEMBERSHIP_DEFAULTS", "EmbeddedAdmin", "EmbeddedCluster", "
 _log = logging.getLogger(__name__)
 
 EMBEDDED_MEMBERSHIP_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
-    # A rebalance of the mock waits for the session time-out minus 1 s.
+    # A rebalance of the mock cluster waits for the session timeout minus 1 s.
     {"session.timeout.ms": "1500", "heartbeat.interval.ms": "100"}
 )
 
@@ -54,7 +53,7 @@ _SOCKET_PATH_BYTES_MAX: Final = 100  # the kernel's limit is 104 (macOS) or 108 
 
 
 def embedded_name(bootstrap: str) -> str | None:
-    """The cluster's name in ``embedded`` (``default``) or ``embedded://name``; None for any other address."""
+    """Return the cluster's name: ``default`` for ``embedded``, ``name`` for ``embedded://name``, None otherwise."""
     if bootstrap in ("embedded", "embedded://"):
         return "default"
     if not bootstrap.startswith("embedded"):
@@ -70,35 +69,35 @@ def embedded_name(bootstrap: str) -> str | None:
 
 
 def refuse_unsupported(config: StreamsConfig) -> None:
-    """Raise ConfigError for settings whose promise the embedded cluster cannot keep."""
+    """Raise ConfigError for settings that the embedded cluster does not support."""
     instead = "start a broker (docker compose up -d) and set bootstrap.servers to its address"
     if config.processing_guarantee != "at_least_once":
         raise ConfigError(
-            f"processing.guarantee = {config.processing_guarantee} needs transactions, and the embedded cluster has "
-            f"none that hold: {instead}, or use at_least_once",
+            f"processing.guarantee = {config.processing_guarantee} requires transactions, which the embedded cluster "
+            f"does not support reliably: {instead}, or use at_least_once",
             key="processing.guarantee",
         )
     for key in config.clients:
         name = without_prefix(key)
         if name == "group.instance.id":
             raise ConfigError(
-                f"{key}: the embedded cluster has no static members, a restart would rebalance all the same: "
-                f"{instead}, or remove {key}",
+                f"{key}: the embedded cluster does not support static members, so a restart would still cause a "
+                f"rebalance: {instead}, or remove {key}",
                 key=key,
             )
         if is_security_key(name) and not (name == "security.protocol" and config.clients[key].upper() == "PLAINTEXT"):
             raise ConfigError(
-                f"{key}: the embedded cluster has no security and is open to this machine only: {instead}, or "
-                f"remove {key}",
+                f"{key}: the embedded cluster has no security and accepts connections from this machine only: "
+                f"{instead}, or remove {key}",
                 key=key,
             )
 
 
-# -- the cluster as its users see it -----------------------------------------------------------------------------------
+# -- the cluster, for its users ----------------------------------------------------------------------------------------
 
 
 class EmbeddedCluster:
-    """A user's hold on an embedded cluster: while it is open the cluster lives. Use :meth:`join`; thread-safe."""
+    """A reference to an embedded cluster, which keeps it running. Create one with :meth:`join`. Thread-safe."""
 
     def __init__(self, folder: Path, users: int, info: Mapping[str, Any]) -> None:
         self._folder = folder
@@ -109,14 +108,15 @@ class EmbeddedCluster:
 
     @classmethod
     def join(cls, name: str = "default", *, brokers: int = 1) -> EmbeddedCluster:
-        """The cluster of that name, started with ``brokers`` brokers if nobody uses it yet.
+        """Join the cluster of that name; start it with ``brokers`` brokers if it is not running.
 
-        Raises BrokerUnavailableError when it does not come up within 20 s.
+        Raises:
+            BrokerUnavailableError: The cluster does not start within 20 s.
         """
         folder = _folder(name)
         users = os.open(folder / server.USERS_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(users, fcntl.LOCK_SH)  # from now on a living server stays
+            fcntl.flock(users, fcntl.LOCK_SH)  # from now on, a running server does not exit
             with server.locked(folder / server.START_LOCK, fcntl.LOCK_EX):
                 if not _is_running(folder):
                     _start(folder, brokers)
@@ -126,7 +126,7 @@ class EmbeddedCluster:
             raise
 
     def close(self) -> None:
-        """Let go. The cluster ends a moment after its last user."""
+        """Leave the cluster. It stops shortly after its last user has left."""
         if self._users is not None:
             os.close(self._users)
             self._users = None
@@ -140,28 +140,34 @@ class EmbeddedCluster:
     # -- topics ----------------------------------------
 
     def create_topics(self, topics: Sequence[tuple[str, int, int]]) -> list[int]:
-        """Create (name, partitions, replicas); 0 or an error code of Kafka's protocol for each."""
+        """Create topics, each given as (name, partitions, replicas).
+
+        Returns:
+            One error code of Kafka's protocol per topic; 0 for success.
+        """
         return list(self._do("create_topics", topics=[list(topic) for topic in topics]))
 
     def create_topic(self, name: str, partitions: int, replicas: int = 1) -> None:
-        """Create one topic; StreamsError when it exists already."""
+        """Create one topic. Raises StreamsError when that fails, for example because it already exists."""
         (code,) = self.create_topics([(name, partitions, replicas)])
         if code:
             raise StreamsError(f"topic {name} could not be created: error {code}")
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
-        """Drop records below offset ``before``, in whole batches."""
+        """Delete the batches that end below offset ``before``."""
         self._do("delete_records", topic=topic, partition=partition, before=before)
 
     def lost(self) -> tuple[str, ...]:
-        """Partitions (``topic-number``) that have lost records to the mock's limits. Empty on Linux, unless one
-        partition has seen more than 1 GB."""
+        """Return the partitions (``topic-number``) whose oldest records the mock cluster dropped at its size limit.
+
+        On Linux, only partitions with more than 1 GB reach the limit.
+        """
         return tuple(self._do("info")["lost"])
 
     # -- faults, for tests ----------------------------------------
 
     def stop_broker(self, broker: int = 1) -> None:
-        """Cut a broker's connections and refuse new ones; data stays."""
+        """Close a broker's connections and refuse new ones. The broker keeps its data."""
         self._do("stop_broker", broker=broker)
 
     def start_broker(self, broker: int = 1) -> None:
@@ -173,11 +179,11 @@ class EmbeddedCluster:
         self._do("set_leader", topic=topic, partition=partition, broker=broker)
 
     def set_round_trip(self, round_trip_ms: int, broker: int = 1) -> None:
-        """Delay every answer of a broker; 0 = no delay."""
+        """Delay each response of a broker by ``round_trip_ms``; 0 = no delay."""
         self._do("set_round_trip", broker=broker, round_trip_ms=round_trip_ms)
 
     def push_errors(self, api_key: int, codes: Sequence[int]) -> None:
-        """Answer the next requests of a kind (Kafka's API key, 11 = JoinGroup) with these error codes."""
+        """Answer the next requests with this API key of Kafka's protocol (11 = JoinGroup) with these error codes."""
         self._do("push_errors", api_key=api_key, codes=list(codes))
 
     def _do(self, operation: str, **arguments: Any) -> Any:
@@ -185,7 +191,11 @@ class EmbeddedCluster:
 
 
 def _folder(name: str) -> Path:
-    """The private folder of a cluster; made if needed, refused if anybody else could write there."""
+    """Return the private folder of a cluster; create it if needed.
+
+    Raises:
+        ConfigError: Other users can access the folder, or its path is too long for a socket.
+    """
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     parent = Path(runtime) if runtime and os.access(runtime, os.W_OK) else Path(tempfile.gettempdir())
     for folder in (parent / f"streams-py-{os.getuid()}", parent / f"streams-py-{os.getuid()}" / f"embedded-{name}"):
@@ -193,7 +203,7 @@ def _folder(name: str) -> Path:
         status = folder.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
             raise ConfigError(
-                f"the embedded cluster needs the folder {folder} for itself, but others can write there: remove it",
+                f"the embedded cluster needs {folder} as a private folder, but other users can access it: remove it",
                 key="bootstrap.servers",
             )
     if len(os.fsencode(folder / server.SOCKET_NAME)) > _SOCKET_PATH_BYTES_MAX:
@@ -210,7 +220,7 @@ def _is_running(folder: Path) -> bool:
 
 
 def _start(folder: Path, brokers: int) -> None:
-    """Start the server process and wait until it can be asked. Called with the start lock held."""
+    """Start the server process and wait until it accepts requests. The caller holds the start lock."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}
     with open(folder / "log", "wb") as log:
         process = subprocess.Popen(
@@ -222,7 +232,7 @@ def _start(folder: Path, brokers: int) -> None:
             env=environment,
             start_new_session=True,
         )
-    with process:  # ends at once: the server detaches
+    with process:  # exits immediately, because the server detaches
         assert process.stdout is not None
         readable, _, _ = select.select([process.stdout], [], [], _START_TIMEOUT_S)
         ready = readable and process.stdout.readline() == b"ready\n"
@@ -234,7 +244,7 @@ def _start(folder: Path, brokers: int) -> None:
 
 
 def _ask(folder: Path, request: dict[str, Any]) -> Any:
-    """The result of one request to the server process."""
+    """Send one request to the server process and return the result."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(_REQUEST_TIMEOUT_S)
@@ -242,7 +252,7 @@ def _ask(folder: Path, request: dict[str, Any]) -> Any:
             server.send(connection, request)
             answer = server.receive(connection)
         if "result" not in answer and "error" not in answer:
-            raise ValueError("its answer says nothing")
+            raise ValueError("the answer has neither a result nor an error")
     except (OSError, ValueError) as failed:
         raise BrokerUnavailableError(f"the embedded cluster in {folder} does not answer: {failed}") from failed
     if "error" in answer:
@@ -254,7 +264,7 @@ def _ask(folder: Path, request: dict[str, Any]) -> Any:
 
 
 class EmbeddedAdmin(ConfluentAdmin):
-    """The port ``Admin`` for the embedded cluster: what the mock has no request for goes to its server process."""
+    """The port ``Admin`` for the embedded cluster. The server process handles requests unknown to the mock cluster."""
 
     def __init__(self, settings: Settings, cluster: EmbeddedCluster, *, timeout_ms: int = 10_000) -> None:
         super().__init__(settings, timeout_ms=timeout_ms)
@@ -262,13 +272,16 @@ class EmbeddedAdmin(ConfluentAdmin):
         self._warned: set[str] = set()
 
     def cluster_id(self) -> str:
-        """As the port says; another one each time that the cluster is started."""
+        """Return the id of the cluster, which changes with each start of the cluster; see the port."""
         return self._cluster.id
 
     def describe_topics(
         self, names: Collection[str] | None = None
     ) -> Mapping[str, tuple[PartitionInfo, ...] | AdminError]:
-        """As the port says. All topics are listed and then chosen from: the mock creates what is asked for by name."""
+        """Return the partitions of topics; see the port.
+
+        This lists all topics and selects from them, because the mock cluster creates topics that are requested by name.
+        """
         topics = self._list_topics()
         described: dict[str, tuple[PartitionInfo, ...] | AdminError] = {}
         for name in sorted(topics if names is None else names):
@@ -282,12 +295,12 @@ class EmbeddedAdmin(ConfluentAdmin):
                     for number, part in sorted(topics[name].partitions.items())
                 )
             else:
-                described[name] = AdminError(AdminErrorKind.UNKNOWN_TOPIC, f"there is no topic {name}")
+                described[name] = AdminError(AdminErrorKind.UNKNOWN_TOPIC, f"topic {name} does not exist")
         self._warn_of_losses()
         return described
 
     def create_topics(self, specs: Collection[TopicSpec]) -> Mapping[str, AdminError | None]:
-        """As the port says. Topic configurations have no effect: nothing is compacted, nothing expires."""
+        """Create topics; see the port. Topic configurations, such as compaction or retention, have no effect."""
         wanted = list(specs)
         codes = self._cluster.create_topics(
             [(spec.name, spec.partitions, max(1, spec.replication_factor)) for spec in wanted]
@@ -295,7 +308,7 @@ class EmbeddedAdmin(ConfluentAdmin):
         return {spec.name: _creation_error(code) for spec, code in zip(wanted, codes, strict=True)}
 
     def delete_records(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """As the port says."""
+        """Delete the records below these offsets; see the port."""
         for partition, before in offsets.items():
             try:
                 self._cluster.delete_records(*partition, before)
@@ -303,20 +316,22 @@ class EmbeddedAdmin(ConfluentAdmin):
                 self._broker_log.warn(f"records of {partition} could not be deleted: {failed}")
 
     def delete_retention_ms(self, topics: Collection[str]) -> Mapping[str, int | AdminError | None]:
-        """As the port says: nothing is compacted."""
+        """Return None for each topic, since no topic is compacted; see the port."""
         return dict.fromkeys(topics)
 
     def cleanup(self, topics: Collection[str]) -> Mapping[str, TopicCleanup | AdminError]:
-        """As the port says: topics have no configuration here."""
-        return dict.fromkeys(topics, AdminError(AdminErrorKind.UNSUPPORTED, "the embedded cluster cleans up no topic"))
+        """Return an error for each topic, since topics have no configuration; see the port."""
+        return dict.fromkeys(
+            topics, AdminError(AdminErrorKind.UNSUPPORTED, "the embedded cluster has no topic cleanup")
+        )
 
     def _warn_of_losses(self) -> None:
         for partition in self._cluster.lost():
             if partition not in self._warned:
                 self._warned.add(partition)
                 _log.warning(
-                    "the embedded cluster has dropped the oldest records of %s: it keeps only a few MB per partition "
-                    "here. State restored from it will be incomplete; use a real broker for this much data",
+                    "the embedded cluster has dropped the oldest records of %s: on this system it keeps only a few MB "
+                    "per partition. State restored from it will be incomplete; use a real broker for this much data",
                     partition,
                 )
 

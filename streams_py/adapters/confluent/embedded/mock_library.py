@@ -1,16 +1,16 @@
-"""librdkafka's mock cluster through ctypes: a Kafka broker for development in a few hundred kilobytes of C.
+"""librdkafka's mock cluster, called with ctypes: a small Kafka broker for development.
 
-The confluent-kafka wheel brings librdkafka as a shared library that exports the whole ``rd_kafka_mock_*`` API; the
-Python binding offers none of it. :class:`MockCluster` owns one cluster in this process. Its brokers listen on loopback
-and run in a thread of the library; any Kafka client on this machine may connect.
+The confluent-kafka wheel contains librdkafka as a shared library that exports the whole ``rd_kafka_mock_*`` API, which
+the Python binding does not expose. :class:`MockCluster` owns one cluster in this process. Its brokers listen on the
+loopback interface and run in a thread of the library. Any Kafka client on this machine may connect.
 
-A partition of the mock keeps 5 MB and drops the oldest records beyond, without a word and without an API to change it.
-For a changelog that is data loss. :meth:`MockCluster.raise_retention` therefore finds the limits of partitions in this
-process's memory and raises them. They cannot be mistaken for anything else: two adjacent words with the two default
-limits, and before them the head of a list, which points at itself or at an element that points back. Where memory
-cannot be searched (only Linux has ``/proc/self``) the limits stay, and the caller has to watch for losses.
+A partition of the mock cluster keeps 5 MB. It then drops its oldest records without a report, and no API changes the
+limit. For a changelog topic that is data loss. So :meth:`MockCluster.raise_retention` finds the limits of partitions in
+this process's memory and raises them. They are identified reliably: two adjacent words contain the two default limits,
+and before them is the head of a list, which points at itself or at an element that points back. Where memory cannot be
+searched (only Linux has ``/proc/self``), the limits stay, and the caller has to watch for losses.
 
-Tested with librdkafka 2.16; everything here is covered by probe tests, so that another version that differs is noticed.
+Tested with librdkafka 2.16. Probe tests cover everything here, so they fail with a version that differs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from streams_py.errors import StreamsError, UnsupportedOperationError
 __all__ = ["TOPIC_ALREADY_EXISTS", "MockCluster"]
 
 TOPIC_ALREADY_EXISTS: Final = 36
-"""The error code of Kafka's protocol."""
+"""Error code of Kafka's protocol."""
 
 _PRODUCER: Final = 0
 _ERROR_TEXT_BYTES: Final = 512
@@ -82,20 +82,20 @@ class MockCluster:
         if not self._cluster:
             library.rd_kafka_destroy(self._owner)
             raise StreamsError("the embedded cluster could not be started: no free port on the loopback interface?")
-        # Kafka's servers wait 3 s for further members of a new group; nobody wants that from a cluster on a laptop.
+        # Kafka brokers wait 3 s for further members of a new group. That delay is useless in development.
         library.rd_kafka_mock_group_initial_rebalance_delay_ms(self._cluster, 0)
         self.brokers = brokers
         self.bootstrap: str = library.rd_kafka_mock_cluster_bootstraps(self._cluster).decode()
 
     def create_topic(self, name: str, partitions: int, replicas: int = 1) -> int:
-        """Create a topic; 0, or an error code of Kafka's protocol such as TOPIC_ALREADY_EXISTS."""
+        """Create a topic; return 0 or an error code of Kafka's protocol such as TOPIC_ALREADY_EXISTS."""
         code: int = self._library.rd_kafka_mock_topic_create(
             self._cluster, name.encode(), partitions, min(max(replicas, 1), self.brokers)
         )
         return code
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
-        """Drop the records below offset ``before``, as far as whole batches lie below it."""
+        """Delete the batches that end below offset ``before``."""
         self._check(
             self._library.rd_kafka_mock_partition_delete_records(self._cluster, topic.encode(), partition, before)
         )
@@ -105,7 +105,7 @@ class MockCluster:
         self._check(self._library.rd_kafka_mock_partition_set_leader(self._cluster, topic.encode(), partition, broker))
 
     def stop_broker(self, broker: int) -> None:
-        """Cut a broker's connections and refuse new ones; its data stays."""
+        """Close a broker's connections and refuse new ones. The broker keeps its data."""
         self._check(self._library.rd_kafka_mock_broker_set_down(self._cluster, broker))
 
     def start_broker(self, broker: int) -> None:
@@ -113,18 +113,21 @@ class MockCluster:
         self._check(self._library.rd_kafka_mock_broker_set_up(self._cluster, broker))
 
     def set_round_trip(self, broker: int, round_trip_ms: int) -> None:
-        """Delay every answer of a broker."""
+        """Delay each response of a broker by ``round_trip_ms``."""
         self._check(self._library.rd_kafka_mock_broker_set_rtt(self._cluster, broker, round_trip_ms))
 
     def push_errors(self, api_key: int, codes: Sequence[int]) -> None:
-        """Answer the next ``len(codes)`` requests of a kind (Kafka's API key) with these error codes."""
+        """Answer the next ``len(codes)`` requests with this API key of Kafka's protocol with these error codes."""
         self._library.rd_kafka_mock_push_request_errors_array(
             self._cluster, api_key, len(codes), (_Int * len(codes))(*codes)
         )
 
     def raise_retention(self, limit_bytes: int, *, partitions: int) -> int:
-        """Let the partitions that have the default limits keep ``limit_bytes``. Looks for ``partitions`` of them and
-        says how many were found."""
+        """Raise the size limit of partitions with the default limits to ``limit_bytes``.
+
+        Returns:
+            The number of partitions found, at most ``partitions``.
+        """
         raised = 0
         for address in islice(_partition_limits(), partitions):
             ctypes.memmove(address, struct.pack("<QQ", limit_bytes, limit_bytes), 16)
@@ -132,7 +135,7 @@ class MockCluster:
         return raised
 
     def close(self) -> None:
-        """Stop the brokers; all data is gone."""
+        """Stop the brokers. All data is lost."""
         self._library.rd_kafka_mock_cluster_destroy(self._cluster)
         self._library.rd_kafka_destroy(self._owner)
 
@@ -151,7 +154,7 @@ _ARENA_BYTES: Final = 64 << 20
 
 
 def _partition_limits() -> Iterator[int]:
-    """Addresses of the size limit of every partition that still has the default limits."""
+    """Yield the address of the size limit of each partition that still has the default limits."""
     if not sys.platform.startswith("linux") or struct.calcsize("P") != 8 or sys.byteorder != "little":
         return
     with open("/proc/self/mem", "rb", buffering=0) as memory:
@@ -164,9 +167,9 @@ def _partition_limits() -> Iterator[int]:
 
 
 def _is_partition(memory: BinaryIO, start: int, content: bytes, head: int) -> bool:
-    """True when ``content[head:]`` begins with a list head of BSD's TAILQ.
+    """Whether ``content[head:]`` begins with a list head of BSD's TAILQ.
 
-    An empty list's last link is the head itself; the first element of any other one links back to the head.
+    The last link of an empty list is the head itself. In any other list, the first element links back to the head.
     """
     if head < 0:
         return False
@@ -176,19 +179,19 @@ def _is_partition(memory: BinaryIO, start: int, content: bytes, head: int) -> bo
     try:
         memory.seek(first + 8)
         return memory.read(8) == struct.pack("<Q", start + head)
-    except (OSError, OverflowError, ValueError):  # no address at all
+    except (OSError, OverflowError, ValueError):  # not an address
         return False
 
 
 def _writable_memory(memory: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """(address, content) of every private writable mapping that the allocator may have handed out."""
+    """Yield (address, content) of each private writable mapping that may belong to the allocator."""
     spans = []
     for line in Path("/proc/self/maps").read_text().splitlines():
         span, rights, *_, name = [*line.split(maxsplit=5), ""][:6]
         if rights.startswith("rw-p") and name in ("", "[heap]"):
             start, end = (int(part, 16) for part in span.split("-"))
             spans.append((start, end))
-    # glibc's arena of the mock's thread is aligned; what is sought is nearly always there.
+    # The data is nearly always in glibc's arena of the mock cluster's thread, which is aligned. So search arenas first.
     for start, end in sorted(spans, key=lambda span: (span[0] % _ARENA_BYTES != 0, span)):
         try:
             memory.seek(start)

@@ -1,20 +1,19 @@
-"""The process that runs the embedded cluster, for as long as anybody uses it.
+"""The server process of the embedded cluster. It runs while any process uses the cluster.
 
-The cluster must outlive the application process that needed it first: a demonstration of fail-over kills just that
-one. So it lives in a small process of its own, detached from everybody's terminal and process group. Nobody has to
-stop it:
+The cluster must outlive the application process that started it: a demonstration of failover may kill that process. So
+it runs in a small separate process, detached from the application's terminal and process group. It stops automatically:
 
-* each user process holds a shared ``flock`` on the file ``users``. The kernel drops it when the process ends, however
-  it ends, SIGKILL included;
-* this process tries to get that lock exclusively now and then. When it has succeeded for a while, nobody is left, and
-  it ends. To close the race with somebody who is just arriving it does so only while holding ``start``, the lock under
-  which users decide whether a server has to be started.
+* Each user process holds a shared ``flock`` on the file ``users``. The kernel releases the lock when the process exits
+  for any reason, including SIGKILL.
+* The server regularly tries to get an exclusive lock on that file. When it has succeeded for a while, all user
+  processes have exited, and the server exits too. A new user process could arrive at that moment. So the server exits
+  only while it holds the lock ``start``, under which user processes decide whether to start a server.
 
-Users talk to it through a Unix socket in the same folder (mode 0700): one request and one answer per connection, each a
-32-bit big-endian length and that many bytes of JSON.
+User processes connect through a Unix socket in the same folder (mode 0700). A connection carries one request and one
+answer, each with a 32-bit big-endian length and that number of bytes of JSON.
 
-Run as ``python -m streams_py.adapters.confluent.embedded.server FOLDER BROKERS``; prints ``ready`` when it can be
-asked.
+Run as ``python -m streams_py.adapters.confluent.embedded.server FOLDER BROKERS``. Prints ``ready`` when it accepts
+requests.
 """
 
 from __future__ import annotations
@@ -50,8 +49,8 @@ SERVER_LOCK: Final = "server"
 USERS_LOCK: Final = "users"
 SOCKET_NAME: Final = "control"
 
-MESSAGE_BYTES_MAX: Final = 1 << 20  # a request names topics; a thousand of them fit
-_RETENTION_BYTES: Final = 1 << 30  # per partition; the mock's own limit is 5 MB
+MESSAGE_BYTES_MAX: Final = 1 << 20  # enough for a request with a thousand topics
+_RETENTION_BYTES: Final = 1 << 30  # per partition; the mock cluster's default is 5 MB
 _TICK_S: Final = 0.25
 _LINGER_S: Final = 1.5
 _REQUEST_TIMEOUT_S: Final = 5.0
@@ -63,7 +62,7 @@ _LOSS_CHECK_EVERY_S: Final = 1.0
 
 @contextlib.contextmanager
 def locked(path: Path, operation: int) -> Iterator[bool]:
-    """Hold ``flock`` on a file; yields False when ``LOCK_NB`` was asked for and somebody else has it."""
+    """Hold ``flock`` on a file. Yields False when ``LOCK_NB`` is requested and another process has the lock."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
@@ -83,21 +82,26 @@ def send(connection: socket.socket, message: dict[str, Any]) -> None:
 
 
 def receive(connection: socket.socket) -> dict[str, Any]:
-    """Read one message; ValueError for anything that is none, ConnectionResetError when it ends too early."""
+    """Read one message.
+
+    Raises:
+        ValueError: The bytes are not a message.
+        ConnectionResetError: The connection was closed too early.
+    """
     (length,) = struct.unpack(">I", read_exactly(connection, 4))
     if length > MESSAGE_BYTES_MAX:
         raise ValueError(f"a message of {length} bytes is too long")
     message = json.loads(read_exactly(connection, length))
     if not isinstance(message, dict):
-        raise ValueError("a message is a JSON object")
+        raise ValueError("a message must be a JSON object")
     return message
 
 
-# -- what can be asked -------------------------------------------------------------------------------------------------
+# -- requests -------------------------------------------------------------------------------------------------
 
 
 class _Requests:
-    """Answers requests on one cluster. Arguments come as JSON; a wrong one is an error in the answer."""
+    """Handler of requests for one cluster. Arguments come from JSON; an invalid one results in an error answer."""
 
     def __init__(self, cluster: MockCluster) -> None:
         self._cluster = cluster
@@ -115,11 +119,11 @@ class _Requests:
         }
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The answer to one request: ``{"result": ...}`` or ``{"error": text}``."""
+        """Return the answer to one request: ``{"result": ...}`` or ``{"error": text}``."""
         arguments = dict(request)
         meant = arguments.pop("cluster", self._id)
-        if meant != self._id:  # asked for by a user of a server that was killed
-            return {"error": "the embedded cluster has ended, and its data with it; another one is there now: restart"}
+        if meant != self._id:  # the user process joined an earlier server, which was killed
+            return {"error": "the embedded cluster was stopped and its data is lost; a new one is running: restart"}
         operation = self._operations.get(str(arguments.pop("do", None)))
         if operation is None:
             return {"error": "no such operation"}
@@ -129,8 +133,8 @@ class _Requests:
             return {"error": str(error)}
 
     def tick(self) -> None:
-        """Look after topics that clients made by themselves, and after losses."""
-        self._watch.look()
+        """Raise the limits of topics that clients have created, and check for lost records."""
+        self._watch.check()
 
     def close(self) -> None:
         """Stop the cluster."""
@@ -159,9 +163,9 @@ class _Requests:
 
 
 class _LossWatch:
-    """Notices partitions whose oldest records are gone though nobody deleted any: the mock ran into its limits.
+    """Finds partitions whose oldest records are missing without a deletion request: the mock cluster dropped them.
 
-    Also raises the limits of topics that a client's mere request created.
+    It also raises the limits of topics that a client's metadata request has created.
     """
 
     def __init__(self, cluster: MockCluster) -> None:
@@ -174,11 +178,11 @@ class _LossWatch:
             {"bootstrap.servers": cluster.bootstrap, "group.id": "embedded-server", "log_level": 0}
         )
 
-    def look(self) -> None:
+    def check(self) -> None:
         if time.monotonic() < self._next_s:
             return
         self._next_s = time.monotonic() + _LOSS_CHECK_EVERY_S
-        # A stopped broker does not answer; the next look will do.
+        # A stopped broker does not answer. The next check will get an answer.
         with contextlib.suppress(KafkaException):
             topics = self._consumer.list_topics(timeout=0.2).topics
             new = sum(len(topics[name].partitions) for name in topics.keys() - self.known)
@@ -186,9 +190,9 @@ class _LossWatch:
             self.known.update(topics)
             for name, topic in topics.items():
                 for number in topic.partitions:
-                    self._look_at(name, number)
+                    self._check_partition(name, number)
 
-    def _look_at(self, topic: str, partition: int) -> None:
+    def _check_partition(self, topic: str, partition: int) -> None:
         if f"{topic}-{partition}" in self.lost or (topic, partition) in self.deleted:
             return
         first, _ = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=0.2)
@@ -203,14 +207,14 @@ class _LossWatch:
 
 
 def main(folder: Path, brokers: int) -> None:
-    """Serve until nobody is left."""
+    """Serve requests until no user process is left."""
     with locked(folder / SERVER_LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB) as alone:
         if not alone:
             return
         listener = _listen(folder / SOCKET_NAME)
         requests = _Requests(MockCluster(brokers))
         print("ready", flush=True)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever started this stops reading
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the parent process stops reading
         try:
             _serve(folder, listener, requests)
         finally:
@@ -235,23 +239,23 @@ def _serve(folder: Path, listener: socket.socket, requests: _Requests) -> None:
             connection, _ = listener.accept()
             _serve_one(connection, requests)
         requests.tick()
-        with locked(folder / USERS_LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB) as nobody:
+        with locked(folder / USERS_LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB) as has_no_users:
             pass
-        if not nobody:
+        if not has_no_users:
             alone_since_s = None
             continue
         alone_since_s = alone_since_s or time.monotonic()
-        if time.monotonic() - alone_since_s > _LINGER_S and _may_end(folder):
+        if time.monotonic() - alone_since_s > _LINGER_S and _may_stop(folder):
             return
 
 
-def _may_end(folder: Path) -> bool:
-    """True when nobody is there and nobody is arriving; the socket is gone then, so that the next user starts anew."""
+def _may_stop(folder: Path) -> bool:
+    """Whether no process uses or joins the cluster. Then removes the socket, so that the next user starts a server."""
     with (
-        locked(folder / START_LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB) as nobody_arrives,
-        locked(folder / USERS_LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB) as nobody_there,
+        locked(folder / START_LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB) as no_user_joins,
+        locked(folder / USERS_LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB) as no_user_left,
     ):
-        if nobody_arrives and nobody_there:
+        if no_user_joins and no_user_left:
             (folder / SOCKET_NAME).unlink(missing_ok=True)
             return True
     return False
@@ -269,7 +273,7 @@ def _serve_one(connection: socket.socket, requests: _Requests) -> None:
 
 
 def _detach() -> None:
-    """Become nobody's child: whoever started this reaps at once and never sees a zombie."""
+    """Detach from the parent process, which can reap its child immediately and never sees a zombie."""
     if os.fork():
         os._exit(0)
     os.setsid()

@@ -1,1 +1,1 @@
-"""Requests about groups and transactions from outside."""
+"""Admin requests for groups and transactions."""

@@ -1,4 +1,4 @@
-"""StreamsGroupDescribe (KIP-1071): groups whose coordinator assigns the tasks. kafka-python has no such request."""
+"""StreamsGroupDescribe (KIP-1071), for groups whose coordinator assigns tasks. kafka-python lacks this request."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ _LAYOUTS = "streams_py.adapters.kafka_python.messages"
 
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads layouts by a function of old
+    warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads layouts with a deprecated function
 
     class StreamsGroupDescribeRequest(ApiMessage, load_json=_LAYOUTS):  # type: ignore[misc,call-arg]
-        """API key 89."""
+        """The request, API key 89."""
 
     class StreamsGroupDescribeResponse(ApiMessage, load_json=_LAYOUTS):  # type: ignore[misc,call-arg]
-        """Its answer: topology, members, what they have and what they are to have."""
+        """The response: topology, members, their current and their target assignments."""
 
 
 def streams_group(found: Any) -> DescribedStreamsGroup:
-    """An answered group as the port's value. A sub-topology whose id is no number has no tasks that we can name; it is
-    in ``unknown``."""
+    """Convert a group of the response to the port's type.
+
+    Task ids require a numeric sub-topology id. Sub-topologies with other ids are listed in the last field.
+    """
     unknown: set[str] = set()
     subs = () if found.topology is None else found.topology.subtopologies or ()
     return DescribedStreamsGroup(

@@ -1,12 +1,13 @@
-"""Transactions seen from outside, and ended from outside: the port ``TransactionAdmin`` by kafka-python.
+"""List and end other producers' transactions: the port ``TransactionAdmin`` on kafka-python.
 
-What is left open is ended by the transaction's own coordinator, under its transactional id: whoever takes the id over
-may add partitions to a transaction and end it, which writes a marker to each of them, and no record. That needs no
-rights beyond those of the application itself, unlike an operator's WriteTxnMarkers.
+An open transaction is ended by its own coordinator, with its transactional id. A client that takes over the id may add
+partitions to a transaction and end it. That writes a marker, but no record, to each partition. Unlike an operator's
+WriteTxnMarkers, this requires no additional ACLs.
 
-Requests are made here because kafka-python's own calls give up at the first partition that cannot be asked. Private
-names: ``_manager``, ``_find_coordinator_ids``, ``_async_get_leader_for_partitions``; the broker tests watch them. All
-stay with the older transaction protocol (KIP-890's first part), in which a producer's epoch lives until it is fenced.
+This module builds its own requests, because kafka-python's calls fail at the first partition that cannot be described.
+It uses the private names ``_manager``, ``_find_coordinator_ids`` and ``_async_get_leader_for_partitions``, which the
+broker tests verify. All requests use the older transaction protocol (KIP-890's first part), in which a producer's epoch
+is valid until it is fenced.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from kafka.structs import TopicPartition as KafkaPartition
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.connection import kafka_answers  # noqa: F401  # before there are threads
 from streams_py.adapters.connection.direct_requests import DirectRequests
-from streams_py.adapters.kafka_python.failures import is_retriable, patiently, translated
+from streams_py.adapters.kafka_python.failures import is_retriable, translated, with_retries
 from streams_py.errors import BrokerUnavailableError, TaskMigratedError, UnsupportedOperationError
 from streams_py.ports.described_transactions import OpenTransaction, TransactionInfo
 
@@ -43,11 +44,16 @@ T = TypeVar("T")
 
 _PAUSE_S: Final = 0.1
 _FENCED_COMMIT: Final = 3
-"""The version of TxnOffsetCommit that names member and generation."""
+"""First version of TxnOffsetCommit that includes the member and its generation."""
 
 
 class KafkaPythonTransactionAdmin:
-    """``connection`` as from ``kafka_python_connection``; ``timeout_ms`` bounds one call. Not thread-safe."""
+    """The port ``TransactionAdmin``. Not thread-safe.
+
+    Args:
+        connection: The result of ``kafka_python_connection``.
+        timeout_ms: Time limit of one call.
+    """
 
     def __init__(self, connection: Mapping[str, Any], *, timeout_ms: int) -> None:
         self._requests = DirectRequests(connection, timeout_ms=timeout_ms)
@@ -55,28 +61,34 @@ class KafkaPythonTransactionAdmin:
         self._where = ",".join(connection["bootstrap_servers"])
 
     def check_brokers(self) -> None:
-        """UnsupportedOperationError when they are older than 2.5 (KIP-447). librdkafka would not say so: it leaves out
-        who commits the offsets, and everybody's are taken."""
+        """Check that the brokers have version 2.5 or newer (KIP-447).
+
+        librdkafka does not check it. With older brokers it omits the member from commits, so they accept the commits of
+        any member.
+
+        Raises:
+            UnsupportedOperationError: The brokers are older.
+        """
 
         def ask() -> tuple[int, ...]:
             known = self._requests.admin._manager.broker_version_data
             _, newest = known.api_versions.get(TxnOffsetCommitRequest.API_KEY, (0, -1))
             return () if newest >= _FENCED_COMMIT else known.broker_version
 
-        found = self._patiently("the version of the brokers is not known", ask)
+        found = self._with_retries("the version of the brokers cannot be determined", ask)
         if found:
             raise UnsupportedOperationError(
-                f"processing.guarantee = exactly_once_v2 needs brokers of version 2.5 or newer, and {self._where} is "
-                f"{'.'.join(map(str, found))}: a member that has lost its tasks could still commit. Upgrade the "
-                "brokers, or use at_least_once"
+                f"processing.guarantee = exactly_once_v2 requires brokers of version 2.5 or newer, and {self._where} "
+                f"has version {'.'.join(map(str, found))}: a member that has lost its tasks could still commit. "
+                "Upgrade the brokers, or use at_least_once"
             )
 
     def open_transactions(self, partitions: Collection[TopicPartition]) -> list[OpenTransaction]:
-        """Those of partitions that cannot be asked (no leader, no right to read) are left out."""
-        return self._patiently("open transactions cannot be listed", lambda: self._open(partitions))
+        """Return the open transactions of partitions, without partitions that have no leader or may not be read."""
+        return self._with_retries("open transactions cannot be listed", lambda: self._open(partitions))
 
     def transactional_ids(self, producer_ids: Collection[int]) -> Mapping[int, str]:
-        """Who the producers are, as far as a coordinator knows, and this user may describe, their ids."""
+        """Return the transactional ids of producers, if a coordinator has them and this user may describe them."""
 
         def ask() -> dict[int, str]:
             names: dict[int, str] = {}
@@ -87,10 +99,10 @@ class KafkaPythonTransactionAdmin:
                 names |= {one.producer_id: one.transactional_id for one in answer.transaction_states}
             return names
 
-        return self._patiently("transactions cannot be listed", ask)
+        return self._with_retries("transactions cannot be listed", ask)
 
     def describe(self, transactional_id: str) -> TransactionInfo | None:
-        """What the coordinator knows; None when it has never heard of the id."""
+        """Return the coordinator's state of a transactional id; None when the id is unknown."""
 
         def ask() -> TransactionInfo | None:
             request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
@@ -103,11 +115,14 @@ class KafkaPythonTransactionAdmin:
                 transactional_id, found.transaction_state, found.producer_id, found.producer_epoch, partitions
             )
 
-        return self._patiently(f"transaction {transactional_id} cannot be described", ask)
+        return self._with_retries(f"transaction {transactional_id} cannot be described", ask)
 
     def take_over(self, transactional_id: str, transaction_timeout_ms: int) -> tuple[int, int]:
-        """Fence whoever uses the id, which ends a transaction that its coordinator knows to be ongoing; the producer's
-        id and new epoch."""
+        """Fence the producer that uses the id. This also ends its transaction, if the coordinator has an ongoing one.
+
+        Returns:
+            The producer id and its new epoch.
+        """
 
         def ask() -> tuple[int, int]:
             request = InitProducerIdRequest(
@@ -121,7 +136,7 @@ class KafkaPythonTransactionAdmin:
             _check(answer.error_code)
             return answer.producer_id, answer.producer_epoch
 
-        return self._patiently(f"transactional id {transactional_id} cannot be taken over", ask)
+        return self._with_retries(f"transactional id {transactional_id} cannot be taken over", ask)
 
     def end(
         self,
@@ -132,9 +147,19 @@ class KafkaPythonTransactionAdmin:
         group: str | None,
         commit: bool,
     ) -> None:
-        """End what is open in these partitions, and in the offsets of ``group``, for a producer (id, epoch) from
-        :meth:`take_over`. BrokerUnavailableError leaves the outcome open: look again; TaskMigratedError says that
-        somebody else has taken the id over since."""
+        """End the open transaction in these partitions and in the offsets of ``group``.
+
+        Args:
+            transactional_id: The transactional id.
+            producer: Producer id and epoch from :meth:`take_over`.
+            partitions: The partitions.
+            group: The consumer group, or None.
+            commit: Whether to commit or to abort.
+
+        Raises:
+            BrokerUnavailableError: The outcome is unknown, and the caller must check again.
+            TaskMigratedError: Another client has taken over the id.
+        """
         producer_id, epoch = producer
         who = {"transactional_id": transactional_id, "producer_id": producer_id, "producer_epoch": epoch}
 
@@ -160,10 +185,10 @@ class KafkaPythonTransactionAdmin:
 
         failing = f"the transaction of {transactional_id} cannot be ended"
         if partitions:
-            self._patiently(failing, add_partitions)
+            self._with_retries(failing, add_partitions)
         if group is not None:
-            self._patiently(failing, add_offsets)
-        self._patiently(failing, end_transaction)
+            self._with_retries(failing, add_offsets)
+        self._with_retries(failing, end_transaction)
 
     def close(self) -> None:
         self._requests.close()
@@ -194,25 +219,25 @@ class KafkaPythonTransactionAdmin:
             ]
         return found
 
-    def _patiently(self, failing: str, ask: Callable[[], T]) -> T:
-        """The answer, asked for again while a coordinator is loading, moving, or still ending a transaction."""
+    def _with_retries(self, failing: str, ask: Callable[[], T]) -> T:
+        """Repeat a request while a coordinator is loading, moving, or still ending a transaction."""
 
-        def ask_anew() -> T:
+        def ask_again() -> T:
             try:
                 return ask()
             except kafka_errors.KafkaError as error:
                 if not isinstance(error, kafka_errors.ConcurrentTransactionsError):
-                    self.close()  # it remembers coordinators, and brokers, that are none any more
+                    self.close()  # its cached coordinators and brokers may be outdated
                 raise
 
         def failed(error: kafka_errors.KafkaError) -> BaseException:
             if is_retriable(error) or isinstance(error, kafka_errors.KafkaTimeoutError):
                 return BrokerUnavailableError(f"{failing}: {self._where}: {error}")
             if isinstance(error, kafka_errors.ProducerFencedError | kafka_errors.InvalidProducerEpochError):
-                return TaskMigratedError(f"{failing}: somebody else has taken it over")
+                return TaskMigratedError(f"{failing}: another client has taken it over")
             return translated(error, failing)
 
-        return patiently(ask_anew, failed, timeout_ms=self._timeout_ms, pause_s=_PAUSE_S)
+        return with_retries(ask_again, failed, timeout_ms=self._timeout_ms, pause_s=_PAUSE_S)
 
 
 def _check(code: int) -> None:

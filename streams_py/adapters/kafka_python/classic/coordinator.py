@@ -1,26 +1,27 @@
-"""A member of a Streams group, built on kafka-python's consumer coordinator.
+"""A member of a Streams group, based on kafka-python's consumer coordinator.
 
-kafka-python 3.0.12 can host a custom assignor with binary user data, which librdkafka cannot; but its coordinator
-makes four choices that a Streams member cannot live with. This subclass replaces them, on top of :mod:`.group_requests`
-and :mod:`.subscribed_topics`. It touches private methods, so it works with the tested versions only (pinned in
-pyproject.toml); tests state each fact it leans on.
+kafka-python 3.0.12 supports a custom assignor with binary user data, which librdkafka does not. But its coordinator
+behaves in four ways that do not suit a Streams member. This subclass replaces them, on top of :mod:`.group_requests`
+and :mod:`.subscribed_topics`. It uses private methods, so it works with the tested versions only (pinned in
+pyproject.toml). Tests verify each fact that it relies on.
 
-1. *A finished join is kept.* JoinGroup and SyncGroup run in the background, and only a later poll that still sees a
-   reason to rejoin looks at the result. If the attempt has ended by then, that poll sends a new JoinGroup; if the
-   reason is gone (a new leader's first metadata arrived), nobody ever looks: the member is "rebalancing" for ever,
-   without heartbeats and without an error. Here the result of an attempt is remembered with the generation it belongs
-   to, a new attempt returns it while that generation is current, and a rejoin that was started keeps
-   ``need_rejoin`` true until it is completed.
-2. *Callbacks come in Kafka's order* (KIP-429; Java's ``ConsumerCoordinator.onJoinComplete``): revoked and committed
-   first, then the assignment, then new ownership, then assigned - also when nothing was added. A lost generation
-   means ``lost``, never ``revoked``, also when it is lost in the middle of a rejoin.
-3. *Nothing waits on the network thread.* User data, the leader's assignment and revocation are computed on the polling
-   thread (:mod:`.callbacks`). The leader heartbeats while it assigns: creating topics may outlast a session.
-4. *A leader's watch on metadata starts from what it assigned with.* A topic that appears because the assignment
-   created it is no change; otherwise every first rebalance would be followed by a second. A returning static leader
-   watches again (KIP-814: JoinGroup version 9).
+1. *The result of a finished join is kept.* In kafka-python, JoinGroup and SyncGroup run in the background, and a later
+   poll uses the result only if there is still a reason to rejoin. If the attempt has finished by then, that poll sends
+   a new JoinGroup. If the reason has gone (a new leader's first metadata arrived), the result is never used: the member
+   stays in "rebalancing" indefinitely, without heartbeats and without an error. Here, the result of an attempt is
+   stored with its generation. A new attempt returns it while that generation is current. After a rejoin has started,
+   ``need_rejoin`` is true until the rejoin is completed.
+2. *Callbacks are called in Kafka's order* (KIP-429; Java's ``ConsumerCoordinator.onJoinComplete``): first revoked and
+   committed, then the assignment, then the new ownership, then assigned, even if no partition was added. After a lost
+   generation, ``lost`` is called and never ``revoked``, also in the middle of a rejoin.
+3. *The network thread never blocks.* The polling thread computes user data and the leader's assignment, and makes the
+   callbacks (:mod:`streams_py.adapters.kafka_python.callbacks`). The leader sends heartbeats while it assigns, because
+   creating topics may take longer than a session.
+4. *A leader compares metadata with the metadata used for its assignment.* A topic that the assignment has created does
+   not count as a change. Otherwise, a second rebalance would follow every first one. A returning static leader also
+   resumes this check (KIP-814: JoinGroup version 9).
 
-Threads: every method runs on the network thread unless it says otherwise.
+Threads: methods run on the network thread unless their docstring says otherwise.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class _FinishedJoin:
 
 
 class StreamsCoordinator(SubscribedTopics):
-    """kafka-python's coordinator with a Streams member's rules; see the module's text."""
+    """kafka-python's coordinator with the changes for a Streams member; see the module's docstring."""
 
     def __init__(
         self,
@@ -102,39 +103,39 @@ class StreamsCoordinator(SubscribedTopics):
         self._listener = listener
         self._options = options
         self.owned: frozenset[TopicPartition] = frozenset()
-        self.unstable: list[TopicPartition] = []  # by the last answer about committed offsets
-        """The member's own record of what it owns: the only valid one."""
+        """The partitions that this member owns. kafka-python's own record of them is not used."""
+        self.unstable: list[TopicPartition] = []  # in the last response about committed offsets
         self._joined: GroupMetadata | None = None
         self._joined_at = -float("inf")
         self._finished_join: _FinishedJoin | None = None
         self._rejoin_reason: str | None = None
         self._completing = False
-        self._in_doubt = False  # as the listener was told
+        self._in_doubt = False  # as last reported to the listener
         super().__init__(client, subscription, inbox, with_racks=bool(options.rack), **settings)
         self._stored_group = StoredGroup(self.group_id, self.config["retry_backoff_ms"])
 
-    # -- asked by other threads ------------------------------------------------------------------------------------
+    # -- for other threads -----------------------------------------------------------------------------------------
 
     def membership(self) -> GroupMetadata | None:
-        """Group metadata of the last completed join; None when not a member or when heartbeats are silent."""
+        """Return the group metadata of the last completed join; None if not a member or heartbeats are unanswered."""
         joined = self._joined
         if joined is None or self.heartbeats_are_silent():
             return None
         return joined
 
     def is_member(self) -> bool:
-        """True while the group is sure to count this as a member, by this process's clock."""
-        return self._joined is not None and not self._session.is_over()
+        """Whether the group certainly still has this member, by this process's clock."""
+        return self._joined is not None and not self._session.has_expired()
 
     def forming(self) -> GroupMetadata | None:
-        """Group metadata as the last JoinGroup answer has it, also before that join is complete."""
+        """Return the group metadata of the last JoinGroup response, also before that join is complete."""
         generation = self._generation
         if generation.is_lost():
             return None
         return GroupMetadata(self.group_id, generation.generation_id, generation.member_id, self.group_instance_id)
 
     def heartbeats_are_silent(self) -> bool:
-        """True when a stable member's last heartbeat was answered longer ago than a session, or none are sent."""
+        """Whether a stable member's last answered heartbeat is older than a session, or heartbeats are disabled."""
         with self._lock:
             if self.state is not MemberState.STABLE or self.rejoining:
                 return False  # no heartbeats while joining: JoinGroup itself keeps the member alive
@@ -145,15 +146,15 @@ class StreamsCoordinator(SubscribedTopics):
     # -- doubts ------------------------------------------------------------------------------------------------------
 
     def watch_session(self) -> None:
-        """Tell the listener when this may be no member any more, now and again and again.
+        """Report to the listener if the group may have removed this member. Repeats itself at an interval.
 
-        A process that was frozen goes on with the record that it was at. This is one of the first things that happen
-        then, since its time has come: so the member learns it before any answer from the network.
+        A process that was frozen continues with the record that it was processing. This timer is then overdue, so it is
+        one of the first functions to run. So the listener learns of the doubt before any network response.
         """
         if self.is_closing:
             return
         self._note_doubt()
-        self._net.call_later(min(_WATCH_INTERVAL_MS_MAX, self._session.look_interval_ms) / 1000, self.watch_session)
+        self._net.call_later(min(_WATCH_INTERVAL_MS_MAX, self._session.check_interval_ms) / 1000, self.watch_session)
 
     def _note_doubt(self) -> None:
         if self.owned and not (self._in_doubt or self.is_closing or self.is_member()):
@@ -162,23 +163,23 @@ class StreamsCoordinator(SubscribedTopics):
 
     def _confirm(self, sent_at: float) -> None:
         super()._confirm(sent_at)
-        if self._in_doubt and not self._session.is_over():
+        if self._in_doubt and not self._session.has_expired():
             self._in_doubt = False
             self._listener.on_doubt(False)
 
     # -- polling ---------------------------------------------------------------------------------------------------
 
     async def poll_async(self, timeout_ms: int) -> bool:
-        """Find the coordinator and (re)join if there is reason to. False when not done within ``timeout_ms``.
+        """Find the coordinator, and (re)join the group if needed. False when not done within ``timeout_ms``.
 
-        A join that is not done goes on in the background, and the next poll collects it.
+        An unfinished join continues in the background. A later poll takes its result.
         """
         if self.failure is not None:
             raise self.failure
         timer = Timer(timeout_ms)
         if not await self.ensure_coordinator_ready_async(timeout_ms=timer.timeout_ms):
             return False
-        while self.need_rejoin():  # a revocation is followed by another round at once
+        while self.need_rejoin():  # a revocation immediately causes another rebalance
             if self._subscription.subscribed_pattern and not self.rejoining:
                 await self._refresh_metadata(timer.timeout_ms)
             if not await self.ensure_active_group_async(timeout_ms=timer.timeout_ms):
@@ -191,7 +192,7 @@ class StreamsCoordinator(SubscribedTopics):
         return bool(self.rejoining or self._rejoin_reason is not None or super().need_rejoin())
 
     def request_rejoin_because(self, reason: str) -> None:
-        """Ask for a rebalance. A request that comes while a JoinGroup is under way leads to another one after it."""
+        """Request a rebalance. If a JoinGroup is in flight, another one follows it."""
         self._rejoin_reason = reason[:_REASON_CHARS_MAX]
         self._inbox.wake()
 
@@ -202,7 +203,7 @@ class StreamsCoordinator(SubscribedTopics):
     # -- joining -----------------------------------------------------------------------------------------------------
 
     def _validate_rebalance_protocol(self) -> Any:
-        # The base class would ask its assignors; a Streams group has exactly one, and it is the listener.
+        # The base class would use its assignors. In a Streams group, the listener is the only assignor.
         self._assignors: dict[str, Any] = {}
         return RebalanceProtocol.COOPERATIVE if self._options.cooperative else RebalanceProtocol.EAGER
 
@@ -211,14 +212,14 @@ class StreamsCoordinator(SubscribedTopics):
         super().reset_generation(member_id)
         self._joined = None
         if was_member:
-            # Also in the middle of a rejoin: prepare again, so that what was owned is reported as lost.
+            # Prepare again, also in the middle of a rejoin, so that owned partitions are reported as lost.
             self.rejoining = False
             self._finished_join = None
             self._note_doubt()
         self._inbox.wake()
 
     async def _on_join_prepare_async(self, generation: int, member_id: str, timeout_ms: int | None = None) -> None:
-        """Before a rejoin, once per rebalance; again only after the generation was lost (KIP-429)."""
+        """Prepare a rejoin. Runs once per rebalance, and again only after the generation was lost (KIP-429)."""
         owned = self.owned
         if self._generation.is_lost():
             self.owned = frozenset()
@@ -237,7 +238,7 @@ class StreamsCoordinator(SubscribedTopics):
         self._subscription.reset_group_subscription()
 
     async def _do_join_and_sync_async(self) -> bytes:
-        """One attempt; the result of a finished attempt that nobody has collected, if it is still valid."""
+        """Return the stored result of a finished attempt if it is still valid; otherwise make one attempt."""
         finished, self._finished_join = self._finished_join, None
         if finished is None or finished.generation is not self._generation:
             try:
@@ -256,10 +257,10 @@ class StreamsCoordinator(SubscribedTopics):
         return finished.assignment
 
     def _judge(self, error: Exception) -> None:
-        """An attempt may fail while nobody waits for it; what ends the membership must not be overlooked."""
+        """Handle the error of an attempt. A final error ends the membership, even if no caller awaits the attempt."""
         if is_retriable(error) and not isinstance(error, kafka_errors.KafkaError):
-            # BrokerUnavailableError from the listener: nothing is wrong with the group, so back off and join again.
-            _log.warning("no assignment in this rebalance, joining again: %s", error)
+            # BrokerUnavailableError from the listener: the group itself has no problem, so back off and rejoin.
+            _log.warning("no assignment in this rebalance; rejoining: %s", error)
             raise kafka_errors.RequestTimedOutError(str(error)) from error
         if isinstance(error, kafka_errors.InvalidRequestError) and self._options.leader_answer_delay_ms > 0:
             raise kafka_errors.RebalanceInProgressError("the mock cluster refused a late follower") from error
@@ -302,7 +303,7 @@ class StreamsCoordinator(SubscribedTopics):
             self._stored_group.follow(response.leader)
         else:
             self._stored_group.lead(response.members)
-            self._ghosts.note_members(response.members)
+            self._stale_members.note_members(response.members)
             leading = self._lead(response.members, keep=response.skip_assignment)
             assignments = await self._with_heartbeats(leading, self._heartbeat_once)
             if generation is not self._generation:
@@ -319,7 +320,7 @@ class StreamsCoordinator(SubscribedTopics):
                 assignments=list(assignments.items()),
                 max_version=_SYNC_VERSION_MAX,
             ),
-            # The leader may take as long to answer; who gives up before makes everybody join again, for ever.
+            # The leader may take this long. A shorter timeout would make all members rejoin, indefinitely.
             timeout_ms=self._rebalance_timeout_ms(),
         )
         assignment: bytes = self._process_sync_group_response(response, sent_at)
@@ -329,10 +330,10 @@ class StreamsCoordinator(SubscribedTopics):
     async def _subscription_bytes(self, topics: frozenset[str]) -> bytes:
         building = self._inbox.call(self._listener.subscription_user_data, topics)
         member_id = self._generation.member_id
-        user_data = await self._with_heartbeats(building, lambda: self._ask_whether_member(member_id))
+        user_data = await self._with_heartbeats(building, lambda: self._check_membership(member_id))
         if self.owned and self._generation.is_lost():
-            # While it was built, which may wait for a commit: what is owned was that of the former member.
-            raise kafka_errors.UnknownMemberIdError("this member was dropped while it built its subscription")
+            # Building it may wait for a commit. Meanwhile the generation was lost, so `owned` is no longer valid.
+            raise kafka_errors.UnknownMemberIdError("this member was removed while it built its subscription")
         return subscription_to_send(
             topics=topics,
             user_data=user_data,
@@ -345,10 +346,12 @@ class StreamsCoordinator(SubscribedTopics):
     # -- leading -----------------------------------------------------------------------------------------------------
 
     async def _lead(self, members: Collection[Any], *, keep: bool) -> Mapping[str, bytes]:
-        """The leader's step: what to send to whom. Raises what the listener's ``assign`` raises.
+        """Compute the assignment as leader, and return the bytes for each member.
 
-        ``keep``: the broker wants no new assignment, because a static leader has only come back (KIP-814); then this
-        member just watches the metadata again.
+        Raises the exceptions of the listener's ``assign``.
+
+        ``keep``: the broker does not need a new assignment, because a static leader has returned (KIP-814). Then this
+        member only resumes its check of the metadata.
         """
         since = time.monotonic()
         readable = readable_members((member.member_id, bytes(member.metadata)) for member in members)
@@ -363,7 +366,7 @@ class StreamsCoordinator(SubscribedTopics):
             self._metadata_snapshot = self._assignment_snapshot = before
             return {}
         assignments = await self._inbox.call(self._listener.assign, readable)
-        if not all(before.values()):  # topics that did not exist: perhaps this assignment created them
+        if not all(before.values()):  # this assignment may have created the missing topics
             await self._refresh_metadata(_FRESH_METADATA_MS)
         after = self._build_metadata_snapshot(self._subscription, self._cluster)
         self._metadata_snapshot = after
@@ -376,7 +379,7 @@ class StreamsCoordinator(SubscribedTopics):
         )
 
     async def maybe_leave_group_async(self, reason: str | None = None, timeout_ms: int | None = None) -> None:
-        self._joined = None  # from now on, not only when the broker has answered
+        self._joined = None  # now, before the broker answers
         if self.owned and self.heartbeat.poll_timeout_expired():
             self._listener.on_stuck()
         await super().maybe_leave_group_async(reason, timeout_ms)
@@ -404,11 +407,11 @@ class StreamsCoordinator(SubscribedTopics):
         received = read_assignment(assignment)
         assigned, owned = frozenset(received.partitions), self.owned
         if not self._is_subscribed_to({partition.topic for partition in assigned}):
-            if self._subscription.subscribed_pattern is None:  # nothing that a newer look at the cluster would change
+            if self._subscription.subscribed_pattern is None:  # newer metadata would not change this
                 error = self._other_topology({partition.topic for partition in assigned})
                 self.fail(error)
                 raise error
-            _log.warning("assigned %s, which is not all subscribed to; joining again", sorted(assigned))
+            _log.warning("assigned %s, some of which are not in the subscription; rejoining", sorted(assigned))
             self.request_rejoin_because("assigned topics that are not in the subscription")
             return
         problems: list[Exception] = []
@@ -420,7 +423,7 @@ class StreamsCoordinator(SubscribedTopics):
             problems,
             self._inbox.call(self._listener.on_assignment, tuple(sorted(assigned)), received.user_data, generation),
         )
-        # Also when the generation was lost while the listener worked: the next join then reports these as lost.
+        # Even if the generation was lost during the callback: the next join then reports these partitions as lost.
         self.owned = assigned
         await _collect(problems, self._inbox.call(self._listener.on_assigned, tuple(sorted(assigned - owned))))
         if problems:
@@ -431,11 +434,14 @@ class StreamsCoordinator(SubscribedTopics):
         return TaskAssignmentError(
             f"two topologies run under application.id {self.group_id}: this member reads {', '.join(subscribed)}, but "
             f"the group's leader assigned {', '.join(sorted(assigned))} to it. Give one of the two applications "
-            "another application.id, or run the same code everywhere"
+            "another application.id, or run the same code in all instances"
         )
 
     async def _revoke(self, partitions: frozenset[TopicPartition]) -> None:
-        """Let the listener stop and flush, then commit what it returns, before anybody else can own these."""
+        """Let the listener stop and flush these partitions, then commit the offsets that it returns.
+
+        This completes before any other member can own the partitions.
+        """
         offsets = await self._inbox.call(self._listener.on_revoked, tuple(sorted(partitions)))
         problem: Exception | None = None
         if offsets:
@@ -448,8 +454,11 @@ class StreamsCoordinator(SubscribedTopics):
     # -- offsets -----------------------------------------------------------------------------------------------------
 
     async def commit_async(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int) -> None:
-        """Commit for owned partitions. Refused during a join, at once: the join may be waiting for the caller. Until
-        JoinGroup is sent the member is one of its generation, which the broker takes commits of."""
+        """Commit offsets of owned partitions.
+
+        During a join, the commit is refused immediately, because the join may be waiting for the caller. Until
+        JoinGroup is sent, a cooperative member still belongs to its generation, so the broker accepts its commits.
+        """
         joins = self.rejoining and (self.state is not MemberState.STABLE or not self._options.cooperative)
         if joins or self._completing or self.state is MemberState.REBALANCING:
             raise BrokerUnavailableError("commit: the group is rebalancing; try again after it")
@@ -465,10 +474,10 @@ class StreamsCoordinator(SubscribedTopics):
             raise translated(error, "commit", group=self.group_id) from error
 
     async def committed_async(self, partitions: Collection[TopicPartition], timeout_ms: int) -> CommittedOffsets:
-        """Committed positions; waits for offsets of open transactions (KIP-447).
+        """Fetch committed offsets; waits for offsets of open transactions (KIP-447).
 
-        kafka-python keeps a request that was not answered in time, and gives its late answer to whoever asks for the
-        same partitions next. Others may have processed and committed since, so each question is a request of its own.
+        kafka-python keeps a request that was not answered in time, and returns its late response to the next call for
+        the same partitions. Other members may have committed since. So each call here sends a separate request.
         """
         self._offset_fetch_futures.pop(frozenset(KafkaPartition(*partition) for partition in partitions), None)
         try:
@@ -491,14 +500,14 @@ class StreamsCoordinator(SubscribedTopics):
     # -- leaving -----------------------------------------------------------------------------------------------------
 
     async def rejoin_as_new_member_async(self, member_id: str) -> None:
-        """Give up what is owned and this member id, then join again. Nothing to do when it is gone already."""
+        """Give up the owned partitions and the member id, then rejoin. Does nothing if the id is no longer in use."""
         if self._generation.is_lost() or self._generation.member_id != member_id:
             return
         owned, self.owned = self.owned, frozenset()
         if owned:
             await self._inbox.call(self._listener.on_lost, tuple(sorted(owned)))
         await self.maybe_leave_group_async("tasks migrated", self.config["request_timeout_ms"])
-        if self.group_instance_id is not None:  # without its id it would take its place back from a namesake
+        if self.group_instance_id is not None:  # without its member id, it would evict a member that has replaced it
             self.reset_generation(member_id)
         self.request_rejoin_because("joining as a new member")
 
@@ -509,7 +518,7 @@ class StreamsCoordinator(SubscribedTopics):
 
 
 async def _collect(problems: list[Exception], step: Awaitable[object]) -> None:
-    """Await a callback; its exception is raised when the round is complete, as in Java."""
+    """Await a callback and store its exception. The caller raises it after all callbacks, as in Java."""
     try:
         await step
     except Exception as error:

@@ -1,12 +1,13 @@
-"""Member ids that this member once had: a group that still counts one of them waits for somebody who never comes.
+"""Remove former ids of this member from its group, so that a rebalance does not wait for them.
 
-A member that is told ``UNKNOWN_MEMBER_ID`` joins again under a new id, and usually the old one is gone. Not always: a
-coordinator of Kafka 4.3 that comes back may serve the group before it has loaded its members, without sessions
-(:mod:`.ghosts`). A member that waits for its JoinGroup therefore lets its former ids leave, without waiting for a
-session: they were its own alone, and a group that does not know them says so.
+After ``UNKNOWN_MEMBER_ID``, a member rejoins with a new id. Usually the group no longer has the old id. But a restarted
+coordinator of Kafka 4.3 may serve the group before it has loaded the members, and without sessions
+(:mod:`.stale_members`). So a member that waits for its JoinGroup sends LeaveGroup for its former ids, without waiting
+for a session timeout. That is safe, because no other member ever had these ids. A group that does not know them answers
+so.
 
-Such a coordinator forgets a new id, too, each time that it loads more, so that a member may get some dozens of them in
-a few seconds. Those under which it was in the group are kept apart: of them the group has it in its log.
+Such a coordinator also forgets new ids each time that it loads more members, so a member may get dozens of ids within
+seconds. Ids with which it was a member of a generation are stored separately, because the group's log has them.
 """
 
 from __future__ import annotations
@@ -23,36 +24,39 @@ __all__ = ["FormerIds"]
 _log = logging.getLogger(__name__)
 
 _IDS_MAX: Final = 16
-"""Of each kind."""
+"""Limit of stored ids of each kind."""
 _REASON: Final = "the member has joined under another id"
 
 
 class FormerIds:
-    """The newest former ids of one dynamic member."""
+    """The latest former ids of one dynamic member."""
 
     def __init__(self) -> None:
         self._of_member: deque[str] = deque(maxlen=_IDS_MAX)
         self._only_given: deque[str] = deque(maxlen=_IDS_MAX)
 
     def add(self, member_id: str, *, was_member: bool) -> None:
-        """``was_member``: a generation of the group had it; else it was given for a join that came to nothing."""
+        """Add a former id. ``was_member``: whether it was in a generation of the group; else a join with it failed."""
         ids = self._of_member if was_member else self._only_given
         if member_id not in ids:
             ids.append(member_id)
 
     async def leave(self, coordinator: Any, joining_as: str) -> None:
-        """One LeaveGroup for all of them, over another connection than JoinGroup's. Never raises Kafka's errors: it is
-        tried again for as long as JoinGroup is under way.
+        """Send one LeaveGroup for all former ids, over a connection that JoinGroup does not use.
 
-        ``joining_as``: the id in the request under way. It stays, also when an answer to something else has made it a
-        former one since: the group may count this member under it.
+        Never raises Kafka's errors. The caller repeats this while JoinGroup is in flight.
+
+        Args:
+            coordinator: The coordinator client.
+            joining_as: The id in the JoinGroup in flight. It does not leave, even if another response has made it a
+                former id meanwhile: the group may count this member by it.
         """
         former = [member_id for member_id in (*self._only_given, *self._of_member) if member_id != joining_as]
         if not former:
             return
         request = LeaveGroupRequest(
             group_id=coordinator.group_id,
-            member_id=former[-1],  # all that versions below 3 can say
+            member_id=former[-1],  # versions below 3 have only this field
             members=[
                 LeaveGroupRequest.MemberIdentity(member_id=member_id, group_instance_id=None, reason=_REASON)
                 for member_id in former
@@ -66,7 +70,7 @@ class FormerIds:
         left = [member.member_id for member in response.members if member.error_code == 0]
         if left and response.error_code == 0:
             _log.warning(
-                "group %s still waited for %s, which this member was until its coordinator forgot it: it has left",
+                "group %s still waited for %s, a former id of this member; removed it from the group",
                 coordinator.group_id,
                 ", ".join(left),
             )

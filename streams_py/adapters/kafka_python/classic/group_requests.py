@@ -1,15 +1,19 @@
-"""Requests of a member to its group's coordinator, and what their answers say about the session.
+"""Requests of a member to its group's coordinator, and their effect on the member's session.
 
-A broker keeps JoinGroup and SyncGroup until the whole group has come that far: they outlast ``request.timeout.ms``, and
-the member stays one without heartbeats. A leader that still assigns has no request with the broker, nor has a member
-whose JoinGroup waits for a commit: they heartbeat.
-Whatever the broker answers as to a member confirms the session (:mod:`.session`). Who waits for long asks over another
-connection whether it still is one.
+A broker keeps JoinGroup and SyncGroup until the whole group has reached that step. These requests may take longer than
+``request.timeout.ms``, and meanwhile the member stays in the group without heartbeats. A leader that computes its
+assignment has no request in flight, and neither has a member whose JoinGroup waits for a commit. So these send
+heartbeats.
 
-A broker may also lose such a request, and then never answers: a coordinator of Kafka 4.3 that comes back may take joins
-for a group that it is still loading (:mod:`.ghosts`). All members wait, until ``max.poll.interval.ms`` is over, and
-nobody hears of it. A member that is gone holds the others up for a session; so a request that waits longer is given
-up with its connection, and sent again: to a broker that has it, that is the same member once more.
+Each response that the broker sends only to members confirms the session
+(:mod:`streams_py.adapters.kafka_python.session`). A member whose request waits for a long time checks its membership
+with heartbeats over another connection.
+
+A broker may also lose such a request and never answer: a restarted coordinator of Kafka 4.3 may accept joins for a
+group that it is still loading (:mod:`.stale_members`). Then all members wait until ``max.poll.interval.ms`` has
+elapsed, without an error. A member that has died delays the others for one session timeout only. So if a request waits
+longer, its connection is closed and the request is sent again. A broker that still has the first request treats the
+second one as sent by the same member.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from kafka.protocol.consumer import UNKNOWN_MEMBER_ID, HeartbeatRequest
 
 from streams_py.adapters.kafka_python.callbacks import CallbackInbox
 from streams_py.adapters.kafka_python.classic.former_ids import FormerIds
-from streams_py.adapters.kafka_python.classic.stale_members import Ghosts
+from streams_py.adapters.kafka_python.classic.stale_members import StaleMembers
 from streams_py.adapters.kafka_python.leaving import Leaving
 from streams_py.adapters.kafka_python.session import Session
 
@@ -39,33 +43,34 @@ _SESSIONS_MAX: Final = 1.5
 _PAUSE_MS_MAX: Final = 1_000
 _DOUBLINGS_MAX: Final = 10
 _MEMBER: Final = (kafka_errors.NoError.errno, kafka_errors.RebalanceInProgressError.errno)
-"""What the broker answers to heartbeats of members only."""
+"""Error codes of heartbeat responses that the broker sends to members only."""
 
 
 class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafka-python has no type information
-    """kafka-python's coordinator with a Streams member's way of asking; on the network thread."""
+    """kafka-python's coordinator with the requests of a Streams member. Runs on the network thread."""
 
     def __init__(self, client: Any, subscription: Any, inbox: CallbackInbox, **settings: Any) -> None:
         self._inbox = inbox
         self.failure: BaseException | None = None
-        """What ended this membership for good; read by the polling thread."""
-        self._waits_at: Any = None  # the node that JoinGroup or SyncGroup is under way to
-        self._times_forgotten = 0  # in a row
+        """The error that has ended this membership; read by the polling thread."""
+        self._waits_at: Any = None  # the node to which JoinGroup or SyncGroup is in flight
+        self._times_forgotten = 0  # consecutive UNKNOWN_MEMBER_ID responses
         self._former_ids = FormerIds()
-        self._ghosts = Ghosts()
-        # Brokers call a member by its client id and something random; the mock cluster by an address, used again later.
+        self._stale_members = StaleMembers()
+        # Brokers build a member id from the client id and a random part. The mock cluster uses an address, which it may
+        # reuse for another member.
         self._own_prefix = f"{client._manager.config['client_id']}-"
         super().__init__(client, subscription, **settings)
         self._session = Session(self.config["session_timeout_ms"])
 
     def fail(self, error: BaseException) -> None:
-        """End this membership: the polling thread stops, and whoever asks is told."""
+        """End this membership: the polling thread stops, and later calls raise ``error``."""
         if self.failure is None:
             self.failure = error
         self._inbox.wake()
 
     def _confirm(self, sent_at: float) -> None:
-        """The broker has answered, as to a member, what was sent then."""
+        """Note that the broker has answered, as to a member, a request that was sent at ``sent_at``."""
         self._session.confirm(sent_at)
 
     def reset_generation(self, member_id: str = UNKNOWN_MEMBER_ID) -> None:
@@ -76,9 +81,15 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
             self._former_ids.add(former, was_member=not generation.is_lost())
 
     def other_connection(self) -> Any:
-        """The group's coordinator under its broker's own id, which is another connection than JoinGroup's; while the
-        metadata does not list that broker, the coordinator's connection, unless JoinGroup or SyncGroup is under way
-        there: a request behind it would time out, and that ends the connection."""
+        """Return a node id for requests to the group's coordinator that must not wait behind JoinGroup or SyncGroup.
+
+        This is the id of the coordinator's broker, which has a separate connection. If the metadata does not list that
+        broker, it is the coordinator's connection.
+
+        Raises:
+            CoordinatorNotAvailableError: The coordinator is unknown, or its connection has JoinGroup or SyncGroup in
+                flight. A request behind it would time out, which closes the connection.
+        """
         coordinator_id = self.coordinator()
         if coordinator_id is None:
             raise kafka_errors.CoordinatorNotAvailableError
@@ -92,8 +103,11 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
         return coordinator_id
 
     async def _pause_after(self, error: Exception) -> None:
-        """Before another join: a coordinator that forgets the id that it has just given is still loading. kafka-python
-        asks again at once, and each time it gives another id, for which the group may wait."""
+        """Pause before another join if the coordinator repeatedly forgets member ids that it has just assigned.
+
+        Such a coordinator is still loading the group. kafka-python would retry immediately, and each attempt gets
+        another id, for which the group may wait.
+        """
         if isinstance(error, kafka_errors.UnknownMemberIdError):
             if self._times_forgotten:
                 pause_ms = self.config["retry_backoff_ms"] * 2 ** min(self._times_forgotten - 1, _DOUBLINGS_MAX)
@@ -103,19 +117,24 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
     # -- requests that take as long as the group takes -----------------------------------------------------------------
 
     def _rebalance_timeout_ms(self) -> int:
-        """The broker answers JoinGroup when all members have joined and SyncGroup when the leader has assigned, or
-        when max.poll.interval.ms is over."""
+        """Return the timeout of JoinGroup and SyncGroup.
+
+        The broker answers JoinGroup when all members have joined, and SyncGroup when the leader has assigned, but at
+        the latest after max.poll.interval.ms.
+        """
         return int(max(self.config["request_timeout_ms"], self.config["max_poll_interval_ms"] + 5_000))
 
     async def _send_and_stay(self, request: Any, timeout_ms: int | None = None) -> Any:
-        """Send a request that keeps this a member until it is answered; the same one again when it waits for more than
-        a session."""
+        """Send a request that keeps this member in the group until it is answered.
+
+        The same request is sent again whenever it is unanswered for 1.5 session timeouts.
+        """
 
         async def send() -> Any:
             return await self._send_to_coordinator(request, timeout_ms)
 
-        self._ghosts.note(self._generation.generation_id)
-        self._ghosts.forget_started()
+        self._stale_members.note(self._generation.generation_id)
+        self._stale_members.forget_started()
         patience_s = _SESSIONS_MAX * self.config["session_timeout_ms"] / 1000
         while True:
             answer = self._manager.call_soon(send)
@@ -123,27 +142,30 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
             given_up = False
             while not answer.is_done:
                 try:
-                    await self._manager.wait_for(_outcome(answer), self._session.look_interval_ms)
+                    await self._manager.wait_for(_outcome(answer), self._session.check_interval_ms)
                 except kafka_errors.KafkaTimeoutError:
-                    self._manager.call_soon(self._ask_whether_member, request.member_id)
+                    self._manager.call_soon(self._check_membership, request.member_id)
                     self._manager.call_soon(self._former_ids.leave, self, request.member_id)
                     if time.monotonic() > until_s and self._waits_at is not None and not given_up:
                         given_up = True
                         self._give_up(request, patience_s)
-                        self._manager.call_soon(self._ghosts.start_sessions, self, request.member_id)
+                        self._manager.call_soon(self._stale_members.start_sessions, self, request.member_id)
             if answer.exception is None:
                 return answer.value
-            # Not a new attempt: another JoinGroup would take the group back from where its leader assigns.
+            # Send the same request again, because a new JoinGroup would restart the rebalance of a group whose leader
+            # is already assigning.
             if not (given_up and isinstance(answer.exception, kafka_errors.Cancelled)) or self.is_closing:
                 raise answer.exception
 
-    async def _ask_whether_member(self, waiting_as: str) -> None:
-        """While a request waits for the group, or is not sent yet: a heartbeat over another connection. Only what
-        confirms the session counts; everything else is said by the answer to that request. If the last one's was lost,
-        the group may be in the next generation."""
+    async def _check_membership(self, waiting_as: str) -> None:
+        """Send a heartbeat over another connection, while a request waits for the group or is not sent yet.
+
+        Only a response that confirms the session is used. The response to the waiting request reports everything else.
+        If the response to the previous request was lost, the group may already have the next generation.
+        """
         generation = self._generation
         if generation.is_lost() or generation.member_id != waiting_as:
-            return  # who has no generation owns nothing
+            return  # a member without a generation owns no partitions
         request = HeartbeatRequest(
             group_id=self.group_id,
             generation_id=generation.generation_id,
@@ -161,7 +183,8 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
 
     def _give_up(self, request: Any, after_s: float) -> None:
         _log.warning(
-            "group %s: %s is not answered for %g s, longer than session.timeout.ms; sent again, since it may be lost",
+            "group %s: %s was not answered within %g s, longer than session.timeout.ms; sending it again, since the "
+            "request may be lost",
             self.group_id,
             request.name,
             after_s,
@@ -178,7 +201,7 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
         try:
             return await self._manager.send(request, node_id=node_id, request_timeout_ms=timeout_ms)
         except kafka_errors.KafkaError as error:
-            if not isinstance(error, kafka_errors.Cancelled):  # that is our own closing
+            if not isinstance(error, kafka_errors.Cancelled):  # this member has closed the connection itself
                 self._failed_request(node_id, request, error)
             raise
         finally:
@@ -187,8 +210,10 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
     # -- heartbeats ----------------------------------------------------------------------------------------------------
 
     async def _with_heartbeats(self, step: Awaitable[Any], heartbeat: Callable[[], Awaitable[None]]) -> Any:
-        """Await ``step`` while a ``heartbeat`` now and then keeps the session: of a leader that has not assigned yet,
-        and of a member that has not asked to join yet."""
+        """Await ``step``, and call ``heartbeat`` at the heartbeat interval to keep the session.
+
+        For a leader that is computing its assignment, and for a member that has not sent JoinGroup yet.
+        """
 
         async def run() -> Any:
             return await step
@@ -213,17 +238,17 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
         try:
             super()._handle_heartbeat_response(response, send_time)
             self._confirm(send_time)
-        except kafka_errors.RebalanceInProgressError:  # said to members only
+        except kafka_errors.RebalanceInProgressError:  # sent to members only
             self._confirm(send_time)
             raise
         except (kafka_errors.FencedInstanceIdError, kafka_errors.AuthorizationError) as error:
-            # kafka-python only stops its heartbeats, or repeats them for ever: no poll would ever raise this.
+            # kafka-python only stops its heartbeats, or repeats them indefinitely. Its polls never raise this error.
             self.fail(error)
             raise
 
 
 def _outcome(result: Any) -> Any:
-    """A future that is done when ``result`` is, and never fails: so that a time-out of waiting is only that."""
+    """Return a future that completes with ``result`` but never fails, so a timeout error can only be the wait's."""
     done = Future()
     result.add_both(lambda _: done.success(None))
     return done

@@ -1,13 +1,18 @@
 """Group membership of one stream thread, on kafka-python (port :class:`streams_py.ports.Membership`).
 
-Three threads meet here. The *stream thread* calls the methods of :class:`KafkaPythonMembership`; none of them waits
-for a rebalance. The *network thread* is kafka-python's: it runs the group protocol and sends heartbeats, and never
-waits for anybody. The *polling thread* belongs to this object: it keeps the protocol going and makes the calls of the
-:class:`~streams_py.ports.MembershipListener`, which may wait for the stream thread. kafka-python's own way - polling
-on the stream thread - throws away joins that finish between two polls, and turns one rebalance into dozens.
+Three threads use this module:
 
-No records are read here. A broker that is away is waited for, with a warning now and then; only what waiting cannot
-mend (no rights, fenced by a namesake, a listener that raises) ends the membership, and :meth:`check` then says so.
+* The *stream thread* calls the methods of :class:`KafkaPythonMembership`. No method waits for a rebalance.
+* The *network thread* belongs to kafka-python. It runs the group protocol, sends heartbeats, and never blocks.
+* The *polling thread* belongs to the membership. It drives the protocol and calls the
+  :class:`~streams_py.ports.MembershipListener`, which may wait for the stream thread.
+
+kafka-python itself expects polls on the stream thread. It then discards joins that finish between two polls, so one
+rebalance becomes dozens.
+
+The membership does not read records. It waits for an unreachable broker, with occasional warnings. Only errors that
+waiting cannot fix end it: missing rights, fencing by a member with the same instance id, or an exception from the
+listener. :meth:`KafkaPythonMembership.check` then raises the error.
 """
 
 from __future__ import annotations
@@ -53,16 +58,24 @@ _COORDINATOR_SETTINGS: Final = (
     "exclude_internal_topics",
 )
 _GRACE_S: Final = 5.0
-"""How much longer a caller waits for the network thread than for the broker."""
+"""Time that a caller waits for the network thread in addition to a request's timeout, in seconds."""
 
 
 class KafkaPythonMembership:
-    """One member. ``settings`` come from :func:`~streams_py.adapters.kafka_python.settings.membership_settings`.
+    """One member of a group.
 
-    ``cooperative`` is False under ``upgrade.from`` 2.3 and older. ``api_version``, ``leader_answer_delay_ms`` and
-    ``rejoin_delay_ms`` are for librdkafka's mock cluster, see ``MOCK_CLUSTER``. The two checks read user data back
-    before it is sent; only tests replace them. ``refusal`` says why the cluster lets nobody in, None when it may do so
-    later; it is asked during an outage.
+    Args:
+        settings: The result of :func:`~streams_py.adapters.kafka_python.settings.membership_settings`.
+        listener: Receives the callbacks of rebalances.
+        cooperative: Whether to use the cooperative protocol. False with ``upgrade.from`` 2.3 and older.
+        api_version: For librdkafka's mock cluster, see ``MOCK_CLUSTER``.
+        leader_answer_delay_ms: For librdkafka's mock cluster, see ``MOCK_CLUSTER``.
+        rejoin_delay_ms: For librdkafka's mock cluster, see ``MOCK_CLUSTER``.
+        poll_interval_ms: Interval between polls.
+        check_subscription: Decodes user data before it is sent. Only tests replace it.
+        check_assignment: Decodes user data before it is sent. Only tests replace it.
+        refusal: Called during an outage. Returns why the cluster will not accept connections, or None when it may
+            accept them later.
     """
 
     def __init__(
@@ -88,7 +101,7 @@ class KafkaPythonMembership:
             cooperative=cooperative,
             rack=self._settings.get("client_rack"),
             leader_answer_delay_ms=leader_answer_delay_ms,
-            # Others wait for this member's rejoin, so the commit may not take all of their patience.
+            # The other members wait for this member's rejoin, so the commit may take only a part of that time.
             revocation_commit_timeout_ms=min(
                 self._settings["default_api_timeout_ms"], self._settings["max_poll_interval_ms"] // 2
             ),
@@ -114,13 +127,13 @@ class KafkaPythonMembership:
     # -- called by the stream thread -----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the polling thread. Nothing happens in the group before :meth:`subscribe`."""
+        """Start the polling thread. The member does not join the group before :meth:`subscribe`."""
         if self._thread is not None:
-            raise IllegalStateError("this membership was started before")
+            raise IllegalStateError("this membership was already started")
         limit_library_logs()
         client_id = self._settings["client_id"]
         self._client = KafkaNetClient(**self._client_settings())
-        # kafka-python does not hand these two through to the cluster's metadata; its defaults would create topics.
+        # kafka-python does not pass these two on to its cluster metadata, whose defaults would create topics.
         self._client.cluster.config["allow_auto_create_topics"] = False
         self._client.cluster.config["retry_backoff_ms"] = self._settings["retry_backoff_ms"]
         close_with_dead_tasks(self._client)
@@ -129,16 +142,16 @@ class KafkaPythonMembership:
         self._thread.start()
 
     def subscribe(self, topics: frozenset[str], pattern: str | None = None) -> None:
-        """Ask for these topics, or for all whose whole name matches ``pattern``; a change leads to a rebalance."""
+        """Subscribe to topics, or to all topics whose whole name matches ``pattern``; a change causes a rebalance."""
         with self._lock:
             self._wanted, self._wanted_is_new = (topics, pattern), True
         self._inbox.wake()
 
     def request_rejoin(self, reason: str) -> None:
-        """Ask for a rebalance; the broker logs ``reason`` (KIP-800)."""
+        """Request a rebalance; the broker logs ``reason`` (KIP-800)."""
         coordinator = self._coordinator
         if coordinator is None:
-            return  # the first join is still to come anyway
+            return  # the first join has not started yet
         if not self._rejoin_delay_ms:
             self._on_network_thread(lambda: coordinator.request_rejoin_because(reason))
             return
@@ -153,9 +166,9 @@ class KafkaPythonMembership:
         timer.start()
 
     def rejoin_as_new_member(self) -> None:
-        """Give up membership and join again, after tasks were found migrated. Returns at once; ``on_lost`` follows.
+        """Give up the membership and rejoin, because tasks have migrated. Returns immediately; ``on_lost`` follows.
 
-        Does nothing when the group has dropped this member already: then it is joining anew anyway.
+        Does nothing if the group has already removed this member, since it is rejoining anyway.
         """
         coordinator = self._coordinator
         if coordinator is not None:
@@ -163,18 +176,20 @@ class KafkaPythonMembership:
             self._inbox.wake()
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, timeout_ms: int) -> None:
-        """Commit positions of owned partitions.
+        """Commit offsets of owned partitions.
 
-        Raises TaskMigratedError when this is no member any more or does not own them all; BrokerUnavailableError after
-        ``timeout_ms``, and at once while the group rebalances (then only revocation commits).
+        Raises:
+            TaskMigratedError: This is no longer a member, or it does not own all of the partitions.
+            BrokerUnavailableError: After ``timeout_ms``; during a rebalance immediately, because only a revocation
+                commits then.
         """
         if offsets:
             self._ask(lambda coordinator: coordinator.commit_async(offsets, timeout_ms), "commit", timeout_ms)
 
     def committed(self, partitions: Collection[TopicPartition], *, timeout_ms: int) -> Future[CommittedOffsets]:
-        """Ask for committed positions, None where there is none; waits for open transactions.
+        """Fetch committed offsets, None for a partition without one; waits for open transactions.
 
-        The future fails with BrokerUnavailableError when there is no answer within ``timeout_ms``.
+        The future fails with BrokerUnavailableError if no response arrives within ``timeout_ms``.
         """
         answer: Future[CommittedOffsets] = Future()
         coordinator = self._coordinator
@@ -193,33 +208,35 @@ class KafkaPythonMembership:
         return answer
 
     def group_metadata(self) -> GroupMetadata | None:
-        """Metadata of the last completed join, or None: never the pair (-1, "") that a broker accepts unfenced."""
+        """Return the metadata of the last completed join, or None. Never (-1, ""), which a broker does not fence."""
         coordinator = self._coordinator
         return None if coordinator is None else coordinator.membership()
 
     def forming(self) -> GroupMetadata | None:
-        """Who this member is in the generation that its last JoinGroup answer named: inside ``assign``, and until the
-        assignment has come, that is the one being formed, which :meth:`group_metadata` does not know yet. None while it
-        has none."""
+        """Return this member's metadata for the generation of its last JoinGroup response; None without a generation.
+
+        Inside ``assign``, and until the assignment arrives, this is the generation being formed.
+        :meth:`group_metadata` does not return it yet.
+        """
         coordinator = self._coordinator
         return None if coordinator is None else coordinator.forming()
 
     @property
     def member_id(self) -> str:
-        """As the port says; "" when this is closed."""
+        """The member id; "" when closed; see the port."""
         coordinator = self._coordinator
         return "" if coordinator is None else coordinator.member_id
 
     def is_member(self) -> bool:
-        """True while nobody else can own what this member owns, as far as this process's clock can tell."""
+        """Whether no other member can own this member's partitions, by this process's clock."""
         coordinator = self._coordinator
         return coordinator is not None and coordinator.is_member() and not self._is_stuck(coordinator)
 
     def check(self) -> None:
-        """Raise what ended the membership, or TaskMigratedError once for tasks that a callback found migrated.
+        """Raise the error that ended the membership, or once the TaskMigratedError of a callback.
 
-        It is the stream thread's sign of life too: a thread that called it once and then not for
-        ``max.poll.interval.ms`` is taken for stuck, and the member leaves until the next call.
+        The call also shows that the stream thread is alive. After the first call, if the next one takes longer than
+        ``max.poll.interval.ms``, the thread counts as stuck. The member then leaves the group until the next call.
         """
         self._is_watched = True
         coordinator = self._coordinator
@@ -234,8 +251,11 @@ class KafkaPythonMembership:
             raise migrated
 
     def leave_and_close(self, *, leave_group: bool, timeout_ms: int) -> None:
-        """Stop polling and heartbeats; no listener is called any more. LeaveGroup is sent only when asked for, and
-        never by a static member: else the broker keeps the place until the session is over."""
+        """Stop polling, heartbeats and callbacks, and close the client.
+
+        LeaveGroup is sent only with ``leave_group``, and never by a static member. Without it, the broker keeps the
+        member until its session times out.
+        """
         self._closing.set()
         self._inbox.close()
         self._contact.close()
@@ -243,11 +263,11 @@ class KafkaPythonMembership:
             return
         limit = time.monotonic() + timeout_ms / 1000
         if self._thread is not threading.current_thread():
-            self._thread.join(timeout_ms / 2000)  # it may be with a listener; the rest is for LeaveGroup
+            self._thread.join(timeout_ms / 2000)  # it may be in a callback; the rest of the time is for LeaveGroup
         coordinator, self._coordinator = self._coordinator, None
         if coordinator is not None:
             coordinator.is_closing = True
-        with contextlib.suppress(Exception):  # a network thread that is dead has nothing to send
+        with contextlib.suppress(Exception):  # a network thread that has died cannot send
             if coordinator is not None:
                 coordinator._close_heartbeat()
                 if leave_group:
@@ -271,7 +291,7 @@ class KafkaPythonMembership:
                 _log.error("membership ended: %s", self._failure)
 
     def _connect(self) -> StreamsCoordinator | None:
-        """Wait for the first broker; its version decides which requests are sent. None when closed before."""
+        """Wait for the first broker, whose version determines the requests. None when closed before."""
         bootstrap = self._client._manager.bootstrap_async()
         bootstrap.add_both(lambda _: self._inbox.wake())
         while not bootstrap.is_done and not self._closing.is_set():
@@ -290,7 +310,7 @@ class KafkaPythonMembership:
             self._inbox,
             self._options,
             enable_auto_commit=False,
-            isolation_level="read_committed",  # here it only means: wait for offsets of open transactions
+            isolation_level="read_committed",  # no records are read; committed offsets wait for open transactions
             api_version=self._client._manager.broker_version,
             metrics=None,
             **settings,
@@ -301,9 +321,9 @@ class KafkaPythonMembership:
         return coordinator
 
     def _turn(self, coordinator: StreamsCoordinator) -> None:
-        """One round: apply what the stream thread asked for, keep the protocol going, then wait for something."""
+        """Run one iteration: apply the stream thread's requests, drive the protocol, then wait for an event."""
         interval_s = self._poll_interval_ms / 1000
-        self._apply_wishes(coordinator)
+        self._apply_requests(coordinator)
         if self._wanted is None or self._is_stuck(coordinator):
             self._inbox.serve(interval_s)
             return
@@ -328,22 +348,22 @@ class KafkaPythonMembership:
             return
         if coordinator.coordinator_id is None:
             self._note_outage()
-        if time.monotonic() - started < interval_s / 2:  # it failed instead of waiting: not again at once
+        if time.monotonic() - started < interval_s / 2:  # it failed early, so pause before the next attempt
             self._inbox.serve(self._settings["retry_backoff_ms"] / 1000)
 
     def _note_outage(self) -> None:
-        """An outage is waited for; a cluster that does not let us in any more is not."""
+        """Note an outage. Raises ConfigError if the cluster will not accept this client, since waiting cannot help."""
         if self._contact.is_lost() and (why := self._refusal()) is not None:
             raise ConfigError(why)
 
-    def _apply_wishes(self, coordinator: StreamsCoordinator) -> None:
+    def _apply_requests(self, coordinator: StreamsCoordinator) -> None:
         with self._lock:
             wanted, is_new = self._wanted, self._wanted_is_new
             self._wanted_is_new = False
         if wanted is not None and is_new:
             self._on_polling_thread(lambda: coordinator.set_subscription(*wanted))
         member_id = self._abandon_member_id
-        if member_id is not None and not coordinator.rejoining:  # a join under way is completed first
+        if member_id is not None and not coordinator.rejoining:  # a join in progress is completed first
             self._abandon_member_id = None
             self._on_polling_thread(coordinator.rejoin_as_new_member_async, member_id)
 
@@ -354,11 +374,11 @@ class KafkaPythonMembership:
     def _revive_heartbeats(self, coordinator: StreamsCoordinator) -> None:
         loop = coordinator._heartbeat_loop_future
         if loop is not None and loop.is_done and not self._closing.is_set():
-            _log.warning("heartbeats had stopped (%s); starting them again", loop.exception)
+            _log.warning("the heartbeat loop has failed (%s); restarting it", loop.exception)
             self._on_network_thread(coordinator._maybe_start_heartbeat_loop)
 
     def _on_polling_thread(self, step: Callable[..., Any], *arguments: object) -> Any:
-        """Run ``step`` on the network thread and make the calls it asks for, until it is done."""
+        """Run ``step`` on the network thread, and make its calls on this thread, until it is done."""
         done = self._client._net.call_soon_with_future(step, *arguments)
         if not self._inbox.serve_until(done, self._check_network_thread):
             raise IllegalStateError("closed in the middle of a rebalance")
@@ -379,11 +399,11 @@ class KafkaPythonMembership:
         return settings | {"api_version": self._api_version, "receive_message_max_bytes": 100_000_000}
 
     def _on_network_thread(self, function: Callable[[], object]) -> None:
-        with contextlib.suppress(RuntimeError):  # closed: nobody waits for it any more
+        with contextlib.suppress(RuntimeError):  # the client is closed, so the result is not needed
             self._client._net.call_soon_threadsafe(function)
 
     def _ask(self, step: Callable[[StreamsCoordinator], Any], doing: str, timeout_ms: int) -> Any:
-        """Run a coroutine on the network thread and wait for it, on any thread but that one."""
+        """Run a coroutine on the network thread and wait for its result. For all other threads."""
         coordinator = self._coordinator
         servers = ", ".join(self._settings["bootstrap_servers"])
         if coordinator is None:
@@ -400,7 +420,7 @@ class KafkaPythonMembership:
 
 
 def _hand_over(done: Any, answer: Future[Any], doing: str, group: str) -> None:
-    """The outcome of a kafka-python future, in a future that any thread may wait for."""
+    """Copy the outcome of a kafka-python future to a future on which any thread may wait."""
     if done.exception is not None:
         answer.set_exception(translated(done.exception, doing, group=group))
     else:

@@ -1,7 +1,7 @@
-"""What the leader of a group watches: the partitions of all topics that some member subscribes to.
+"""Snapshots of the partitions of all topics to which a group subscribes, for the group's leader.
 
-A difference between the snapshot that an assignment was made with and the newest one is a reason for a rebalance. With
-``client.rack`` the racks of the replicas belong to the snapshot too (KIP-881).
+The leader requests a rebalance when the latest snapshot differs from the one used for the assignment. With
+``client.rack``, a snapshot also includes the racks of the replicas (KIP-881).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 __all__ = ["Disappearances", "MetadataSnapshot", "metadata_snapshot"]
 
 MetadataSnapshot = dict[str, frozenset[object]]
-"""Topic -> its partitions; empty for a topic that does not exist."""
+"""Topic -> partitions; an empty set for a topic that does not exist."""
 
 
 def metadata_snapshot(topics: Iterable[str], cluster: Any, *, with_racks: bool) -> MetadataSnapshot:
-    """The topics as kafka-python's cluster metadata knows them now."""
+    """Return the partitions of ``topics`` in kafka-python's current cluster metadata."""
     racks = {broker.node_id: broker.rack for broker in cluster.brokers()} if with_racks else {}
 
     def racks_of(topic: str, partition: int) -> frozenset[object]:
@@ -32,14 +32,17 @@ def metadata_snapshot(topics: Iterable[str], cluster: Any, *, with_racks: bool) 
 
 
 class Disappearances:
-    """Topics that an answer about the cluster leaves out, whole or in part, though they were there before: believed
-    when the next one leaves them out as well."""
+    """Known topics or partitions that are missing in a metadata response. The next response must confirm it."""
 
     def __init__(self) -> None:
         self._missing: frozenset[str] = frozenset()
 
     def doubted(self, known: Mapping[str, int], seen: Mapping[str, int]) -> frozenset[str]:
-        """Topics with fewer partitions ``seen`` than ``known``, and not so the last time. Both: topic -> partitions."""
+        """Return topics that have fewer partitions in ``seen`` than in ``known``, for the first time.
+
+        Topics that were also missing partitions in the previous call are not returned. Both arguments map a topic to
+        its partition count.
+        """
         missing = frozenset(topic for topic, partitions in known.items() if seen.get(topic, 0) < partitions)
         doubted, self._missing = missing - self._missing, missing
         return doubted

@@ -1,4 +1,4 @@
-"""What a Streams member needs beyond the settings of its client."""
+"""Options of a Streams member that are not settings of its client."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from streams_py.adapters.kafka_python.classic.payloads import UserDataCheck
 __all__ = ["MOCK_CLUSTER", "MemberOptions"]
 
 MOCK_CLUSTER: Final[Mapping[str, Any]] = {"api_version": (2, 3), "leader_answer_delay_ms": 120, "rejoin_delay_ms": 2000}
-"""Arguments of a KafkaPythonMembership whose broker is librdkafka's mock cluster.
+"""Arguments of a KafkaPythonMembership for librdkafka's mock cluster:
 
-kafka-python cannot decode the mock's answer to newer ApiVersions requests, so the version is pinned; and the mock
-refuses followers that sync after the leader, so the leader is made slow. It also refuses commits as soon as the next
-rebalance has begun, which Kafka does not: a member that is to get a task from another one asks for its follow-up
-rebalance only after a while, so that the other one can commit first. The other one's rejoin starts it anyway.
+* ``api_version``: kafka-python cannot decode the mock cluster's response to newer ApiVersions requests.
+* ``leader_answer_delay_ms``: the mock cluster refuses followers whose SyncGroup arrives after the leader's.
+* ``rejoin_delay_ms``: unlike Kafka, the mock cluster refuses commits as soon as the next rebalance has begun. So a
+  member that gets a task from another member delays its request for the follow-up rebalance, and the other member can
+  commit first. The rejoin of the other member starts the rebalance anyway.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberOptions:
-    """What a Streams member needs beyond the client's settings.
+    """Options of a Streams member that are not settings of its client.
 
-    ``leader_answer_delay_ms``: a leader waits at least so long between JoinGroup and SyncGroup. Needed with
-    librdkafka's mock cluster only, whose followers are refused when the leader answers first.
+    ``leader_answer_delay_ms``: minimum time between a leader's JoinGroup and SyncGroup. Only librdkafka's mock cluster
+    requires it, because it refuses followers whose SyncGroup arrives after the leader's.
     """
 
     cooperative: bool = True

@@ -1,8 +1,8 @@
-"""Bytes of the consumer protocol, to and from the values of the port.
+"""Encode and decode the consumer protocol, from and to the types of the port.
 
-kafka-python has an encoder of its own; it is not used, so that one library (``streams_protocol``) decides about every
-byte that members exchange, whichever client carries them. What we are about to send is decoded first: a Java leader's
-stream thread dies of user data that is empty or cut off, and takes the whole group's assignment with it.
+kafka-python's own encoder is not used, so that one library (``streams_protocol``) encodes all bytes that members
+exchange, independent of the client library. User data is decoded as a check before it is sent: empty or truncated user
+data crashes the stream thread of a Java leader, and the whole group gets no assignment.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["UserDataCheck", "assignments_to_send", "read_assignment", "readable_
 _log = logging.getLogger(__name__)
 
 UserDataCheck = Callable[[bytes], object]
-"""Decodes user data, or raises ``streams_protocol``'s DecodeError."""
+"""A function that decodes user data, or raises ``streams_protocol``'s DecodeError."""
 
 
 def subscription_to_send(
@@ -40,13 +40,13 @@ def subscription_to_send(
     rack: str | None,
     check: UserDataCheck,
 ) -> bytes:
-    """This member's subscription, version 3. Raises ProtocolError when ``user_data`` cannot be read back."""
+    """Encode this member's subscription, version 3. Raises ProtocolError when ``check`` rejects ``user_data``."""
     check(user_data)
     return encode_subscription(Subscription(tuple(topics), user_data, tuple(owned), generation, rack))
 
 
 def readable_members(members: Iterable[tuple[str, bytes]]) -> dict[str, MemberSubscription]:
-    """Subscriptions of the members, by member id. One that cannot be read is left out: the others go on."""
+    """Decode the subscriptions of members, by member id. Invalid subscriptions are left out, with a logged error."""
     readable = {}
     for member_id, data in sorted(members):
         try:
@@ -64,13 +64,16 @@ def readable_members(members: Iterable[tuple[str, bytes]]) -> dict[str, MemberSu
 def assignments_to_send(
     assignments: Mapping[str, MemberAssignment], members: Iterable[str], check: UserDataCheck
 ) -> dict[str, bytes]:
-    """Bytes for every member. A missing or unusable entry is left out: the broker gives that member no bytes at all,
-    which it takes as an error, and nobody else is harmed."""
+    """Encode the assignment of each member.
+
+    A missing or invalid assignment is left out. The broker then sends no bytes to that member, which the member treats
+    as an error. Other members are not affected.
+    """
     encoded = {}
     for member_id in sorted(members):
         assignment = assignments.get(member_id)
         if assignment is None:
-            _log.error("the assignor forgot member %s; it gets no assignment", member_id)
+            _log.error("the assignor returned no assignment for member %s; the member gets no tasks", member_id)
             continue
         try:
             check(assignment.user_data)
@@ -78,15 +81,19 @@ def assignments_to_send(
                 Assignment(tuple(sorted(assignment.partitions)), assignment.user_data)
             )
         except ProtocolError as error:
-            _log.error("the assignment of member %s cannot be sent; it gets none: %s", member_id, error)
+            _log.error("the assignment of member %s is not valid and is not sent: %s", member_id, error)
     return encoded
 
 
 def read_assignment(data: bytes) -> MemberAssignment:
-    """What the leader sent to this member. StreamsError when it sent nothing, or nothing that can be read."""
+    """Decode the assignment from the leader.
+
+    Raises:
+        StreamsError: The assignment is empty or cannot be decoded.
+    """
     try:
         received = decode_assignment(data)
     except ProtocolError as error:
-        what = "forgot this member" if not data else f"sent an assignment that cannot be read ({error})"
+        what = "sent no assignment to this member" if not data else f"sent an assignment that cannot be read ({error})"
         raise StreamsError(f"the leader of the group {what}; see the log of that member") from error
     return MemberAssignment(received.partitions, received.user_data or b"")

@@ -1,23 +1,26 @@
-"""Members that a group counts although nobody is them: its next rebalance waits for them.
+"""Remove members of a group whose process no longer exists, so that the next rebalance does not wait for them.
 
-A group drops a member whose heartbeats stay away for a session. Kafka 4.3 forgets to, after a broker was away: when
-the coordinator's partition is elected twice in a row, the end of the first, abandoned load makes the second one
-active, which goes on loading. The group's members come after everybody's session was started, so theirs never ends.
-One whose process died shortly before the broker did then holds up the group until ``max.poll.interval.ms`` is over (5
-minutes), however often the others join.
+Normally a group removes a member after a session without heartbeats. A coordinator of Kafka 4.3 may fail to do so after
+a broker restart. If the coordinator's partition is elected twice in a row, the end of the first, abandoned load makes
+the second load active while it is still running. The coordinator starts all sessions at that moment, and then loads the
+members of the group. So the sessions of these members never end. A member whose process died shortly before the broker
+then delays the group until ``max.poll.interval.ms`` (5 minutes) has elapsed, however often the other members rejoin.
 
-A heartbeat under the name of a member starts its session. Whoever waits for too long therefore sends one for each of
-the others. Who lives goes on with heartbeats of its own, and notices nothing; who does not is dropped a session later.
-A heartbeat must name the group's generation: one of the last before the broker went, not always the very last. So they
-are tried, from the newest that this member has seen.
+A heartbeat with a member's id starts the session of that member. So a member that waits too long sends one heartbeat
+for each other member. A live member continues with its own heartbeats and is not affected. A dead member is removed
+when that session times out. A heartbeat must contain the group's generation. This is one of the last generations before
+the broker stopped, but not always the very last one. So generations are tried, beginning with the latest one that this
+member has seen.
 
-The group itself says who its members are, unless that second load broke off: then it answers questions from before its
-first record, where there is no group. Whoever has led it remembers whom it was told then. Those whom nobody remembers
-are waited for until ``max.poll.interval.ms`` is over. The end of that rebalance is written to the log, which is longer
-than what was loaded: so the broker notices, and loads the group anew.
+The group can describe its members, unless the second load stopped early. In that case the coordinator answers with the
+state before its first record, in which the group does not exist. A member that has led the group remembers the members
+of that time. If no leader remembers a dead member, the group waits for it until ``max.poll.interval.ms`` has elapsed.
+The end of that rebalance is written to the log. The log is longer than the loaded part, so the broker notices the
+problem and reloads the group.
 
-Each member starts a session once for as long as it waits. Members wait from different instants on: if they went on with
-it, there would always be one who starts a session before it is over, and nobody would ever be dropped.
+Each member starts a session only once per wait. The waits of different members begin at different times. If members
+repeated their heartbeats, one of them would always restart a session before it ends, and no dead member would be
+removed.
 """
 
 from __future__ import annotations
@@ -31,15 +34,15 @@ from kafka import errors as kafka_errors
 from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer import HeartbeatRequest
 
-__all__ = ["Ghosts"]
+__all__ = ["StaleMembers"]
 
 _log = logging.getLogger(__name__)
 
 _GENERATIONS_MAX: Final = 200
-"""Back from each of two: the last one, and the highest."""
+"""Count of generations to try, backwards from the last one and from the highest one."""
 _MEMBERS_MAX: Final = 16
-"""Of those that the group says, in one look: each member of a large group takes others."""
-_TOLD_MAX: Final = 256
+"""Limit of members per attempt, chosen at random from the group's answer. Other members choose different ones."""
+_SEEN_MAX: Final = 256
 _RIGHT: Final = (kafka_errors.NoError.errno, kafka_errors.RebalanceInProgressError.errno)
 _NOT_THIS: Final = (kafka_errors.UnknownMemberIdError.errno, kafka_errors.FencedInstanceIdError.errno)
 
@@ -49,53 +52,59 @@ class _Member(NamedTuple):
     instance_id: str | None
 
 
-class Ghosts:
-    """Starts the sessions of the others in a member's group, by what this member has seen of it."""
+class StaleMembers:
+    """Starts the sessions of other members, based on the generations and members that this member has seen."""
 
     def __init__(self) -> None:
         self._last = self._highest = -1
-        self._told: dict[_Member, None] = {}  # the newest last
+        self._seen: dict[_Member, None] = {}  # latest last
         self._started: set[str] = set()
 
     def note(self, generation: int) -> None:
-        """The group has had this generation; -1 is none."""
+        """Note a generation that the group has had; -1 means no generation."""
         if generation >= 0:
             self._last, self._highest = generation, max(self._highest, generation)
 
     def note_members(self, members: Iterable[Any]) -> None:
-        """Those of a generation that this member leads, from the answer to its JoinGroup."""
+        """Note the members of a generation that this member leads, from the response to its JoinGroup."""
         for member in members:
             known = _Member(member.member_id, member.group_instance_id)
-            self._told.pop(known, None)
-            self._told[known] = None
-        for oldest in list(self._told)[:-_TOLD_MAX]:
-            del self._told[oldest]
+            self._seen.pop(known, None)
+            self._seen[known] = None
+        for oldest in list(self._seen)[:-_SEEN_MAX]:
+            del self._seen[oldest]
 
     def forget_started(self) -> None:
-        """Another request begins to wait for the group."""
+        """Forget the sessions started so far. Called when another request begins to wait for the group."""
         self._started.clear()
 
     async def start_sessions(self, coordinator: Any, joining_as: str) -> None:
-        """Of all but ``joining_as``, over another connection than JoinGroup's. Never raises Kafka's errors: it is tried
-        again for as long as JoinGroup waits."""
+        """Start the sessions of all members except ``joining_as``, over a connection that JoinGroup does not use.
+
+        Never raises Kafka's errors. The caller repeats this while JoinGroup waits.
+        """
         if self._last < 0:
             return
         try:
-            said = await _members(coordinator)
-            told = [member for member in self._told if member not in said]  # most are unknown to the group
+            reported = await _members(coordinator)
+            seen = [member for member in self._seen if member not in reported]  # most are unknown to the group
             started = {*self._started, joining_as}
-            said, told = ([m for m in members if m.member_id not in started] for members in (said, told))
+            reported, seen = ([m for m in members if m.member_id not in started] for members in (reported, seen))
             generations = self._generations()
-            for member in [*random.sample(said, min(_MEMBERS_MAX, len(said))), *told]:
+            for member in [*random.sample(reported, min(_MEMBERS_MAX, len(reported))), *seen]:
                 found = await _start_session(coordinator, member, generations)
                 if found is not None:
                     self._started.add(member.member_id)
-                    generations = [found]  # it is the whole group's
+                    generations = [found]  # all members have the same generation
         except kafka_errors.KafkaError as error:
             _log.debug("members of group %s: %s", coordinator.group_id, error)
 
     def _generations(self) -> Sequence[int]:
-        """In which the group may be. They go back when it is begun anew, and come back when its log is read on."""
+        """Return the generations that the group may have.
+
+        The generation goes back when the coordinator starts with an empty group, and forward when it loads more of its
+        log.
+        """
         return list(
             dict.fromkeys(
                 generation
@@ -106,8 +115,14 @@ class Ghosts:
 
 
 async def _start_session(coordinator: Any, member: _Member, generations: Sequence[int]) -> int | None:
-    """The generation that was right; None when the member is unknown by now. Raises kafka-python's errors:
-    IllegalGenerationError when no generation was right."""
+    """Send heartbeats for a member until the coordinator accepts a generation, and return that generation.
+
+    Returns:
+        None when the group does not have the member.
+
+    Raises:
+        KafkaError: kafka-python's errors; IllegalGenerationError when no generation was accepted.
+    """
     for generation in generations:
         request = HeartbeatRequest(
             group_id=coordinator.group_id,
@@ -122,7 +137,9 @@ async def _start_session(coordinator: Any, member: _Member, generations: Sequenc
             return None
         if response.error_code != kafka_errors.IllegalGenerationError.errno:
             raise kafka_errors.for_code(response.error_code)
-    raise kafka_errors.IllegalGenerationError(f"it is in none of those from {min(generations)} to {max(generations)}")
+    raise kafka_errors.IllegalGenerationError(
+        f"the group has none of the generations {min(generations)} to {max(generations)}"
+    )
 
 
 async def _members(coordinator: Any) -> list[_Member]:

@@ -1,8 +1,9 @@
-"""The topics of a member: what it subscribes to, and the watch that its group's leader keeps on their partitions.
+"""A member's topic subscription, and the leader's check for changes of the partitions of its group's topics.
 
-What one answer about the cluster leaves out is not gone: a broker that has just started or is about to end knows less
-than there is. A pattern would give up those topics with their tasks, and a leader would assign without them. So what
-was there before stays until a second answer leaves it out too (:class:`.metadata_watch.Disappearances`).
+A topic that is missing in one metadata response may still exist: a broker that has just started or is stopping may know
+only a part of the topics. A member with a pattern would then give up the missing topics and their tasks, and a leader
+would assign without them. So a topic is removed only when a second response lacks it too
+(:class:`.metadata_watch.Disappearances`).
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ _log = logging.getLogger(__name__)
 
 
 class SubscribedTopics(GroupRequests):
-    """The part of a member's coordinator that knows topics; on the network thread. ``with_racks``: the racks of their
-    replicas are watched too."""
+    """The part of a member's coordinator that handles topics. Runs on the network thread.
+
+    ``with_racks``: whether changes of the replicas' racks also cause a rebalance.
+    """
 
     _metadata_snapshot: MetadataSnapshot
     _assignment_snapshot: MetadataSnapshot | None
@@ -38,7 +41,7 @@ class SubscribedTopics(GroupRequests):
         super().__init__(client, subscription, inbox, **settings)
 
     def set_subscription(self, topics: Collection[str], pattern: str | None) -> None:
-        """Replace the subscription; a difference is a reason to rejoin. ``pattern`` must match a topic's whole name."""
+        """Replace the subscription; a change causes a rejoin. ``pattern`` must match the whole name of a topic."""
         whole = rf"(?:{pattern})\Z" if pattern is not None else None
         current = self._subscription.subscribed_pattern
         if self._subscription.subscription is not None:
@@ -48,7 +51,7 @@ class SubscribedTopics(GroupRequests):
                 return
             self._subscription.unsubscribe()
         self._subscription.subscribe(topics=() if whole else sorted(topics), pattern=whole)
-        self._subscription.reset_group_subscription()  # from here on only these are asked for
+        self._subscription.reset_group_subscription()  # from now on, only these are requested
         self._cluster.need_all_topic_metadata = whole is not None
         self._cluster.set_topics([] if whole else sorted(topics))
         self._cluster.request_update()
@@ -78,7 +81,9 @@ class SubscribedTopics(GroupRequests):
         seen = {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in known}
         doubted = self._disappearances.doubted(known, seen)
         if doubted:
-            _log.warning("topics %s are missing in the newest answer of a broker; asking again", sorted(doubted))
+            _log.warning(
+                "topics %s are missing in the latest metadata of a broker; requesting it again", sorted(doubted)
+            )
             cluster.request_update()
         return doubted
 
@@ -98,6 +103,6 @@ class SubscribedTopics(GroupRequests):
             return subscribed.issuperset(topics)
         if not all(topic in subscribed or pattern.match(topic) for topic in topics):
             return False
-        if not subscribed.issuperset(topics):  # the leader knew a matching topic earlier than we did
+        if not subscribed.issuperset(topics):  # the leader learned of a matching topic earlier than this member
             self._subscription.change_subscription(sorted(subscribed.union(topics)))
         return True

@@ -1,1 +1,1 @@
-"""Layouts of requests that kafka-python does not bring, in the form that it reads: fields, types and versions."""
+"""Layouts of requests that kafka-python lacks, in its own format: fields, types and versions."""

@@ -103,4 +103,4 @@ def test_what_is_no_group_of_kafka_streams_is_said_in_one_sentence(
     app = application()
     status = inspect_command("no-such-group", app.broker.bootstrap, None, as_json=False, watch_s=None, all_tasks=False)
     assert status == 2
-    assert "there is no group no-such-group" in capsys.readouterr().err
+    assert "group no-such-group does not exist" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Administration: what works on the mock cluster, and what happens when nobody answers."""
+"""The admin client: requests that work on the mock cluster, and errors when no broker answers."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_config_error_at_once_when_an_admin_setting_is_unknown(cluster: MockClus
     config = StreamsConfig.of(
         {"application.id": "app", "bootstrap.servers": cluster.bootstrap, "admin.no.such.key": "1"}
     )
-    with pytest.raises(ConfigError, match=r"admin client: no\.such\.key is no setting"):
+    with pytest.raises(ConfigError, match=r"admin client: no\.such\.key is not a setting"):
         ConfluentClients(config).admin()
 
 

@@ -19,7 +19,7 @@ PARTITION = TopicPartition("t", 0)
 
 
 class Library:
-    """librdkafka's consumer as far as it is used; ``looks`` are the answers of the look-ups, the last one repeated."""
+    """The used part of librdkafka's consumer. ``looks`` are the answers to lookups; the last one is repeated."""
 
     def __init__(self, *_: object, **__: object) -> None:
         self.events: list[object] = []
@@ -64,7 +64,7 @@ def record() -> object:
 def consumer(monkeypatch: pytest.MonkeyPatch) -> ConfluentConsumer:
     monkeypatch.setattr(module, "Consumer", Library)
     monkeypatch.setattr(module, "_error_of_message", lambda message: message.error())
-    monkeypatch.setattr(module, "_LOOK_INTERVAL_S", 0.0)
+    monkeypatch.setattr(module, "_CHECK_INTERVAL_S", 0.0)
     monkeypatch.setattr(module, "Message", SimpleNamespace)
     return ConfluentConsumer({"bootstrap.servers": "x", "client.id": "c"})
 
@@ -222,7 +222,7 @@ def test_client_that_delivers_nothing_of_a_log_that_goes_on_is_replaced(
     assert ask_until(silent, clock, 100) == replaced_at
     if replaced_at == 35:
         assert library_of(silent).assigned == [4]
-        assert f"t-0 goes on from 4 to {log[1]}; reading on with a new client" in caplog.text  # type: ignore[index]
+        assert f"t-0 has records from 4 to {log[1]}; continuing with a new client" in caplog.text  # type: ignore[index]
 
 
 def test_log_that_goes_on_at_the_second_look_only_is_no_reason(silent: ConfluentConsumer, clock: Clock) -> None:
@@ -293,11 +293,11 @@ def test_polls_may_take_long(silent: ConfluentConsumer, clock: Clock) -> None:
 def test_client_that_no_broker_answers_again_and_again_is_replaced(
     silent: ConfluentConsumer, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its own connections may be the cause: then it would ask in vain for ever."""
+    """The client's own connections may be the cause. Then all further requests would fail too."""
     library_of(silent).looks = [None, (0, 4), None, None]
     assert ask_until(silent, clock, 200) == 120
     assert library_of(silent).assigned == [4]
-    assert "no broker says where t-0 ends; reading on with a new client" in caplog.text
+    assert "no broker returns the end offset of t-0; continuing with a new client" in caplog.text
 
 
 def test_broker_that_is_back_has_time_to_deliver(silent: ConfluentConsumer, clock: Clock) -> None:
@@ -323,7 +323,7 @@ def test_a_look_that_is_answered_slowly_asks_for_few_partitions(
         clock.now_s += timeout_s
         asked.append(partition.partition)
 
-    monkeypatch.setattr(silent, "_look_at_log", slowly)
+    monkeypatch.setattr(silent, "_log_range", slowly)
     for _ in range(30):
         clock.now_s += 1
         silent.poll(10, 0)
@@ -342,7 +342,7 @@ def test_client_is_kept_when_there_is_no_room_for_another(
     first = library_of(silent)
     monkeypatch.setattr(module, "Consumer", refuse)
     assert ask_until(silent, clock, 90) is None
-    assert "no new client can be made" in caplog.text
+    assert "creating a new client failed" in caplog.text
     first.events = [record()]
     assert len(silent.poll(10, 0)) == 1
 

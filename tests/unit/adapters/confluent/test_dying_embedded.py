@@ -29,7 +29,7 @@ HERE = TopicPartition("there", 0)
 
 
 class Victim:
-    """A cluster of its own with one topic, and its administration."""
+    """A separate cluster with one topic, and its admin client."""
 
     def __init__(self) -> None:
         self.name = f"dying-{os.getpid()}-{next(_numbers)}"
@@ -107,10 +107,10 @@ def test_server_that_took_the_place_of_a_killed_one_is_not_taken_for_it(victim: 
     victim.kill()
     with EmbeddedCluster.join(victim.name) as other:
         assert other.id != victim.cluster.id
-        with pytest.raises(StreamsError, match="has ended, and its data with it"):
+        with pytest.raises(StreamsError, match="was stopped and its data is lost"):
             victim.admin.create_topics([TopicSpec("stray", 1)])
-        other.create_topic("stray", 1)  # nobody made it before
-        with pytest.raises(StreamsError, match="has ended, and its data with it"):
+        other.create_topic("stray", 1)  # no request has created it before
+        with pytest.raises(StreamsError, match="was stopped and its data is lost"):
             victim.cluster.lost()
 
 

@@ -218,8 +218,8 @@ def test_name_refused_when_it_is_no_plain_word(bootstrap: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "why"),
     [
-        ("group.instance.id", "a", "no static members"),
-        ("consumer.group.instance.id", "a", "no static members"),
+        ("group.instance.id", "a", "does not support static members"),
+        ("consumer.group.instance.id", "a", "does not support static members"),
         ("security.protocol", "SSL", "no security"),
         ("producer.sasl.password", "geheim", "no security"),
     ],

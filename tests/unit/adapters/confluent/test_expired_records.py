@@ -1,4 +1,4 @@
-"""Records that waited for so long that others may have their task: given up, and never sent.
+"""Records expire when other members may have their task by now, and are never sent.
 
 No broker listens where these records go. A mock cluster that stops may still answer that it has no brokers. librdkafka
 then ends the thread of the broker that has the records, and never gives these records up.
@@ -57,13 +57,13 @@ def test_what_a_frozen_process_had_on_its_way_is_not_sent_when_it_goes_on(cluste
         threading.Thread(target=lambda: said.extend(writer.stdout or ()), daemon=True).start()
         for _ in range(_FREEZES_MAX):
             before = end()
-            until(lambda: end() > before + 200, "records come in")  # noqa: B023  # asked at once
+            until(lambda: end() > before + 200, "records come in")  # noqa: B023  # called immediately
             frozen_at_ns = time.time_ns()
             writer.send_signal(signal.SIGSTOP)
             time.sleep(1.2 * _SESSION_MS / 1000)
             goes_on_at = end()
             writer.send_signal(signal.SIGCONT)
-            until(lambda: end() > goes_on_at + 200, "records come in again")  # noqa: B023  # asked at once
+            until(lambda: end() > goes_on_at + 200, "records come in again")  # noqa: B023  # called immediately
             reader.assign([TopicPartition(topic, 0, goes_on_at)])
             values: list[int] = []
 

@@ -1,6 +1,6 @@
-"""What the product leans on in confluent-kafka and in librdkafka's mock, stated one by one.
+"""Facts about confluent-kafka and librdkafka's mock cluster that this library relies on, one per test.
 
-A failure here after an upgrade is no defect of the product yet: it names the assumption that has to be looked at again.
+A failure here after an upgrade is not yet a defect of this library. It names the assumption that has to be checked.
 Facts about Apache Kafka itself are with the broker tests.
 """
 

@@ -160,7 +160,7 @@ NO_LEADERS = KafkaException(KafkaError(KafkaError._NOENT, "No leaders found"))
 
 
 class Leaderless(Library):
-    """Knows no leader of any partition; what it says of topics is given."""
+    """A library without a leader for any partition, and with given topics."""
 
     def list_offsets(self, asked: Mapping[Any, object], **_: object) -> dict[Any, Future[Any]]:
         return {partition: done(NO_LEADERS) for partition in asked}
@@ -334,7 +334,7 @@ def test_partition_counts_are_asked_for_again_while_a_topic_has_an_error() -> No
     gone = SimpleNamespace(error=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), partitions={})
     library = Library(topics=[cluster(a=broken, gone=gone), cluster("a", gone=gone)])
     assert lied_to(library, LogAdmin).partition_counts() == {"a": 1}
-    with pytest.raises(BrokerUnavailableError, match="how many partitions a have"):
+    with pytest.raises(BrokerUnavailableError, match="does not report the partitions of a"):
         lied_to(Library(topics=[cluster(a=broken)]), LogAdmin).partition_counts()
 
 

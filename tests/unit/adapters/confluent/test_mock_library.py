@@ -51,7 +51,7 @@ def raise_and_fill(*, written_before: bool) -> None:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory can be searched on Linux only")
 @pytest.mark.parametrize("written_before", [False, True])
 def test_partition_keeps_everything_when_its_retention_is_raised(written_before: bool) -> None:
-    # In a process of its own: all memory is searched, and the process of many tests has a lot of it.
+    # In a separate process: all memory is searched, and a process with many tests has a lot of it.
     code = f"from {HERE.stem} import raise_and_fill; raise_and_fill(written_before={written_before})"
     done = subprocess.run([sys.executable, "-c", code], cwd=HERE.parent, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Calls of librdkafka that do not return in time: the client is given up, and its thread goes on with another one."""
+"""Calls of librdkafka that do not return in time: the thread abandons the client and continues with a new one."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def producer(monkeypatch: pytest.MonkeyPatch) -> Iterator[ConfluentTransactional
 
 
 def fall_silent(monkeypatch: pytest.MonkeyPatch, number: int, call: str) -> None:
-    """The first client's call with this number, of those that wait for a broker, does not return."""
+    """Let the blocking call with this number of the first client never return."""
     monkeypatch.setattr(SilentClient, "silent", call)
     monkeypatch.setattr(Calls, "silent", number)
 

@@ -110,7 +110,7 @@ def test_clock_of_the_producer_is_used_when_the_timestamp_is_minus_one(
 def test_timestamp_zero_is_written_in_its_place(
     cluster: MockCluster, topic: str, clients: ConfluentClients, consumer: ConfluentConsumer
 ) -> None:
-    # The cluster is none that ConfluentClients started, so it cannot know that kafka-python needs a pinned version.
+    # ConfluentClients has not started this cluster, so it does not know that kafka-python needs a pinned version.
     connection = kafka_python_connection(cluster.bootstrap, "t", SecuritySettings(), embedded=True)
     plain = clients.producer("thread-1")
     plain._make_epoch_sender = lambda: KafkaPythonEpochSender(connection, timeout_ms=10_000)

@@ -13,7 +13,7 @@ from streams_py.adapters.confluent.bulk import range_reader
 from streams_py.adapters.confluent.bulk.range_reader import ReadLimits, first_record, read_messages, read_range
 from streams_py.errors import BrokerUnavailableError, OffsetOutOfRangeError, StreamsError
 
-SETTINGS = {"bootstrap.servers": "nobody:1", "client.id": "reader"}
+SETTINGS = {"bootstrap.servers": "unreachable:1", "client.id": "reader"}
 
 
 class Scripted:
@@ -144,7 +144,7 @@ def test_offsets_without_records_are_no_repetition(
         [[record(0), end_at(1), record(1), end_at(2), record(2), end_at(4)]],  # between
         [[record(0), record(1)], [record(2), end_at(4)]],
         [[record(0), record(1), record(2)], [end_at(4)]],
-        [[record(0), record(1), record(2), record(6), end_at(8)]],  # the log went on behind the range
+        [[record(0), record(1), record(2), record(6), end_at(8)]],  # the log continues after the range
     ],
 )
 def test_records_before_an_end_of_partition_event_are_read_when_both_come_in_one_call(

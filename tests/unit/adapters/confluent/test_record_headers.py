@@ -81,7 +81,7 @@ def test_records_around_one_with_a_malformed_name_keep_their_headers(deliver: _D
 
 
 def test_no_exception_is_left_behind(deliver: _Deliver) -> None:
-    records = deliver(*[_with_values([b"\xff"])] * 300)  # so often that the interpreter specializes the calls
+    records = deliver(*[_with_values([b"\xff"])] * 300)  # enough calls for the interpreter to specialize them
     assert [len(headers_of(record) or ()) for record in records] == [1] * 300
 
 

@@ -78,17 +78,17 @@ def test_jaas_config_is_read_when_it_holds_a_login(mechanism: str, jaas: str) ->
         ({"security.protocol": "SASL_SSL"}, r"needs sasl\.mechanism"),
         ({"security.protocol": "TLS"}, r"security\.protocol='TLS' is not allowed; use PLAINTEXT"),
         ({"ssl.engine.factory.class": "x"}, "remove it"),
-        ({"ssl.what.is.this": "x"}, r"ssl\.what\.is\.this cannot be used: .*known are: .*ssl\.ca\.location"),
+        ({"ssl.what.is.this": "x"}, r"ssl\.what\.is\.this cannot be used: .*supported are: .*ssl\.ca\.location"),
         ({"sasl.oauthbearer.token.endpoint.url": "x"}, r"sasl\.oauthbearer\.token\.source"),
         ({"ssl.ca.location": "/no/such/file"}, "no readable file at '/no/such/file'"),
         ({"ssl.certificate.pem": "x"}, r"ssl\.key\.location is missing"),
-        ({"ssl.ca.pem": "x", "ssl.truststore.certificates": "y"}, "say the same thing twice"),
+        ({"ssl.ca.pem": "x", "ssl.truststore.certificates": "y"}, "configure the same thing"),
         ({"ssl.cipher.suites": "TLS_AES_256_GCM_SHA384"}, "OpenSSL's names"),
         ({"ssl.enabled.protocols": "TLSv1.3"}, "restrict versions on the broker"),
         ({"ssl.endpoint.identification.algorithm": "ldaps"}, "use https, or empty"),
         ({"enable.ssl.certificate.verification": "maybe"}, "must be true or false"),
         (SCRAM | {"sasl.password": None}, r"needs sasl\.password"),
-        (SCRAM | {"sasl.jaas.config": "x"}, "say the same thing twice"),
+        (SCRAM | {"sasl.jaas.config": "x"}, "configure the same thing"),
     ],
 )
 def test_config_error_says_what_to_do_when_a_key_cannot_be_honoured(keys: dict[str, object], message: str) -> None:
@@ -100,7 +100,10 @@ def test_config_error_says_what_to_do_when_a_key_cannot_be_honoured(keys: dict[s
     ("jaas", "message"),
     [
         ("secret-without-form", "must read"),
-        ('com.example.OwnLoginModule required username="a" password="secret";', "has no counterpart"),
+        (
+            'com.example.OwnLoginModule required username="a" password="secret";',
+            "is not supported; use PlainLoginModule",
+        ),
         (
             'org.apache.kafka.common.security.plain.PlainLoginModule required user="a" password="secret";',
             "options user",

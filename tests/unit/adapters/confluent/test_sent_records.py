@@ -112,7 +112,7 @@ def test_what_makes_acknowledged_records_is_dropped() -> None:
     sent.number += 1
     sent.forget()
     refuse(sent, 1)
-    with pytest.raises(StreamsError, match="refused 1 records together"):
+    with pytest.raises(StreamsError, match="refused 1 records in batches"):
         sent.check()
     assert made == []
 
@@ -143,7 +143,9 @@ def test_batch_of_which_no_record_is_refused_alone_is_a_matter_of_its_size() -> 
     sent, _ = records(lambda record: False)
     write(sent, 1, 2)
     refuse(sent, 1, 2)
-    with pytest.raises(StreamsError, match=r"refused 2 records together, and none of them alone.*lower batch\.size"):
+    with pytest.raises(
+        StreamsError, match=r"refused 2 records in batches, but none of them on its own.*lower batch\.size"
+    ):
         sent.check()
 
 

@@ -139,8 +139,8 @@ def test_forced_setting_wins_and_warns_when_the_user_contradicts(caplog: pytest.
         ("restore.consumer.client.id", "mine", "clients are named after client.id without a prefix"),
         ("producer.bootstrap.servers", "other:9092", "all clients use the cluster that bootstrap.servers"),
         ("admin.bootstrap.servers", "other:9092", "all clients use the cluster that bootstrap.servers"),
-        ("producer.transactional.id", "mine", "each stream thread has one of its own"),
-        ("global.consumer.auto.offset.reset", "latest", "topics of global stores are read from where their stores are"),
+        ("producer.transactional.id", "mine", "exactly-once assigns one to each stream thread"),
+        ("global.consumer.auto.offset.reset", "latest", "topics of global stores are read from their checkpoints"),
     ],
 )
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
@@ -225,7 +225,7 @@ def test_security_reaches_every_client() -> None:
         (
             "producer.lingre.ms",
             "5",
-            r"lingre\.ms is no setting of Kafka's or librdkafka's clients; did you mean linger\.ms\?",
+            r"lingre\.ms is not a setting of Kafka's or librdkafka's clients; did you mean linger\.ms\?",
         ),
         ("compression.type", "zip", r"compression\.type = 'zip' is not valid"),
         ("linger.ms", "soon", r"linger\.ms = 'soon' is not valid"),
@@ -278,7 +278,7 @@ def test_record_waits_no_longer_than_others_leave_its_task_alone() -> None:
 def test_record_lives_for_longer_than_it_waits_for_company(caplog: pytest.LogCaptureFixture) -> None:
     for name in ("linger.ms", "queue.buffering.max.ms"):
         assert at_least_once(**{f"producer.{name}": 5_000, "session.timeout.ms": 6_000})[0] == 10_001
-    assert caplog.text.count("linger.ms = 5000 is long beside session.timeout.ms = 6000") == 2
+    assert caplog.text.count("linger.ms = 5000 is long compared with session.timeout.ms = 6000") == 2
     KafkaClients(config(**{"producer.queue.buffering.max.ms": 40_000})).close()
 
 

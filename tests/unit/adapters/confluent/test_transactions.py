@@ -1,4 +1,4 @@
-"""Transactions on librdkafka without a broker: what is sent, and what follows from each error."""
+"""Transactions on librdkafka without a broker: the calls made, and the consequence of each error."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def test_timestamp_0_is_refused_in_a_transaction(producer: Any) -> None:
 
 def test_topic_with_a_small_limit_makes_all_batches_small(producer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer, "_batch_bytes_max", lambda topic: 5_000 if topic == "small" else None)
-    with pytest.raises(TaskCorruptedError, match="small takes batches of 5000 bytes"):
+    with pytest.raises(TaskCorruptedError, match="small accepts batches of at most 5000 bytes"):
         producer.direct("small")
     producer.reset()
     producer.produce("small", b"1", b"k")
@@ -313,7 +313,7 @@ def test_client_is_dropped_at_once_when_the_coordinator_is_lost_after_a_commit(
         lose_coordinator(producer)
         producer.poll()
     for call in (producer.check, lambda: producer.produce("out", b"3", None), lambda: commit(producer)):
-        with pytest.raises(TaskCorruptedError, match="the coordinator of transactions was lost"):
+        with pytest.raises(TaskCorruptedError, match="the transaction coordinator was lost"):
             call()
     assert ("produce", "out", b"3") not in first.calls
     producer.reset()
@@ -331,7 +331,7 @@ def test_no_transaction_begins_after_the_coordinator_was_lost_while_nobody_polle
     first = producer._client(None)
     calls = len(first.calls)
     lose_coordinator(producer)
-    with pytest.raises(TaskCorruptedError, match="the coordinator of transactions was lost"):
+    with pytest.raises(TaskCorruptedError, match="the transaction coordinator was lost"):
         _ = producer.produce("out", b"2", None) if call == "produce" else commit(producer)
     assert not {"begin", "produce", "commit"} & {made[0] for made in first.calls[calls:]}
 

@@ -91,7 +91,7 @@ def test_what_may_be_an_outage_is_no_refusal(outage: str, protocol: str) -> None
     with broker(OUTAGES[outage]) as address:
         why = refusal(address, parse_security({"security.protocol": protocol, **login}), timeout_s=0.3)
     # What answers without TLS has said so, whatever else it is; a reset may come before that is read.
-    assert why is None or (protocol == "SSL" and "speaks no TLS" in why)
+    assert why is None or (protocol == "SSL" and "does not use TLS" in why)
 
 
 def test_nobody_there_is_no_refusal() -> None:
@@ -135,8 +135,8 @@ def test_alert_of_tls_is_told_from_an_answer() -> None:
     with broker(lambda connection: connection.sendall(b"\x15\x03\x03\x00\x02\x02\x50")) as address:
         why = refusal(address, SecuritySettings())
     assert why == (
-        f"{address} speaks TLS only: set security.protocol to SSL or SASL_SSL, and ssl.ca.location, or use the port of "
-        "a listener without TLS"
+        f"{address} accepts TLS only: set security.protocol to SSL or SASL_SSL, and ssl.ca.location, or use the port "
+        "of a listener without TLS"
     )
 
 
@@ -145,7 +145,7 @@ def test_login_is_asked_for_only_where_the_broker_knows_the_request() -> None:
         assert refusal(address, SecuritySettings()) is None
     offered = struct.pack(">hih", 0, 1, 5) + b"PLAIN"
     with broker(speaks((_API_VERSIONS, _versions(3, _SASL_HANDSHAKE)), (_SASL_HANDSHAKE, offered))) as address:
-        assert "wants a login: set security.protocol to SASL_PLAINTEXT, sasl.mechanism to one of PLAIN" in str(
+        assert "requires a login: set security.protocol to SASL_PLAINTEXT, sasl.mechanism to one of PLAIN" in str(
             refusal(address, SecuritySettings())
         )
 
@@ -184,5 +184,5 @@ def test_what_refuses_one_process_is_not_asked_again_and_again_by_many(tmp_path:
     builder.stream("in").to("out")
     with broker(lambda connection: connection.sendall(b"\x15\x03\x03\x00\x02\x02\x50")) as address:
         settings = {"application.id": "a", "bootstrap.servers": address, "state.dir": str(tmp_path)}
-        with pytest.raises(ConfigError, match=f"{address} speaks TLS only"):
+        with pytest.raises(ConfigError, match=f"{address} accepts TLS only"):
             KafkaStreams(builder.build(), settings).run(processes=2)

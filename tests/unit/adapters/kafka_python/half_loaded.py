@@ -1,7 +1,7 @@
-"""A group as a coordinator of Kafka 4.3 has it whose load broke off: behind its log, and without its members' sessions.
+"""A group of a Kafka 4.3 coordinator whose load stopped early: older than its log, and without members' sessions.
 
-It follows ``GroupMetadataManager``'s classic groups as far as JoinGroup, SyncGroup, Heartbeat and LeaveGroup see them.
-Its time goes on with the requests that it gets: members that wait ask now and then.
+It models the behaviour of ``GroupMetadataManager`` for classic groups with JoinGroup, SyncGroup, Heartbeat and
+LeaveGroup. Its time advances with each request, and waiting members send requests regularly.
 """
 
 from __future__ import annotations
@@ -43,21 +43,24 @@ NOT_COORDINATOR = 16
 class _Counted:
     metadata: bytes = b""
     over_at: float = float("inf")
-    """When its session is over, if it is not heard of."""
+    """Time at which the session expires without a heartbeat."""
     waiting: Any = None
-    """Its JoinGroup or SyncGroup: (client, answer)."""
+    """The waiting JoinGroup or SyncGroup: (client, answer)."""
     assignment: bytes = b""
 
     def answer(self, response: Any) -> None:
-        """On the network thread of who waits, if somebody does."""
+        """Answer the waiting request, if any, on the network thread of its client."""
         if self.waiting:
             (client, answer), self.waiting = self.waiting, None
             client._net.call_soon_threadsafe(lambda: None if answer.is_done else answer.success(response))
 
 
 class HalfLoaded:
-    """``loaded`` and ``generation`` are what was read of its log, ``log`` (generation, member ids) what is in it, and
-    read as soon as something is written. It says nobody who its members are."""
+    """A group whose log is loaded only in part. It never describes its members.
+
+    ``loaded`` and ``generation`` are the loaded part. ``log`` (generation, member ids) is the content of the log, which
+    is loaded at the first write.
+    """
 
     def __init__(
         self, *, loaded: list[str], generation: int, log: tuple[int, list[str]], session_s: float, rebalance_s: float

@@ -34,7 +34,7 @@ MEMBER_ID_REQUIRED, FENCED_INSTANCE_ID, GROUP_AUTHORIZATION_FAILED, INVALID_REQU
 
 
 class InlineInbox:
-    """Makes every call at once, on the same thread."""
+    """Makes each call immediately, on the same thread."""
 
     async def call(self, function, *arguments):
         return function(*arguments)

@@ -1,4 +1,4 @@
-"""The coordinator of a Connect worker: its own closing is no news."""
+"""The coordinator of a Connect worker: closing it is not logged as an error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streams_py.adapters.kafka_python.connect_coordinator import ConnectCoordina
 
 
 class Member:
-    """Nobody joins here."""
+    """A member that never joins."""
 
     def protocols(self) -> list[tuple[str, bytes]]:
         return []

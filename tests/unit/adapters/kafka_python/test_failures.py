@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kafka import errors as kafka_errors
 
-from streams_py.adapters.kafka_python.failures import is_retriable, patiently, translated
+from streams_py.adapters.kafka_python.failures import is_retriable, translated, with_retries
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError, TaskMigratedError, TopologyError
 
 
@@ -60,7 +60,7 @@ def test_answer_is_asked_for_again_while_the_error_may_pass() -> None:
             raise errors.pop(0)
         return "answer"
 
-    assert patiently(ask, _not_asked_for, timeout_ms=60_000, pause_s=0.0) == "answer"
+    assert with_retries(ask, _not_asked_for, timeout_ms=60_000, pause_s=0.0) == "answer"
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_answer_is_asked_for_once_when_the_error_stays_or_time_is_over(
         raise error
 
     with pytest.raises(StreamsError, match="it failed") as raised:
-        patiently(ask, lambda _: StreamsError("it failed"), timeout_ms=timeout_ms, pause_s=0.01)
+        with_retries(ask, lambda _: StreamsError("it failed"), timeout_ms=timeout_ms, pause_s=0.01)
     assert raised.value.__cause__ is error
 
 

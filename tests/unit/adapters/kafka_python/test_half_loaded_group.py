@@ -1,4 +1,4 @@
-"""A coordinator that has loaded its log half counts members of processes that are gone: the group goes on."""
+"""The group continues although a coordinator with half of its log loaded counts members without a process."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from tests.unit.adapters.kafka_python.scripted_member import T0
 
 SESSION_S = 0.2
 LONG_S = 60.0
-"""Nobody waits for so long here: who goes on has not waited for max.poll.interval.ms."""
+"""A time longer than any test, for max.poll.interval.ms: a group that continues has not waited for it."""
 
 
 def of_generation_305(make, *, name="c-0", told=()):
-    """A member that has led, among others, those of ``told``."""
+    """Create a member that has led a group with the members ``told``, among others."""
     member = make()
     for generation in range(303, 306):
         member.will_join(generation, T0, member_id=name)
         member.coordinator.request_rejoin_because("because")
         assert member.poll() is True
-    member.coordinator._ghosts.note_members(SimpleNamespace(member_id=name, group_instance_id=None) for name in told)
+    member.coordinator._stale_members.note_members(
+        SimpleNamespace(member_id=name, group_instance_id=None) for name in told
+    )
     return member
 
 
@@ -55,13 +57,13 @@ def test_group_whose_old_members_are_known_to_one_who_has_led_does_not_wait_for_
     member = of_generation_305(make, told=["dead-1", "dead-2", *(f"gone-{number}" for number in range(others))])
     group = half_loaded(member)
     looks = []
-    start = member.coordinator._ghosts.start_sessions
+    start = member.coordinator._stale_members.start_sessions
 
     async def look(*arguments):
         await start(*arguments)
         looks.append({name for name, generation in group.heartbeats if generation == 276})
 
-    member.coordinator._ghosts.start_sessions = look
+    member.coordinator._stale_members.start_sessions = look
     assert member.poll(20_000) is True
     assert {"dead-1", "dead-2"} <= looks[0], "with the first look at all of them"
     assert group.loads == 1
@@ -69,7 +71,7 @@ def test_group_whose_old_members_are_known_to_one_who_has_led_does_not_wait_for_
 
 
 def test_members_that_began_to_wait_at_different_instants_keep_nobody_alive(make):
-    """Each starts a session for the others; together they would do so before it is over, again and again."""
+    """Each member starts the sessions of the others. Repeating that, together they would never let a session expire."""
     waiting = [of_generation_305(make, name=f"c-{number}", told=["dead-1", "dead-2"]) for number in range(4)]
     half_loaded(*waiting)
     settled = [threading.Event() for _ in waiting]

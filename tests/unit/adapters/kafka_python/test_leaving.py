@@ -35,7 +35,7 @@ class Held:
 def leave(member, *, timeout_ms=10_000):
     member.coordinator.is_closing = True
     member.run(member.coordinator.leave_async, "closing", timeout_ms)
-    member.poll(20)  # whatever was under way goes on
+    member.poll(20)  # requests in flight continue
     return [request.members[0].member_id for request in member.requests if isinstance(request, LeaveGroupRequest)]
 
 
@@ -56,7 +56,7 @@ def test_member_leaves_under_an_id_that_it_was_given_and_has_not_joined_with(mak
     assert leave(member) == ["c-1"]
     data.success(b"user data, too late")
     member.poll(20)
-    assert joins(member) == [""], "nobody joins after leaving"
+    assert joins(member) == [""], "no join after leaving"
 
 
 @pytest.mark.parametrize("keeps_its_id", [True, False])
@@ -74,11 +74,11 @@ def test_member_waits_for_the_id_that_it_is_going_to_be_given(make):
     member.joins.append((MEMBER_ID_REQUIRED, -1, "c-1"))
     member.client._net.call_later(0.05, held.answer)
     assert leave(member) == ["c-1"]
-    assert held.answers == [], "nobody joins after leaving"
+    assert held.answers == [], "no join after leaving"
 
 
 def test_member_that_is_told_no_id_does_not_wait_long(make, monkeypatch):
-    monkeypatch.setattr(leaving, "_ID_MS", 20)
+    monkeypatch.setattr(leaving, "_ID_WAIT_MS", 20)
     member = make()
     Held(member)
     assert member.poll(20) is False

@@ -63,9 +63,8 @@ def test_request_that_has_waited_for_a_session_is_sent_again_under_the_same_id(m
     assert [name for name, _ in member.calls if name.startswith("on_lost")] == []
     said = [record.getMessage() for record in caplog.records if "group_requests" in record.name]
     name = kind.__name__
-    assert said == times * [
-        f"group g: {name} is not answered for 0.075 s, longer than session.timeout.ms; sent again, since it may be lost"
-    ]
+    warning = f"group g: {name} was not answered within 0.075 s, longer than session.timeout.ms; "
+    assert said == times * [warning + "sending it again, since the request may be lost"]
 
 
 def test_request_that_was_lost_is_given_up_where_it_was_sent_to_also_when_the_coordinator_has_moved(make):

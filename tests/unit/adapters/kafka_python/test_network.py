@@ -1,4 +1,4 @@
-"""The network thread of kafka-python: what dies there is noticed by those who wait for it."""
+"""kafka-python's network thread: callers that wait for a failed task get an error."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_connection_whose_answer_cannot_be_read_is_closed_and_its_callers_fail(c
         return connection.send_request(ApiVersionsRequest(version=0))
 
     waiting = client._net.call_soon_with_future(send)
-    until(lambda: waiting.is_done, "the caller is told, long before its request times out")
+    until(lambda: waiting.is_done, "the caller gets an error, long before its request times out")
     assert isinstance(waiting.exception, kafka_errors.KafkaConnectionError)
     assert type(problem).__name__ in str(waiting.exception)
 

@@ -1,4 +1,4 @@
-"""Committed offsets: what an answer leaves out is neither committed nor "never committed"."""
+"""Committed offsets: a partition missing in a response is neither committed nor "never committed"."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNSTABLE_OFFSET_COMMIT = 88
 
 
 class Coordinator:
-    """Finds what it is told to."""
+    """A coordinator that finds given offsets."""
 
     def __init__(self, found: object, answers: list[TopicPartition] | None = None) -> None:
         self.found = found
@@ -53,7 +53,7 @@ def committed(found: object) -> dict[TopicPartition, OffsetAndMetadata | None]:
 def test_committed_offsets_are_offsets_or_none_for_every_partition_or_no_answer(found: dict[int, int]) -> None:
     answer = {KafkaPartition("t", number): KafkaOffset(offset, None, -1) for number, offset in found.items()}
     if len(found) < len(ASKED) or min(found.values()) < -1:
-        with pytest.raises(BrokerUnavailableError, match="leaves out t-"):
+        with pytest.raises(BrokerUnavailableError, match="does not include t-"):
             committed(answer)
         return
     for partition, at in committed(answer).items():
@@ -117,7 +117,7 @@ def test_commit_that_is_answered_in_part_is_not_done() -> None:
     built = OffsetCommitResponse(version=8, topics=[topic(name="t", partitions=answered)])
     response = OffsetCommitResponse.decode(built.encode(), version=8)
     check_all_committed([KafkaPartition("t", 0), KafkaPartition("t", 2)], response)
-    with pytest.raises(kafka_errors.RequestTimedOutError, match="leaves out t-1"):
+    with pytest.raises(kafka_errors.RequestTimedOutError, match="does not include t-1"):
         check_all_committed([KafkaPartition("t", number) for number in range(3)], response)
-    with pytest.raises(kafka_errors.RequestTimedOutError, match="leaves out t-0"):
+    with pytest.raises(kafka_errors.RequestTimedOutError, match="does not include t-0"):
         check_all_committed([KafkaPartition("t", 0)], SimpleNamespace(topics=[]))

@@ -44,7 +44,7 @@ class Thread:
         return {partition: OffsetAndMetadata(7, "m") for partition in partitions}
 
     def on_revoked_committed(self, error):
-        pass  # not committed when the session was over before: somebody reads the partition again
+        pass  # not committed if the session expired before: the next owner reads the partition again
 
     def on_doubt(self, in_doubt): ...
 

@@ -1,4 +1,4 @@
-"""kafka-python's private names that the membership stands on are as they were when somebody last looked at them."""
+"""kafka-python's private names that the membership uses are unchanged since they were last reviewed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def test_private_names_are_there_and_as_they_were() -> None:
     release = f"kafka-python {metadata.version('kafka-python')}"
     gone = sorted(looked_at.keys() - now.keys())
     assert gone == [], (
-        f"{release} has these no more, or nobody uses them: do without in adapters/kafka_python, {_RENEW}"
+        f"{release} no longer has these, or they are unused: remove their use in adapters/kafka_python, {_RENEW}"
     )
     changed = sorted(name for name in looked_at.keys() & now.keys() if looked_at[name] != now[name])
-    assert changed == [], f"{release} has changed these: read what is new, adapt adapters/kafka_python, {_RENEW}"
-    assert sorted(now.keys() - looked_at.keys()) == [], f"newly used: is there a public way? If not, {_RENEW}"
+    assert changed == [], f"{release} has changed these: review the change, adapt adapters/kafka_python, {_RENEW}"
+    assert sorted(now.keys() - looked_at.keys()) == [], f"newly used: is there a public API? If not, {_RENEW}"
 
 
 def test_private_names_of_other_objects_have_a_known_home() -> None:

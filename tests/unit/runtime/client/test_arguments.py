@@ -53,8 +53,8 @@ def test_callback_that_cannot_be_called_is_refused(tmp_path: Path, callback: Any
     ("setting", "message"),
     [
         ({"consumer_fetch_min_bytes": "abc"}, "fetch.min.bytes = 'abc' is not valid"),
-        ({"producer_nonsense": "1"}, "nonsense is no setting"),
-        ({"session_timeout_ms": "x"}, "session.timeout.ms='x' is not allowed"),
+        ({"producer_nonsense": "1"}, "nonsense is not a setting"),
+        ({"session_timeout_ms": "x"}, "session.timeout.ms='x' is not valid"),
         ({"admin_request_timeout_ms": "x"}, "request.timeout.ms = 'x'"),
         ({"deserialization_exception_handler": "log_and_contine"}, "did you mean 'log_and_continue'?"),
         ({"default_timestamp_extractor": "wall_clok_time"}, "did you mean"),

@@ -28,7 +28,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> KafkaP
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (kafka_errors.UnknownMemberIdError, "it has members by now, so nothing was set; stop them"),
+        (kafka_errors.UnknownMemberIdError, "it has members by now, so no offset was set; stop them"),
         (kafka_errors.TopicAuthorizationFailedError, "--operation READ --topic lines"),
         (kafka_errors.InvalidTopicError, "lines-0: InvalidTopicError"),
     ],

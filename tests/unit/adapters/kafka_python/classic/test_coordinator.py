@@ -131,7 +131,7 @@ def test_generation_lost_in_join_means_lost_too(make):
 
 
 def test_generation_lost_while_a_subscription_is_built_means_lost_too(make):
-    """A static member would be let in at once, with partitions that others have by now."""
+    """A static member would be admitted immediately, with partitions that other members may own by now."""
     member = make().joined(T0)
     build = member.listener.subscription_user_data
 
@@ -303,7 +303,7 @@ def test_late_answer_about_offsets_is_nobodys(make):
 def test_commit_is_for_owned_partitions_only(make):
     member = make().joined(T0)
     member.run(member.coordinator.commit_async, {T0: OffsetAndMetadata(1)}, 1000)
-    with pytest.raises(TaskMigratedError, match="t-1 not owned"):
+    with pytest.raises(TaskMigratedError, match="t-1 no longer owned"):
         member.run(member.coordinator.commit_async, {T0: OffsetAndMetadata(1), T1: OffsetAndMetadata(1)}, 1000)
     assert len([request for request in member.requests if isinstance(request, OffsetCommitRequest)]) == 1
 

@@ -17,7 +17,7 @@ ANSWERED = LeaveGroupResponse.MemberResponse
 
 
 class Ghosts:
-    """A coordinator that answers JoinGroup when everybody has joined or left, also ids that nobody uses."""
+    """A coordinator that answers JoinGroup when all ids have joined or left, including ids without a process."""
 
     def __init__(self, member, *ids):
         self.waits_for = set(ids)
@@ -56,7 +56,7 @@ class Ghosts:
 
 
 def forgotten(member, old="c-1", new="c-2"):
-    """The coordinator does not know ``old`` any more: the next join is under ``new``."""
+    """Let the coordinator forget ``old``, so the next join has the id ``new``."""
     member.joins.append((UNKNOWN_MEMBER_ID, -1, old))
     member.will_join(2, T0, member_id=new)
     return member
@@ -75,7 +75,7 @@ def test_member_whose_join_waits_for_its_former_id_leaves_under_it(make, caplog,
     assert member.coordinator.member_id == "c-2"
     assert set(ghosts.nodes) == {1}, "the coordinator's connection is taken up by JoinGroup"
     assert [record.getMessage() for record in caplog.records if "former" in record.name] == [
-        "group g still waited for c-1, which this member was until its coordinator forgot it: it has left"
+        "group g still waited for c-1, a former id of this member; removed it from the group"
     ]
 
 
@@ -164,7 +164,7 @@ def test_nothing_is_asked_behind_the_join_on_its_own_connection(make):
     """It would be answered after the join, and time out before: the library then closes it, join and all."""
     member = forgotten(make().joined(T0, member_id="c-1"))
     ghosts = Ghosts(member)
-    member.client.cluster.broker_metadata = lambda node_id: None  # a broker without its controller lists nobody
+    member.client.cluster.broker_metadata = lambda node_id: None  # a broker without its controller lists no brokers
     member.coordinator.reset_generation()
     member.joins.popleft()
     ghosts.waits_for = {"c-1"}

@@ -1,4 +1,4 @@
-"""A group that counts members who are nobody: who waits for them starts their sessions (ghosts.py)."""
+"""A group with members whose process no longer exists: members that wait for them start their sessions."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_sessions_are_started_with_the_generation_that_the_group_is_in_which_is_
 
 @pytest.mark.parametrize("at", [2, 500])
 def test_generation_is_looked_for_below_the_last_one_and_below_the_highest(make, at):
-    """They go back when a group is begun anew, and come back when the coordinator has read on in its log."""
+    """The generation goes back when the coordinator starts with an empty group, and forward when it loads its log."""
     member = make().joined(T0, member_id="c-1")
     for generation in (501, 3):
         member.will_join(generation, T0, member_id="c-1")
@@ -145,7 +145,7 @@ def test_generation_is_looked_for_below_the_last_one_and_below_the_highest(make,
 
 
 def test_session_of_a_member_is_started_once_by_who_waits(make):
-    """Whoever goes on with it keeps it alive, together with others who wait from another instant on."""
+    """Repeated heartbeats from several waiting members would keep a dead member in the group."""
     member = make().joined(T0, member_id="c-1")
     group = Haunted(member, generation=1, ghosts={"dead": None, "slow": None}, stay=True)
     member.coordinator.request_rejoin_because("because")

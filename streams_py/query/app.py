@@ -1,7 +1,7 @@
-"""The addresses of the query service.
+"""The HTTP paths of the query service.
 
-Nothing here changes anything, and there is no authentication: whoever reaches the port can read the stores. Names of
-others in ``Host`` are refused by the service (:mod:`streams_py.http.hosts`).
+All requests are read-only. The service does not authenticate clients: any client that can connect to the port can read
+the stores. The service refuses unknown names in the ``Host`` header (:mod:`streams_py.http.hosts`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from streams_py.errors import BrokerUnavailableError, InvalidStateStoreError, StreamsError, UnknownStateStoreError
-from streams_py.query.errors import UNKNOWN_STORE, BadQueryError, NotHereNowError, QueryError, told
+from streams_py.query.errors import UNKNOWN_STORE, BadQueryError, NotHereNowError, QueryError, safe_text
 from streams_py.query.keys import json_text
 from streams_py.query.reading import Query, key_of, kind_of
 from streams_py.query.routing import HOP_HEADER, Router
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 _RETRY_AFTER_S = 1
 _HEADERS = {"Cache-Control": "no-store"}
-"""Of every answer: it is as of now, whatever is between the service and who asks."""
+"""Headers of each answer. Proxies must not cache it."""
 _PATHS = {
     QueryableStoreType.KEY_VALUE: "keys",
     QueryableStoreType.WINDOW: "windows",
@@ -42,7 +42,7 @@ _PATHS = {
 
 
 def query_app(streams: KafkaStreams, router: Router) -> Starlette:
-    """The ASGI application of one instance."""
+    """Create the ASGI application of one instance."""
     api = _Api(streams, router)
 
     @contextlib.asynccontextmanager
@@ -57,9 +57,9 @@ def query_app(streams: KafkaStreams, router: Router) -> Starlette:
                 return await handler(request)
             except StreamsError as error:
                 return _refused(error)
-            except Exception as error:  # of a serde, or of a store of the application's own
+            except Exception as error:  # from a serde, or from a custom store
                 _log.warning("%s could not be answered", request.scope["path"], exc_info=True)
-                return _refused(QueryError(told(error)))
+                return _refused(QueryError(safe_text(error)))
 
         return Route(path, guarded, methods=["GET"])
 
@@ -79,19 +79,19 @@ def query_app(streams: KafkaStreams, router: Router) -> Starlette:
 
 
 class _Api:
-    """A method per address."""
+    """The request handlers, one method per path."""
 
     def __init__(self, streams: KafkaStreams, router: Router) -> None:
         self._streams = streams
         self._router = router
 
     async def stores(self, request: Request) -> Response:
-        """Every store, and what it is."""
+        """Return the names and kinds of all stores."""
         declared = self._streams.store_hosts.stores
         return _json({"stores": {name: builder.kind.value for name, builder in sorted(declared.items())}})
 
     def query(self, kind: QueryableStoreType) -> Callable[[Request], Awaitable[Response]]:
-        """Reads of stores of one kind."""
+        """Create the handler for queries of stores of one kind."""
 
         async def handler(request: Request) -> Response:
             store, key = request.path_params["store"], request.path_params.get("key")
@@ -106,8 +106,10 @@ class _Api:
         return handler
 
     def _is_passed_on(self, request: Request) -> bool:
-        """Whether another instance asks. NotHereNowError when it takes this one for one of another application, whose
-        address this was."""
+        """Whether another instance has forwarded the request.
+
+        Raises NotHereNowError if the request is for another application, which used this address before.
+        """
         meant = request.headers.get(HOP_HEADER)
         own = self._streams.store_hosts.application_id
         if meant not in (None, own):
@@ -115,7 +117,7 @@ class _Api:
         return meant is not None
 
     async def metadata(self, request: Request) -> Response:
-        """Every instance, or those that have a store."""
+        """Return all instances, or the instances that have a store."""
         store = request.path_params.get("store")
         streams = self._streams
         found = streams.all_metadata() if store is None else streams.streams_metadata_for_store(store)
@@ -135,7 +137,7 @@ class _Api:
         )
 
     async def key_metadata(self, request: Request) -> Response:
-        """Where a key is."""
+        """Return the instances that have a key."""
         store = request.path_params["store"]
         query = Query(store, kind_of(self._streams, store), None, _options(request))
 
@@ -153,7 +155,7 @@ class _Api:
         )
 
     async def lags(self, request: Request) -> Response:
-        """How far the copies here are behind."""
+        """Return the lags of the store copies on this instance."""
         found = await self._router.ask_brokers(
             self._streams.all_local_store_partition_lags, "asking the brokers where changelogs end"
         )

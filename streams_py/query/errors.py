@@ -1,4 +1,4 @@
-"""What a query is answered with when it is not answered."""
+"""Errors of queries, with their HTTP statuses and error codes."""
 
 from __future__ import annotations
 
@@ -17,41 +17,43 @@ __all__ = [
     "OwnerAnswerError",
     "OwnerTimeoutError",
     "QueryError",
-    "told",
+    "safe_text",
 ]
 
 UNKNOWN_STORE: Final = "unknown_store"
 
 
-def told(error: BaseException) -> str:
-    """What somebody else's error says, as whoever asks may read it: a serde's may quote a registry's address and
-    password."""
+def safe_text(error: BaseException) -> str:
+    """Return the text of any error in a form that callers may read.
+
+    The text of a serde's error may contain the address and password of a registry. These are redacted.
+    """
     return redact(named(error))
 
 
 class QueryError(StreamsError):
-    """Base of these. ``status``: of the HTTP answer; ``code``: the word in it that programs look at."""
+    """The base class. ``status``: the HTTP status. ``code``: the error code in the answer, for programs."""
 
     status: ClassVar[int] = 500
     code: ClassVar[str] = "failed"
 
 
 class BadQueryError(QueryError):
-    """The query itself is wrong."""
+    """The query itself is not valid."""
 
     status: ClassVar[int] = 400
     code: ClassVar[str] = "bad_query"
 
 
 class AbsentKeyError(QueryError):
-    """The instance that has the key's partition was asked, and the store has no such key."""
+    """The instance that has the key's partition has answered, and its store does not have the key."""
 
     status: ClassVar[int] = 404
     code: ClassVar[str] = "absent"
 
 
 class NotHereNowError(QueryError):
-    """Tasks are moving or restoring, or their instance has just ended: the same query may succeed in a moment."""
+    """Tasks are moving or restoring, or their instance has just stopped. A retry may succeed."""
 
     retriable: ClassVar[bool] = True
     status: ClassVar[int] = 503
@@ -59,7 +61,7 @@ class NotHereNowError(QueryError):
 
 
 class OwnerTimeoutError(QueryError):
-    """The instance that has it did not answer in time."""
+    """The instance that has the partition did not answer in time."""
 
     retriable: ClassVar[bool] = True
     status: ClassVar[int] = 504
@@ -67,7 +69,7 @@ class OwnerTimeoutError(QueryError):
 
 
 class OwnerAnswerError(QueryError):
-    """The instance that has it answered something else than a query service does."""
+    """The instance that has the partition returned an answer that is not from a query service."""
 
     status: ClassVar[int] = 502
     code: ClassVar[str] = "owner_failed"
@@ -80,4 +82,4 @@ STATUS_OF: Final = {
         for error in (QueryError, BadQueryError, AbsentKeyError, NotHereNowError, OwnerTimeoutError, OwnerAnswerError)
     },
 }
-"""The status that each word of an answer comes with."""
+"""HTTP status of each error code."""

@@ -1,4 +1,4 @@
-"""Keys as they are written in an address, and values as JSON."""
+"""Parse keys from URLs, and write answers as JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from streams_py.errors import BrokerUnavailableError
-from streams_py.query.errors import BadQueryError, QueryError, told
+from streams_py.query.errors import BadQueryError, QueryError, safe_text
 from streams_py.serdes import Serde
 
 __all__ = ["json_text", "key_from", "key_text_bytes"]
@@ -37,31 +37,39 @@ _READERS: Final[Mapping[str, Callable[[str], Any]]] = {
 
 
 def key_from(text: str, named: str | None, serde: Serde[Any], topic: str) -> Any:
-    """The key that ``text`` stands for. ``named`` is a serde's name, that of the store's own serde unless given.
+    """Parse a key.
 
-    ``bytes`` means base64 (URL-safe): for a store with another serde, the bytes of the serialized key.
+    Args:
+        text: The key in the URL.
+        named: Name of a serde; None means the store's serde. ``bytes`` means URL-safe base64. If the store has another
+            serde, it is the serialized key.
+        serde: The store's key serde.
+        topic: The topic passed to the serde.
+
+    Raises:
+        BadQueryError: The text is not a valid key.
     """
     name = named or serde.name
     reader = _READERS.get(name)
     if reader is None:
         raise BadQueryError(
-            f"a key of {name!r} cannot be written in an address; say key_serde= with one of "
+            f"a key with serde {name!r} cannot be written in a URL; set key_serde= to one of "
             f"{', '.join(sorted(_READERS))} (bytes: the serialized key as base64)"
         )
     try:
         key = reader(text)
         if name == "bytes" and serde.name != "bytes":
             key = serde.deserializer(topic, is_key=True)(key)
-        serde.serializer(topic, is_key=True)(key)  # said now and by name, not by the store
-    except BrokerUnavailableError:  # a registry is away: nothing is wrong with the key
+        serde.serializer(topic, is_key=True)(key)  # reports an invalid key now, with its text
+    except BrokerUnavailableError:  # a registry is unreachable: the key may be valid
         raise
     except Exception as error:
-        raise BadQueryError(f"{text!r:.100} is no key of {name}: {told(error)}") from error
+        raise BadQueryError(f"{text!r:.100} is not a valid key for serde {name}: {safe_text(error)}") from error
     return key
 
 
 def key_text_bytes(text: str, named: str | None) -> bytes:
-    """The first bytes of serialized keys: of text, or base64 with ``bytes``."""
+    """Return a prefix of serialized keys: the encoded text, or decoded base64 if ``named`` is ``bytes``."""
     if named != "bytes":
         return text.encode()
     try:
@@ -71,18 +79,18 @@ def key_text_bytes(text: str, named: str | None) -> bytes:
 
 
 def json_text(body: Mapping[str, Any]) -> str:
-    """An answer, or a part of one, as it is sent. QueryError when something in it cannot be written."""
+    """Encode an answer, or a part of it, as JSON. Raises QueryError if a value cannot be encoded."""
     try:
         try:
             return json.dumps(body, default=_to_json, allow_nan=False)
-        except ValueError:  # JSON has no NaN and Infinity: they are text, as Java's libraries write them
+        except ValueError:  # JSON lacks NaN and Infinity: write them as text, like Java's libraries
             return json.dumps(json.loads(json.dumps(body, default=_to_json), parse_constant=str))
-    except Exception as error:  # also what a model of the application raises
-        raise QueryError(f"what is stored cannot be written as JSON: {told(error)}") from error
+    except Exception as error:  # includes errors of the application's models
+        raise QueryError(f"the stored data cannot be written as JSON: {safe_text(error)}") from error
 
 
 def _to_json(value: Any) -> Any:
-    """For ``json.dumps``: bytes as base64, data classes and models as objects, what is left as text."""
+    """Convert a value for ``json.dumps``: bytes to base64, data classes and models to objects, others to text."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return base64.urlsafe_b64encode(value).decode("ascii")
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

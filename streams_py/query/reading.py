@@ -1,5 +1,7 @@
-"""A query, and its answer from the stores of this instance. Blocks, and runs serdes of the application, which may ask
-a registry: called on worker threads."""
+"""A query, and its answer from the stores of this instance.
+
+Functions here block and run the application's serdes, which may call a registry. So worker threads call them.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ _PARAMETERS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is asked for: ``key`` (as text) or, without, a range. ``options`` are the parameters of the address."""
+    """A query for ``key`` (as text), or for a range if ``key`` is None. ``options``: the parameters of the URL."""
 
     store: str
     what: QueryableStoreType
@@ -57,10 +59,12 @@ class Query:
     def __post_init__(self) -> None:
         unknown = sorted(self.options.keys() - _PARAMETERS)
         if unknown:
-            raise BadQueryError(f"unknown parameter {unknown[0]!r:.50}; there are: {', '.join(sorted(_PARAMETERS))}")
+            raise BadQueryError(
+                f"unknown parameter {unknown[0]!r:.50}; supported parameters: {', '.join(sorted(_PARAMETERS))}"
+            )
 
     def number(self, name: str, default: int, most: int = _TIME_MAX_MS) -> int:
-        """A whole number from 0 to ``most``."""
+        """Return the parameter ``name``, a whole number from 0 to ``most``."""
         text = self.options.get(name)
         if text is None:
             return default
@@ -69,7 +73,7 @@ class Query:
         return int(text)
 
     def flag(self, name: str) -> bool:
-        """true or false; false unless given."""
+        """Return the boolean parameter ``name``; False if it is absent."""
         text = self.options.get(name, "false")
         if text not in ("true", "false"):
             raise BadQueryError(f"{name} = {text!r:.50} is neither true nor false")
@@ -77,53 +81,63 @@ class Query:
 
     @property
     def partition(self) -> int | None:
-        """The one partition that is asked for."""
+        """The requested partition; None without the parameter."""
         return self.number("partition", 0, 2**31 - 1) if "partition" in self.options else None
 
     @property
     def limit(self) -> int:
-        """The most entries to answer with."""
+        """The largest number of entries in the answer."""
         return self.number("limit", _ENTRIES, ENTRIES_MAX)
 
 
 def kind_of(streams: KafkaStreams, store: str) -> QueryableStoreType:
-    """How a store is read. UnknownStateStoreError, or BadQueryError for one that cannot be read from outside."""
+    """Return the type of queries that a store supports.
+
+    Raises:
+        UnknownStateStoreError: The store does not exist.
+        BadQueryError: The store cannot be queried.
+    """
     kind = streams.store_hosts.declared(store).kind
     found = _KINDS.get(kind)
     if found is None:
-        raise BadQueryError(f"store {store!r} is a {kind.value}, which cannot be read from outside")
+        raise BadQueryError(f"store {store!r} is a {kind.value}, which cannot be queried")
     return found
 
 
 def key_of(streams: KafkaStreams, query: Query, text: str) -> Any:
-    """The key that ``text`` stands for in the query's store."""
+    """Parse ``text`` as a key of the query's store."""
     hosts = streams.store_hosts
     return key_from(text, query.options.get("key_serde"), hosts.key_serde(query.store), hosts.changelog(query.store))
 
 
 def partition_of(streams: KafkaStreams, query: Query) -> int:
-    """The partition that the query's key is in. NotHereNowError while nobody knows how many there are."""
+    """Return the partition of the query's key. Raises NotHereNowError while the partition count is unknown."""
     key = key_of(streams, query, query.key or "")
     partition = streams.query_metadata_for_key(query.store, key).partition
     if partition < 0:
-        raise NotHereNowError(f"nobody has said yet where store {query.store!r} is")
+        raise NotHereNowError(f"the instances that have store {query.store!r} are not known yet")
     return partition
 
 
 class Found(NamedTuple):
-    """The body of an answer, and how large its entries are together, as JSON."""
+    """The body of an answer, and the total size of its entries as JSON."""
 
     body: dict[str, Any]
     size_bytes: int = 0
 
 
 def answer_here(streams: KafkaStreams, query: Query, partition: int | None, deadline_s: float) -> Found:
-    """The answer from one partition on this instance (None: of a global store). NotHereNowError when it is not here, or
-    moves; AbsentKeyError; OwnerTimeoutError when ``deadline_s`` (of ``time.monotonic``) is over."""
+    """Return the answer of one partition on this instance. ``partition`` None means a global store.
+
+    Raises:
+        NotHereNowError: The partition is not on this instance, or is moving.
+        AbsentKeyError: The store does not have the key.
+        OwnerTimeoutError: The deadline (as ``time.monotonic``) has passed.
+    """
     try:
         view: Any = streams.store(
             query.store,
-            kind=query.what,  # type: ignore[call-overload]  # the kind decides what comes back
+            kind=query.what,  # type: ignore[call-overload]  # the kind determines the type of the view
             partition=partition,
             stale=query.flag("stale"),
         )
@@ -155,7 +169,7 @@ def _read(streams: KafkaStreams, query: Query, view: Any, partition: int | None,
             found = view.all(reverse=reverse)
             entries = (_windowed(w, v) if w.end >= first and w.start <= last else None for w, v in found)
         case _ if key is None:
-            raise BadQueryError(f"store {query.store!r} keeps versions: ask for a key")
+            raise BadQueryError(f"store {query.store!r} is versioned: the query must name a key")
         case _ if "from" in query.options or "to" in query.options:
             versions = view.history(key, first, last, reverse=reverse)
             entries = ({"value": v.value, "from": v.timestamp, "to": v.valid_to} for v in versions)
@@ -169,7 +183,7 @@ def _range(streams: KafkaStreams, query: Query, view: Any, *, reverse: bool) -> 
     options = query.options
     if "prefix" in options:
         if reverse or "start" in options or "end" in options:
-            raise BadQueryError("prefix goes with neither start, end nor reverse")
+            raise BadQueryError("prefix cannot be combined with start, end or reverse")
         scanned: Iterable[tuple[Any, Any]] = view.prefix_scan(
             key_text_bytes(options["prefix"], options.get("key_serde"))
         )
@@ -190,15 +204,13 @@ def _one(query: Query, partition: int | None, key: Any, value: Any) -> Found:
 
 
 def _many(query: Query, partition: int | None, entries: Iterable[dict[str, Any] | None], deadline_s: float) -> Found:
-    """The first of the entries; None stands for one that is not wanted, and took time all the same."""
+    """Return the first entries up to the limit. None stands for an entry outside the range, whose read took time."""
     found: list[dict[str, Any]] = []
     limit = query.limit
     size = 0
     for number, entry in enumerate(entries):
         if number % 256 == 0 and time.monotonic() > deadline_s:
-            raise OwnerTimeoutError(
-                f"reading store {query.store!r} took too long; ask for less with limit=, or for a key"
-            )
+            raise OwnerTimeoutError(f"reading store {query.store!r} took too long; set a lower limit=, or query a key")
         if entry is None:
             continue
         if len(found) == limit:
@@ -210,9 +222,9 @@ def _many(query: Query, partition: int | None, entries: Iterable[dict[str, Any] 
 
 
 def check_size(query: Query, size_bytes: int) -> None:
-    """BadQueryError when the entries of an answer are so large together."""
+    """Raise BadQueryError when the entries of an answer are too large in total."""
     if size_bytes > ANSWER_BYTES_MAX:
         raise BadQueryError(
-            f"the entries of store {query.store!r} that are asked for have more than {ANSWER_BYTES_MAX} bytes; ask for "
-            "less with limit="
+            f"the requested entries of store {query.store!r} have more than {ANSWER_BYTES_MAX} bytes; set a lower "
+            "limit="
         )

@@ -1,12 +1,13 @@
-"""Who answers: this instance, or the one that has the partition.
+"""Route queries to the instance that has the partition: this one or another one.
 
-Where partitions are is what the leader said last, so during a rebalance an instance may be asked that does not have
-the partition yet, or any more. It never passes the question on: a query takes one hop at most, and two instances that
-disagree cannot play one back and forth. It answers 503, and the caller asks again.
+Instances know the location of partitions from the leader's last assignment. So during a rebalance, a query may reach an
+instance that does not have the partition yet, or no longer has it. That instance answers with status 503 and never
+forwards the query, and the caller retries. So a query takes at most one hop, and two instances that disagree cannot
+forward it back and forth.
 
-An address may have another user by now: another application's service, which may have a store of the same name, or
-something that is no query service at all. So the question says whose instance it is meant for, and what answers in
-other words is not passed on.
+Another service may use the address of an instance by now: the service of another application, which may have a store
+with the same name, or a service that is not a query service. So a forwarded query names the application that it is for,
+and an answer that does not look like one of a query service is not returned.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ from streams_py.system.printable import text_of
 __all__ = ["HOP_HEADER", "Answer", "Router"]
 
 HOP_HEADER: Final = "Streams-Query-Hop"
-"""In a question that one instance asks another: the application that it is meant for."""
+"""Header of a query that one instance forwards to another. Its value is the application that the query is for."""
 _PARTITIONS_AT_ONCE: Final = 8
-_READERS, _ASKERS = 16, 2
-_BESIDE_ENTRIES_BYTES: Final = 1_000
+_READERS, _BROKER_READERS = 16, 2
+_ENVELOPE_BYTES: Final = 1_000
 _FIELDS: Final = ("key", "value", "partition", "entries", "complete")
 _ENTRY_FIELDS: Final = ("key", "value", "partition", "start", "end", "from", "to")
-"""Of an answer and of an entry in it: nothing else that an address answers is passed on."""
+"""Fields of an answer and of its entries. Other fields of a remote answer are not returned."""
 _NO_SERVICE: Final = "no query service of this application answers there"
 
 _log = logging.getLogger(__name__)
@@ -52,11 +53,11 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 Answer = tuple[int, Mapping[str, Any]]
-"""Status and body."""
+"""HTTP status and body."""
 
 
 class _Part(NamedTuple):
-    """The answer of one partition, and how large its entries are together."""
+    """The answer of one partition, with the total size of its entries."""
 
     status: int
     body: Mapping[str, Any]
@@ -64,8 +65,15 @@ class _Part(NamedTuple):
 
 
 class Router:
-    """Answers queries for one instance; close it. ``allowed_hosts``: hosts of other instances that may be asked (None:
-    any that the group names). ``transport`` is for tests: how other instances are reached."""
+    """The query router of one instance. The caller must close it.
+
+    Args:
+        streams: The application instance.
+        timeout_s: Time limit of a query.
+        allowed_hosts: Hosts of other instances to which queries may be sent. None allows all hosts that the group
+            names.
+        transport: The HTTP transport to other instances. For tests.
+    """
 
     def __init__(
         self,
@@ -78,28 +86,38 @@ class Router:
         self._streams = streams
         self._allowed = None if allowed_hosts is None else frozenset(allowed_hosts)
         self._timeout_s = timeout_s
-        self._readers, self._askers = Workers(_READERS), Workers(_ASKERS)
-        # No proxies from the environment: instances reach each other.
+        self._readers, self._broker_readers = Workers(_READERS), Workers(_BROKER_READERS)
+        # Instances connect directly, so proxy settings from the environment are ignored.
         self._client = httpx.AsyncClient(transport=transport, trust_env=False, timeout=timeout_s)
 
     async def close(self) -> None:
         """Close the connections to other instances."""
         self._readers.close()
-        self._askers.close()
+        self._broker_readers.close()
         await self._client.aclose()
 
     async def read(self, call: Callable[[], T], what: str) -> T:
-        """Something that only this instance is asked for. OwnerTimeoutError."""
+        """Run a read of this instance only. Raises OwnerTimeoutError after the time limit."""
         return await self._readers.run(call, what, time.monotonic() + self._timeout_s)
 
     async def ask_brokers(self, call: Callable[[], T], what: str) -> T:
-        """Something that brokers are asked for, who may be away: queries do not wait behind it. OwnerTimeoutError."""
-        return await self._askers.run(call, what, time.monotonic() + self._timeout_s)
+        """Run a call that waits for brokers. Raises OwnerTimeoutError after the time limit.
+
+        It has separate threads, so queries do not wait behind unreachable brokers.
+        """
+        return await self._broker_readers.run(call, what, time.monotonic() + self._timeout_s)
 
     async def answer(self, query: Query, path: str, *, passed_on: bool) -> Answer:
-        """The answer; ``passed_on``: the query comes from another instance, so nobody else is asked.
+        """Answer a query.
 
-        QueryError, or InvalidStateStoreError when the question does not fit the store.
+        Args:
+            query: The query.
+            path: The path of the request, for another instance.
+            passed_on: Whether another instance has forwarded the query. Then it is not forwarded again.
+
+        Raises:
+            QueryError: The query cannot be answered.
+            InvalidStateStoreError: The query does not fit the store.
         """
         deadline_s = time.monotonic() + self._timeout_s
         if self._streams.store_hosts.is_global(query.store):
@@ -110,7 +128,7 @@ class Router:
             return 200, found.body
         if query.partition is None and query.key is None:
             if passed_on:
-                raise BadQueryError("a query that is passed on names its partition")
+                raise BadQueryError("a forwarded query must name its partition")
             return await self._all(query, path, deadline_s)
         part = await self._one(query, query.partition, path, deadline_s, passed_on=passed_on)
         return part.status, part.body
@@ -118,7 +136,7 @@ class Router:
     async def _all(self, query: Query, path: str, deadline_s: float) -> Answer:
         counts = self._streams.store_hosts.partition_counts(query.store)
         if not counts:
-            raise NotHereNowError(f"nobody has said yet where store {query.store!r} is")
+            raise NotHereNowError(f"the instances that have store {query.store!r} are not known yet")
         every = range(max(counts.values()))
         entries: list[Any] = []
         complete, size_bytes = True, 0
@@ -142,7 +160,7 @@ class Router:
         return 200, {"entries": entries[: query.limit], "complete": complete}
 
     async def _one(self, query: Query, asked: int | None, path: str, deadline_s: float, *, passed_on: bool) -> _Part:
-        """The answer of one partition; ``asked`` None: of that of the key."""
+        """Return the answer of one partition. ``asked`` None means the partition of the query's key."""
         what = f"reading store {query.store!r}"
         partition, here = await self._readers.run(lambda: self._try_here(query, asked, deadline_s), what, deadline_s)
         if isinstance(here, _Part):
@@ -162,7 +180,8 @@ class Router:
         others = [host for host in owners if host != hosts.own]
         for number, host in enumerate(others):
             now_s = time.monotonic()
-            until_s = now_s + (deadline_s - now_s) / (len(others) - number)  # one that hangs leaves time for the others
+            # A host that does not answer must leave time for the others.
+            until_s = now_s + (deadline_s - now_s) / (len(others) - number)
             try:
                 return await self._at(host, query, partition, path, until_s)
             except (NotHereNowError, OwnerTimeoutError) as error:
@@ -170,7 +189,7 @@ class Router:
         raise problem
 
     def _try_here(self, query: Query, asked: int | None, deadline_s: float) -> tuple[int, _Part | NotHereNowError]:
-        """On a thread of its own: the partition, and its answer from this instance, or why there is none."""
+        """Return the partition, and this instance's answer or the reason why it has none. Runs on a worker thread."""
         partition = partition_of(self._streams, query) if asked is None else asked
         try:
             found = answer_here(self._streams, query, partition, deadline_s)
@@ -180,7 +199,9 @@ class Router:
 
     async def _at(self, host: HostInfo, query: Query, partition: int, path: str, deadline_s: float) -> _Part:
         if self._allowed is not None and host.host not in self._allowed:
-            raise NotHereNowError(f"partition {partition} of store {query.store!r} is at {host}, which is not allowed")
+            raise NotHereNowError(
+                f"partition {partition} of store {query.store!r} is at {host}, which is not in allowed_hosts"
+            )
         name = f"[{host.host}]" if ":" in host.host else host.host
         wanted = f"partition {partition} of store {query.store!r} at {host}"
         left_s = deadline_s - time.monotonic()
@@ -198,7 +219,8 @@ class Router:
         except (TimeoutError, httpx.TimeoutException):
             raise OwnerTimeoutError(f"{wanted}: no answer within {max(0.0, left_s):.1f} s") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            # One sentence for all of them: who may claim an address here must not learn which ports are open there.
+            # The same text for all errors: a caller that can register an address in the group must not learn which
+            # ports are open on that host.
             _log.debug("%s: %s", wanted, text_of(error))
             raise NotHereNowError(f"{wanted}: {_NO_SERVICE}") from None
         try:
@@ -219,7 +241,7 @@ class Router:
 
 
 def _quoted(path: str) -> str:
-    """As it came: whoever builds an address takes ``.`` and ``..`` between slashes out, and they may be a key's."""
+    """Quote a path. URL libraries remove ``.`` and ``..`` between slashes, which may be part of a key."""
     return "/".join("%2E" * len(part) if part in (".", "..") else quote(part) for part in path.split("/"))
 
 
@@ -227,7 +249,7 @@ async def _bounded(answer: httpx.Response) -> bytes:
     content = bytearray()
     async for chunk in answer.aiter_bytes():
         content += chunk
-        if len(content) > ANSWER_BYTES_MAX + _BESIDE_ENTRIES_BYTES:
+        if len(content) > ANSWER_BYTES_MAX + _ENVELOPE_BYTES:
             raise OwnerAnswerError(f"{answer.url.host} answered with more than {ANSWER_BYTES_MAX} bytes; use limit=")
     return bytes(content)
 
@@ -241,7 +263,7 @@ def _is_answer(body: Any) -> bool:
 
 
 def _known(body: Mapping[str, Any]) -> dict[str, Any]:
-    """An answer of another instance without anything that no query service says."""
+    """Return an answer of another instance with known fields only."""
     known = {field: body[field] for field in _FIELDS if field in body}
     if "entries" in known:
         known["entries"] = [
@@ -253,7 +275,7 @@ def _known(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_refusal(status: int, body: Any) -> bool:
-    """Whether a query service says why it does not answer: anybody's 404 is no absent key."""
+    """Whether the answer is an error of a query service. A 404 of another service does not mean an absent key."""
     if not isinstance(body, dict):
         return False
     word, message = body.get("error"), body.get("message")

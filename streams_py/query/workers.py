@@ -1,8 +1,9 @@
-"""Threads for what blocks: reads of stores, and serdes of the application, which may ask a registry.
+"""Worker threads for blocking calls: reads of stores, and the application's serdes, which may call a registry.
 
-There are only so many. A call that has not begun when its time is over is dropped; one that has begun is left behind,
-and keeps its thread until it ends. So requests never wait for longer than they may, whatever hangs; and since these are
-daemon threads, neither does the end of the process, as it would for those of a ``ThreadPoolExecutor``.
+The number of threads is limited. A call that has not started by its deadline is dropped. A call that has started keeps
+its thread until it returns, and its caller stops waiting for it. So a request never takes longer than its timeout,
+whichever call hangs. The threads are daemon threads, unlike those of a ``ThreadPoolExecutor``, so the process can exit
+without waiting for them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from streams_py.query.errors import OwnerTimeoutError, QueryError, told
+from streams_py.query.errors import OwnerTimeoutError, QueryError, safe_text
 
 __all__ = ["Workers"]
 
@@ -25,7 +26,7 @@ _Call = tuple[Callable[[], Any], "Future[Any]"]
 
 
 class Workers:
-    """At most ``most`` calls at once; used on one event loop, which closes it."""
+    """A pool that runs at most ``most`` calls concurrently. Used and closed on one event loop."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -34,8 +35,16 @@ class Workers:
         self._started = 0
 
     async def run(self, call: Callable[[], T], what: str, deadline_s: float) -> T:
-        """The call's result. OwnerTimeoutError, which says ``what`` took too long, when ``deadline_s`` (of
-        ``time.monotonic``) is over."""
+        """Run ``call`` on a worker thread and return its result.
+
+        Args:
+            call: The call.
+            what: Names the call in the error message.
+            deadline_s: Deadline, as ``time.monotonic``.
+
+        Raises:
+            OwnerTimeoutError: The deadline has passed.
+        """
         answer: Future[T] = Future()
         self._calls.put((call, answer))
         if self._started < self._most and not self._idle.acquire(blocking=False):
@@ -48,7 +57,7 @@ class Workers:
             raise OwnerTimeoutError(f"{what} took too long") from None
 
     def close(self) -> None:
-        """Begin no call any more; waits for none."""
+        """Start no further calls. Does not wait for running calls."""
         for _ in range(self._started):
             self._calls.put(None)
 
@@ -60,7 +69,7 @@ class Workers:
                     answer.set_result(call())
                 except Exception as error:
                     answer.set_exception(error)
-                except BaseException as error:  # sys.exit() in a serde: on the event loop it would end the service
-                    answer.set_exception(QueryError(told(error)))
-            del item, call, answer  # an idle thread holds nothing
+                except BaseException as error:  # sys.exit() in a serde would stop the service's event loop
+                    answer.set_exception(QueryError(safe_text(error)))
+            del item, call, answer  # an idle thread must not keep objects alive
             self._idle.release()

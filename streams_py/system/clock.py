@@ -1,4 +1,4 @@
-"""The system's clock, as the runtime's Clock port."""
+"""The system's clock (port ``Clock`` of the runtime)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ class SystemClock:
     """Wall clock, monotonic clock and sleep of this machine."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return milliseconds since the epoch."""
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
-        """Milliseconds on a clock that never goes back."""
+        """Return milliseconds of a clock that never goes backwards."""
         return time.monotonic_ns() // 1_000_000
 
     def sleep_ms(self, duration_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""Logs what a close waits for, so that a program that hangs in user code does not look dead."""
+"""Log what a close waits for, so that a program that hangs in user code does not look dead."""
 
 from __future__ import annotations
 

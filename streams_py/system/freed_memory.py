@@ -1,4 +1,4 @@
-"""Returns freed memory to the operating system.
+"""Return freed memory to the operating system.
 
 RocksDB and librdkafka allocate and free memory on many threads. glibc keeps freed memory in per-thread arenas. After
 many task moves and backlogs a process held three times the memory that it used, which looked like a leak.

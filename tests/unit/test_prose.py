@@ -82,6 +82,7 @@ _HELD: Final = (
     "tests/unit/member",
     "tests/unit/metrics",
     "tests/unit/ports",
+    "tests/unit/query",
     "tests/unit/registry",
     "tests/unit/serdes",
     "tests/unit/spark",

@@ -75,7 +75,7 @@ def hanging() -> Iterator[Hanging]:
 
 
 def ask(streams: Streams, *paths: str, timeout_s: float = PATIENCE_S, **headers: str) -> list[httpx.Response]:
-    """The answers, all asked for at once."""
+    """Send all requests concurrently, and return the answers."""
 
     async def asked() -> list[httpx.Response]:
         router = Router(streams, timeout_s=timeout_s)  # type: ignore[arg-type]  # what it uses
@@ -98,7 +98,7 @@ def test_reads_that_hang_end_in_time_and_so_do_those_that_wait_behind_them(
     assert hanging.entered.acquire(blocking=False)
     assert hanging.entered.acquire(blocking=False)
     hanging.leave.set()
-    assert not hanging.entered.acquire(timeout=0.2)  # those that had not begun never begin
+    assert not hanging.entered.acquire(timeout=0.2)  # calls that had not started never start
 
 
 def test_process_ends_although_a_read_hangs(streams: Streams, hanging: Hanging) -> None:
@@ -140,7 +140,7 @@ def test_question_that_is_meant_for_another_application_is_not_answered(streams:
 
 def test_registry_that_is_away_is_no_wrong_key(streams: Streams) -> None:
     def away(text: str) -> bytes:
-        raise RegistryUnavailableError("nobody answers at http://registry")
+        raise RegistryUnavailableError("no answer from http://registry")
 
     streams.serde = serde(serialize=away, deserialize=bytes.decode, name="string")
     (answer,) = ask(streams, "/stores/counts/keys/k")
@@ -163,7 +163,7 @@ def test_store_that_raises_is_an_answer_too(streams: Streams, path: str, error: 
 @pytest.mark.parametrize("where", ["value", "key"])
 def test_error_of_a_serde_does_not_tell_who_asks_how_its_registry_is_reached(streams: Streams, where: str) -> None:
     def fail(_: object) -> Any:
-        raise OSError("nobody at http://reader:not-for-you@registry:8081")
+        raise OSError("no server at http://reader:not-for-you@registry:8081")
 
     if where == "value":
         streams.values = SimpleNamespace(get=fail)
@@ -171,7 +171,7 @@ def test_error_of_a_serde_does_not_tell_who_asks_how_its_registry_is_reached(str
         streams.serde = serde(serialize=fail, deserialize=fail, name="string")
     (answer,) = ask(streams, "/stores/counts/keys/k?key_serde=string")
     assert answer.status_code == (500 if where == "value" else 400)
-    assert "OSError: nobody at http://***@registry:8081" in answer.json()["message"]
+    assert "OSError: no server at http://***@registry:8081" in answer.json()["message"]
 
 
 @pytest.mark.parametrize("path", ["/stores/counts/keys/k", "/stores/counts/keys/k?partitoin=1", "/nowhere"])

@@ -52,7 +52,7 @@ def test_as_many_as_are_asked_for_are_read() -> None:
 def test_entries_are_no_larger_together_than_an_answer_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten thousand entries of a megabyte each would be the end of the process."""
     monkeypatch.setattr("streams_py.query.reading.ANSWER_BYTES_MAX", 10_000)
-    with pytest.raises(BadQueryError, match="more than 10000 bytes; ask for less with limit="):
+    with pytest.raises(BadQueryError, match="more than 10000 bytes; set a lower limit="):
         read(Sessions(unwanted=0), 60, limit="1000")
     assert len(read(Sessions(unwanted=0), 60, limit="100")["entries"]) == 100
 

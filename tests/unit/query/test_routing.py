@@ -94,8 +94,8 @@ def test_owner_that_does_not_answer_is_told_from_one_that_has_it_no_more() -> No
     ids=str,
 )
 def test_what_is_no_answer_of_a_query_service_is_not_passed_on(status: int, body: Any) -> None:
-    """Least of all as an absent key. The sentence is that of an address where nothing listens: who claims an address in
-    the group must not learn from the answers which ports are open there."""
+    """It must not look like an absent key. The text is the same as for an address without a listener: a client that
+    registers an address in the group must not learn from the answers which ports are open there."""
     with pytest.raises(NotHereNowError, match=r"no query service of this application answers there$"):
         ask_one_that_answers(status, body)
 
@@ -133,5 +133,5 @@ def test_partition_without_entries_is_no_answer_to_a_range() -> None:
 
 def test_partitions_together_are_no_larger_than_one_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streams_py.query.reading.ANSWER_BYTES_MAX", 1_000)
-    with pytest.raises(BadQueryError, match="more than 1000 bytes; ask for less with limit="):
+    with pytest.raises(BadQueryError, match="more than 1000 bytes; set a lower limit="):
         ask_one_that_answers(200, {"entries": [{"key": "k", "value": "x" * 400}], "complete": True}, key=None)

@@ -158,6 +158,7 @@ def test_nothing_is_pickled() -> None:
 
 _LONG = {
     "streams_py/adapters/confluent/producer.py": "one class around librdkafka's producer; to be cut with adapters/",
+    "streams_py/adapters/confluent/transactional_producer.py": "one class, the producer with transactions",
     "streams_py/adapters/kafka_python/classic/coordinator.py": "one class of kafka-python; to be cut with adapters/",
     "streams_py/history/bootstrap.py": "the plan of a warm start with its checks, and a table of all its fields",
     "streams_py/runtime/wiring/shared.py": "the wiring of a client; to be cut with the layout of runtime/",

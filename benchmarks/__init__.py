@@ -1,1 +1,1 @@
-"""Benchmarks: ours beside peers, in one run. `python3 run.py bench --help`."""
+"""Benchmarks of this library and of peers, in one run. `python3 run.py bench --help`."""

@@ -20,76 +20,78 @@ from benchmarks.table import Row, line_of, table_of
 _GROUPS = (*JOBS, *LOCAL)
 
 _HELP = """
-Measures this library beside its peers, in one run, and prints one table.
+Measures this library and its peers in one run, and prints one table.
 
-[bold]What is measured[/bold] (--only takes these names)
+[bold]Measurements[/bold] (names for --only)
 
-map, count, count-cached: records through a real Apache Kafka on this machine's JVM (Java 17+; Maven fetches the jars
-once), beside a bare confluent-kafka loop, Java Kafka Streams (compiled with javac on the spot) and Quix Streams
-(installed on first use into .venv-bench, because it pins other versions of the clients). One thread, 4 partitions.
+map, count, count-cached: records through a real Apache Kafka on this machine's JVM (Java 17+; Maven downloads the jars
+once). Compared with a bare confluent-kafka loop, Java Kafka Streams (compiled with javac) and Quix Streams (installed
+on first use into .venv-bench, because it pins other versions of the clients). One thread, 4 partitions.
 
-processes: the map in four processes of one group, started by one command, beside one process, over twice the input.
-processes-work: the same with a map whose function works for some 25 us on each record.
+processes: the map in four processes of one group, started by one command, compared with one process, over twice the
+input. processes-work: the same with a map function that takes about 25 us per record.
 
-exactly-once: the count with commits every 100 ms, exactly once beside at least once.
+exactly-once: the count with commits every 100 ms, exactly-once compared with at-least-once.
 
 window, table-join, stream-join: the same with windows of 10 s, with a table of 100,000 rows, and with two streams whose
-records meet within 100 ms, beside Kafka Streams (and Quix Streams, for windows).
+records join within 100 ms. Compared with Kafka Streams (and Quix Streams, for windows).
 
-join-growth: the windowed join over four times as many records: time for each, and memory. No broker.
+join-growth: the windowed join over four times as many records: time per record, and memory. No broker.
 
 reading: reads of a store from another thread while records are counted. snapshots: an empty disk filled from a
-snapshot, beside the same records replayed. No broker.
+snapshot, compared with a replay of the same records. No broker.
 
 recovery: processes killed with SIGKILL while they count, with a store of a million keys
-($STREAMS_PY_BENCH_RECOVERY_KEYS): the only one, under exactly-once, started again on its disk; and one of two that keep
-copies for each other. Seconds until every partition has output again, session time-out (6 s) included.
+($STREAMS_PY_BENCH_RECOVERY_KEYS). First a single process under exactly-once, which is restarted on its disk; then one
+of two processes that keep standby copies for each other. Seconds until every partition has output again, including the
+session time-out (6 s).
 
-gaps: partitions that are silent while members join, leave, drain and are killed, at 2,000 records/s with a standby
-each, beside Kafka Streams. About nine minutes.
+gaps: time without output of partitions while members join, leave, drain and are killed, at 2,000 records/s with a
+standby each, compared with Kafka Streams. About nine minutes.
 
-restore: a store of two million keys ($STREAMS_PY_BENCH_RESTORE_KEYS) restored from its changelog, beside Kafka Streams;
-keys in no order, as compaction leaves them, and in their order. About six minutes.
+restore: a store of two million keys ($STREAMS_PY_BENCH_RESTORE_KEYS) restored from its changelog, compared with Kafka
+Streams; keys in random order, as compaction leaves them, and in key order. About six minutes.
 
-inspect: a group of 100 members and 5,000 tasks looked at by the command, and by the page in a real Chromium, of which
-members end one after the other (skipped without one). No broker.
+inspect: a group of 100 members and 5,000 tasks shown by the command, and by the page in a real Chromium while members
+stop one after the other (skipped without Chromium). No broker.
 
-async: map_values_async with look-ups of 10 ms, 64 at a time. chain: ten map and filter operators beside ten calls.
+async: map_values_async with look-ups of 10 ms, 64 at a time. chain: ten map and filter operators compared with ten
+calls.
 
-protocol: SubscriptionInfo v11 beside json.
+protocol: SubscriptionInfo v11 compared with json.
 
-start, imports, memory: fresh processes, embedded cluster.
+start, imports, memory: new processes, embedded cluster.
 
-assignors: the task assignors and the leader's assign step, beside Kafka Streams' own classes on a warm JVM (a JDK is
-needed). Processor time; decisions are compared. What takes the JVM longer than 100 s (60 s with more than one standby)
-is given up ($STREAMS_PY_BENCH_JVM_LIMIT_S). About 12 minutes.
+assignors: the task assignors and the leader's assign step, compared with Kafka Streams' own classes on a warm JVM
+(needs a JDK). Processor time; decisions are compared. Runs that take the JVM longer than 100 s (60 s with more than one
+standby) are stopped ($STREAMS_PY_BENCH_JVM_LIMIT_S). About 12 minutes.
 
-simulator: whole groups in virtual time, checkers on.
+simulator: whole groups in virtual time, with all checkers.
 
-connect: a round of 1,000 Connect workers, what moves when workers come and go, a file through a topic into PostgreSQL
-(Debian's postgresql) by one worker process, beside a bare loop.
+connect: a round of 1,000 Connect workers; the jobs that move when workers join and leave; a file through a topic into
+PostgreSQL (Debian's postgresql) by one worker process, compared with a bare loop.
 
-events: the leader's step with assignment events on beside off; the import with the extra spark beside without.
+events: the leader's step with and without assignment events; the import with and without the extra spark.
 
-spark-read, telemetry, backtest: a topic read by the data source streams-kafka beside a bare loop; telemetry's tables
-from 10,000 to 1,000,000 events; recorded rebalances decided again beside a plain loop, and from 1,000 to 100,000 of
-them. All need the extra spark, and about three minutes each.
+spark-read, telemetry, backtest: a topic read by the data source streams-kafka, compared with a bare loop; telemetry's
+tables from 10,000 to 1,000,000 events; recorded rebalances repeated, compared with a plain loop, and with 1,000 to
+100,000 situations. All need the extra spark, and about three minutes each.
 
-spark-history: word count over a million lines on Spark beside the live application, on two workers beside one, and ten
-times as many records in files: time for each and memory. Needs the extra spark; about ten minutes.
+spark-history: word count over a million lines on Spark, compared with the live application; two workers compared with
+one; ten times as many records in files: time per record and memory. Needs the extra spark; about ten minutes.
 
 [bold]How records are timed[/bold]
 
-The output topic is stamped by the broker; a figure is the input worked off between the first and the last output, over
-the time between them. Every peer commits equally often, runs alone, and has its results checked: a map must write each
-record once, counts must add up to the input. Peers take turns, and the table shows medians.
+The broker stamps the records of the output topic. A rate is the input processed between the first and the last output,
+divided by the time between them. All peers have the same commit interval and run alone, and their results are checked:
+a map must write each record once, and counts must add up to the input. Peers take turns, and the table shows medians.
 
-Commits come every second, with a cache four times a second, because it writes only then and must be timed; Kafka
+The commit interval is one second, or a quarter of a second with a cache, because a cache writes only at commits. Kafka
 Streams' default of 30 s would be longer than the run. The bare loop commits nothing.
 
 [bold]Examples[/bold]
 
-python3 run.py bench --only map --records 50000 --runs 1    (a quick look)
+python3 run.py bench --only map --records 50000 --runs 1    (a short run)
 
 python3 run.py bench --only protocol,imports    (no broker needed)
 
@@ -98,7 +100,7 @@ python3 run.py bench --only count --peers ours,java --runs 5
 
 
 def _unwrapped(text: str) -> str:
-    """Paragraphs in one line each: the terminal's width decides where they break."""
+    """Join the lines of each paragraph, so that it wraps at the terminal's width."""
     return "\n\n".join(" ".join(paragraph.split("\n")) for paragraph in text.strip().split("\n\n"))
 
 
@@ -106,21 +108,23 @@ def _names(text: str, known: tuple[str, ...], option: str) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
         if name not in known:
-            raise typer.BadParameter(f"{name!r} is none of {', '.join(known)}", param_hint=option)
+            raise typer.BadParameter(f"{name!r} is not one of {', '.join(known)}", param_hint=option)
     return names
 
 
 def bench(
-    only: Annotated[str, typer.Option(help=f"Comma list of {', '.join(_GROUPS)}.")] = ",".join(_GROUPS),
-    peers: Annotated[str, typer.Option(help=f"Comma list of {', '.join(PEERS)}; ours is always in.")] = ",".join(PEERS),
-    records: Annotated[int, typer.Option(min=1000, help="Input records of about 100 bytes.")] = 1_000_000,
-    keys: Annotated[int, typer.Option(min=1, help="Different keys among them.")] = 10_000,
+    only: Annotated[str, typer.Option(help=f"Comma-separated list of {', '.join(_GROUPS)}.")] = ",".join(_GROUPS),
+    peers: Annotated[
+        str, typer.Option(help=f"Comma-separated list of {', '.join(PEERS)}; ours always runs.")
+    ] = ",".join(PEERS),
+    records: Annotated[int, typer.Option(min=1000, help="Number of input records of about 100 bytes.")] = 1_000_000,
+    keys: Annotated[int, typer.Option(min=1, help="Number of different keys.")] = 10_000,
     commit_interval_ms: Annotated[
         int | None, typer.Option(min=1, help="commit.interval.ms of every peer, for all jobs.")
     ] = None,
-    runs: Annotated[int, typer.Option(min=1, help="Runs of each; the table shows the median.")] = 3,
+    runs: Annotated[int, typer.Option(min=1, help="Runs of each measurement; the table shows the median.")] = 3,
 ) -> None:
-    """Run what was asked for."""
+    """Run the chosen benchmarks and print the table."""
     groups = _names(only, _GROUPS, "--only")
     chosen = [OURS, *(PEERS[name] for name in _names(peers, tuple(PEERS), "--peers") if name != OURS.name)]
     settings = Settings(records, keys, commit_interval_ms, runs, tuple(chosen))
@@ -148,7 +152,7 @@ def bench(
         for name in local:
             progress.update(task, advance=1)
             for row in local_rows(
-                name, runs, lambda what: progress.update(task, description=what), beside_jvm=JAVA in chosen
+                name, runs, lambda what: progress.update(task, description=what), with_jvm=JAVA in chosen
             ):
                 rows.append(row)
                 progress.console.print(line_of(row))
@@ -168,14 +172,14 @@ def bench(
 
 
 def app() -> typer.Typer:
-    """The command."""
+    """Return the command."""
     made = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
     made.command(help=_unwrapped(_HELP))(bench)
     return made
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the command."""
     try:
         app()(prog_name="run.py bench")
     except KeyboardInterrupt:

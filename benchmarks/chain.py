@@ -1,4 +1,4 @@
-"""A chain of ten stateless operators beside the ten plain calls that it is made of; processor time."""
+"""A chain of ten stateless operators, compared with ten plain function calls, in processor time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _is_positive(key: str, value: int) -> bool:
 
 
 def chain_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
-    """Five ``map_values`` and five ``filter`` in turn, without reading and writing."""
+    """Measure five ``map_values`` and five ``filter`` in turn, without reading and writing."""
     results: list[int] = []
     builder = StreamsBuilder()
     stream = builder.stream("in", key=serdes.STRING, value=serdes.INT64)
@@ -62,12 +62,12 @@ def chain_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
     calls: list[float] = []
     for run in range(max(runs, 5)):
         tick(f"chain, run {run + 1}")
-        for function, figures in ((process, ours), (plain, calls)):
+        for function, times in ((process, ours), (plain, calls)):
             results.clear()
             began = time.thread_time()
             for number in range(_RECORDS):
                 function("key", number, 0)
-            figures.append((time.thread_time() - began) / _RECORDS * 1e6)
+            times.append((time.thread_time() - began) / _RECORDS * 1e6)
             if results != list(range(5, _RECORDS + 5)):
                 raise BenchmarkError("the results are wrong")
     tasks.close()

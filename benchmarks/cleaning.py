@@ -1,4 +1,4 @@
-"""A map that works: what applications do to a click before they pass it on, some 25 us of pure Python and pydantic."""
+"""A map function with realistic work: it cleans a click with pydantic and pure Python, in about 25 us."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WORD: Final = re.compile(r"[a-z]+")
 
 
 class _Click(BaseModel):
-    """What comes in (``benchmarks.cluster.record_value``)."""
+    """An input value (``benchmarks.cluster.record_value``)."""
 
     n: int = Field(ge=0)
     user: str = Field(pattern=r"^user-\d+$")
@@ -28,7 +28,7 @@ class _Click(BaseModel):
 
 
 class _Visit(BaseModel):
-    """What goes out."""
+    """An output value."""
 
     n: int
     visitor: str
@@ -41,7 +41,7 @@ class _Visit(BaseModel):
 
 
 def clean(value: dict[str, Any]) -> dict[str, Any]:
-    """A click, checked, its address and browser taken apart, its user made nameless, checked again."""
+    """Validate a click, parse its address and browser, pseudonymise its user, and validate the result."""
     click = _Click.model_validate(value)
     address = urlsplit(f"https://example.org{click.page}?utm_campaign=c{click.n % 7}&from={click.n}")
     agent = _AGENT.match(click.agent)

@@ -1,10 +1,10 @@
-"""The broker's side of the record benchmarks: topics, input, and reading off the output how fast it came.
+"""The broker's side of the record benchmarks: topics, input, and the measurement of the output.
 
-Every peer is timed by the same clock: the output topic has the broker stamp its records (LogAppendTime). A peer's
-speed is the input it worked off after its first output, over the time from there to its last. Start-up, group joins and
-shutdown stay outside. "First output" is all of the first half commit interval: a cache writes in bursts, one a commit,
-and half a burst would be a wrong beginning. The same reading checks the work: the map must have written every record
-once, the last counts must add up to the input.
+All peers are timed by the same clock: the broker stamps the records of the output topic (LogAppendTime). A peer's speed
+is the input that it processed after its first output, divided by the time from its first to its last output. So
+start-up, group joins and shutdown are not included. "First output" means all records of the first half commit interval,
+because a cache writes one burst per commit, and the measurement must not start within a burst. The results are checked
+too: a map must have written every record once, and the last counts must add up to the input.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _TIMEOUT_S = 600.0
 
 
 class BenchmarkError(Exception):
-    """A peer did not do the work, so there is no figure."""
+    """A measurement failed; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What one peer wrote: how much of the input it worked off after its first output, and the time that took."""
+    """The output of one peer. ``worked_off``: input records processed after its first output, in ``seconds``."""
 
     records: int
     worked_off: int
@@ -71,7 +71,7 @@ def make_topic(bootstrap: str, name: str, partitions: int, *, append_time: bool 
 
 
 def delete_topics(bootstrap: str, *, containing: str) -> None:
-    """Remove the topics of a peer that has ended, internal ones too, before the next one is measured."""
+    """Delete all topics of a peer, including internal ones, before the next peer is measured."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     names = [name for name in admin.list_topics(timeout=10).topics if containing in name]
     for deleted in (admin.delete_topics(names) if names else {}).values():
@@ -79,7 +79,7 @@ def delete_topics(bootstrap: str, *, containing: str) -> None:
 
 
 def record_value(number: int, keys: int) -> bytes:
-    """A JSON object of about 100 bytes."""
+    """Return a JSON object of about 100 bytes."""
     return orjson.dumps(
         {
             "n": number,
@@ -103,7 +103,7 @@ def fill(bootstrap: str, topic: str, records: int, keys: int, *, first_ms: int, 
 
 
 def put(producer: Producer, topic: str, value: bytes, key: bytes, timestamp_ms: int = 0) -> None:
-    """Hand a record over, when there is room for it. ``timestamp_ms`` 0: now."""
+    """Produce a record, and wait if the producer's queue is full. ``timestamp_ms`` 0: now."""
     while True:
         try:
             producer.produce(topic, value, key, timestamp=timestamp_ms)
@@ -113,12 +113,12 @@ def put(producer: Producer, topic: str, value: bytes, key: bytes, timestamp_ms: 
 
 
 def numbered_key(number: int) -> bytes:
-    """A key of which there are up to a hundred million, in the order of their numbers."""
+    """Return one of up to 100 million keys, which sort by their numbers."""
     return b"key-%08d" % number
 
 
 def end_filling(producer: Producer) -> None:
-    """Everything is on the broker. BenchmarkError when that takes too long."""
+    """Wait until all records are on the broker. Raises BenchmarkError after 60 s."""
     if producer.flush(60):
         raise BenchmarkError("the benchmark's input could not be written within 60 s")
 
@@ -126,16 +126,16 @@ def end_filling(producer: Producer) -> None:
 def wait_for_output(
     bootstrap: str, topic: str, *, job: str, commit_ms: int, expected: int, check_alive: Callable[[], None]
 ) -> Output:
-    """Wait until ``topic`` shows that all ``expected`` records are worked off; what it shows then.
+    """Wait until ``topic`` shows that all ``expected`` records were processed; return the measured output.
 
-    Looks only at end offsets until they rest: a consumer that reads along would take its share of the machine.
+    Requests only end offsets until they stop growing, because a consumer that reads would use processor time.
     """
     watcher = Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": "benchmark-watch",
             "enable.auto.commit": False,
-            "enable.partition.eof": True,  # offsets are not records: ends of transactions have some, too
+            "enable.partition.eof": True,  # offsets do not count records: transaction markers have offsets too
         }
     )
     try:
@@ -152,16 +152,16 @@ def wait_for_output(
                 if done == expected:
                     return output
                 if done > expected:
-                    raise BenchmarkError(f"{done:,} records were worked off, but only {expected:,} are there")
+                    raise BenchmarkError(f"{done:,} records were processed, but the input has only {expected:,}")
                 since = time.monotonic()  # a pause in the middle
-            time.sleep(0.3)  # what is asked here, the broker answers instead of working
+            time.sleep(0.3)  # requests would slow down the broker
         raise BenchmarkError(f"not done after {_TIMEOUT_S:.0f} s ({last:,} records written)")
     finally:
         watcher.close()
 
 
 def end_of(consumer: Consumer, topic: str, partitions: Iterable[int]) -> int:
-    """How many records there are; 0 when the broker cannot say, as while a new topic's leaders are being elected."""
+    """Return the sum of the end offsets; 0 if the broker cannot answer, for example before leaders are elected."""
     try:
         return sum(consumer.get_watermark_offsets(TopicPartition(topic, number), 10)[1] for number in partitions)
     except KafkaException:
@@ -169,7 +169,7 @@ def end_of(consumer: Consumer, topic: str, partitions: Iterable[int]) -> int:
 
 
 def _read(consumer: Consumer, topic: str, partitions: list[int]) -> list[Message]:
-    """The whole output."""
+    """Read the whole output."""
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
     messages: list[Message] = []
     to_read = set(partitions)
@@ -184,13 +184,13 @@ def _read(consumer: Consumer, topic: str, partitions: list[int]) -> list[Message
             else:
                 raise BenchmarkError(f"reading {topic}: {error}")
         if time.monotonic() > limit:
-            raise BenchmarkError(f"reading {topic}: only {len(messages):,} records came")
+            raise BenchmarkError(f"reading {topic}: only {len(messages):,} records arrived within 60 s")
     consumer.unassign()
     return messages
 
 
 class Written(Protocol):
-    """What is asked of an output record; confluent-kafka's Message has more."""
+    """The needed part of an output record; implemented by confluent-kafka's Message."""
 
     def key(self) -> bytes | None: ...
     def value(self) -> bytes | None: ...
@@ -198,8 +198,10 @@ class Written(Protocol):
 
 
 def measure(job: str, output: Sequence[Written], commit_ms: int) -> tuple[int, Output]:
-    """Input records that ``output`` accounts for, and the speed it shows. In offset order within each partition. With a
-    cache a count writes less than it reads; everything else writes one record for each, or for each pair that it joins.
+    """Return (number of processed input records, measured output).
+
+    ``output`` must be in offset order within each partition. A count with a cache writes fewer records than it reads.
+    Other jobs write one record per input record, or per joined pair.
     """
     stamps = [record.timestamp()[1] for record in output]
     first_until = min(stamps) + commit_ms // 2
@@ -211,7 +213,7 @@ def measure(job: str, output: Sequence[Written], commit_ms: int) -> tuple[int, O
 
 
 def _sum_of_last_counts(output: Sequence[Written]) -> int:
-    """A count worked off as many records as its last results add up to. Works for 4- and 8-byte integers."""
+    """Return the sum of the last counts, which is the number of counted records. For 4- and 8-byte integers."""
     counts: dict[bytes, int] = {}
     for record in output:
         counts[record.key() or b""] = int.from_bytes(record.value() or b"", "big", signed=True)

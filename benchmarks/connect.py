@@ -1,10 +1,11 @@
-"""Connect workers: a round of a large group, what moves when workers come and go, and records through connectors.
+"""Connect workers: a round of a large group, jobs that move when workers join and leave, and records per second.
 
-The assignor's rows need no broker. Records go from a file of JSON lines through a topic into PostgreSQL, by one worker
-process with a source and a sink task; beside it two threads of one process, a confluent-kafka producer and a consumer
-with psycopg's COPY into a staging table and one INSERT ... ON CONFLICT from it: the least that gives the same table.
-PostgreSQL stamps the rows; a figure is all rows over the time between the first and the last. A row that is in the
-topic beforehand shows that the reading end is there; only then the file is read.
+The assignor's rows need no broker. Records go from a file of JSON lines through a topic into PostgreSQL, with one
+worker process that runs a source task and a sink task. It is compared with two threads of one process: a
+confluent-kafka producer, and a consumer that uses psycopg's COPY into a staging table and one INSERT ... ON CONFLICT
+from it. That is the minimum work for the same table. PostgreSQL stamps the rows. The rate is the number of rows divided
+by the time between the first and the last. The topic contains one row before the start. Only when that row has arrived
+in the table, and so the sink is running, is the file read.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ Tick = Callable[[str], None]
 _WORKERS: Final = 1_000
 _CONNECTORS: Final = 100
 _TASKS: Final = 99
-"""Of each connector: 10,000 jobs with the connectors."""
+"""Tasks of each connector; with the connectors 10,000 jobs."""
 _DELAY_MS: Final = 300_000
 _ROWS: Final = 200_000
 _ROWS_VARIABLE: Final = "STREAMS_PY_BENCH_CONNECT_ROWS"
@@ -56,7 +57,7 @@ _BATCH: Final = 3_000
 
 
 def connect_rows(runs: int, tick: Tick) -> Iterator[Row]:
-    """Rounds, moves, records."""
+    """Yield the rows of rounds, moves and records."""
     yield from _rounds(runs, tick)
     yield from _moves(tick)
     yield from _records(runs, tick)
@@ -83,7 +84,7 @@ class _Worker:
 
 
 class _Group:
-    """Workers that a leader leads, without a broker."""
+    """Workers with a leader, without a broker."""
 
     def __init__(self, workers: Mapping[str, _Worker], connectors: int, tasks: int) -> None:
         self.workers = dict(workers)
@@ -93,7 +94,7 @@ class _Group:
         self._leader = GroupLeader(_DELAY_MS, lambda: self.now_ms)
 
     def round(self) -> tuple[float, int, dict[str, Jobs]]:
-        """(seconds, delay, jobs that each worker stops)."""
+        """Run one round; return (seconds, delay in ms, jobs that each worker stops)."""
         metadata = {name: worker.metadata(name) for name, worker in self.workers.items()}
         began = time.perf_counter()
         answers, _ = self._leader.lead(
@@ -112,7 +113,7 @@ class _Group:
         return seconds, delay_ms, stopped
 
     def settle(self) -> int:
-        """Rounds until nothing changes; how many jobs stopped meanwhile."""
+        """Run rounds until nothing changes; return the number of jobs that were stopped."""
         stopped = 0
         while True:
             before = {name: worker.held for name, worker in self.workers.items()}
@@ -129,7 +130,7 @@ def _jobs(connectors: int, tasks: int) -> list[Jobs]:
 
 
 def _group(*, static: float) -> _Group:
-    """``static``: which part of the workers lists its share of the jobs."""
+    """Create a group. ``static``: share of the workers that list their jobs."""
     jobs = _jobs(_CONNECTORS, _TASKS)
     workers = {}
     for number in range(_WORKERS):
@@ -166,7 +167,7 @@ def _moves(tick: Tick) -> Iterator[Row]:
     group = _group(static=1.0)
     group.settle()
     leaving = sorted(group.workers)[1::10]
-    for name in leaving:  # a second lister for what the leavers list
+    for name in leaving:  # a second worker that lists the same jobs
         group.workers[f"{name}-b"] = _Worker(group.workers[name].listed)
     group.settle()
     for name in leaving:
@@ -182,7 +183,7 @@ def _none(work: str, stopped: int) -> Row:
 
 
 _Pipe = Callable[[str, str, Path, str, str], contextlib.AbstractContextManager[None]]
-"""(bootstrap, database, file, topic, table): works inside ``with``."""
+"""Context manager that copies records: (bootstrap, database, file, topic, table)."""
 
 # -- records -----------------------------------------------------------------------------------------------------------
 
@@ -238,7 +239,7 @@ def _make(bootstrap: str, topic: str) -> None:
 
 
 def _rate(database: Any, table: str, rows: int) -> float:
-    """Waits for all; rows per second between the first and the last."""
+    """Wait for all rows; return the rows per second between the first and the last."""
     limit = time.monotonic() + _TIMEOUT_S
     while True:
         count, seconds = database.execute(
@@ -260,7 +261,7 @@ def _running(*command: str) -> Iterator[subprocess.Popen[bytes]]:
         finally:
             if process.poll():
                 out.seek(0)
-                raise BenchmarkError(f"{command[0]} ended:\n{out.read()[-2000:].decode()}")
+                raise BenchmarkError(f"{command[0]} stopped:\n{out.read()[-2000:].decode()}")
             process.terminate()
             process.wait(60)
 
@@ -272,7 +273,7 @@ def _bare(bootstrap: str, url: str, source: Path, topic: str, table: str) -> Ite
 
 
 def _loop(bootstrap: str, url: str, source: str, topic: str, table: str) -> None:
-    """Both ends, until it is told to stop."""
+    """Run producer and consumer until SIGTERM."""
     reads = threading.Event()
     threading.Thread(target=_produce, args=(bootstrap, source, topic, reads), daemon=True).start()
     threading.Thread(target=_copy, args=(bootstrap, url, topic, table, reads), daemon=True).start()
@@ -369,13 +370,13 @@ def _worker(bootstrap: str, url: str, source: Path, topic: str, table: str) -> I
                     if client.get("/health").is_success:
                         break
                 if process.poll() is not None or time.monotonic() > limit:
-                    raise BenchmarkError("the worker does not start")
+                    raise BenchmarkError("the worker did not start within 60 s")
                 time.sleep(0.1)
             client.put("/connectors/to-database/config", json=to_database).raise_for_status()
             with psycopg.connect(url, autocommit=True) as database:
                 while database.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,):
                     if process.poll() is not None or time.monotonic() > limit:
-                        raise BenchmarkError("the sink does not read")
+                        raise BenchmarkError("the sink did not write its first row within 60 s")
                     time.sleep(0.1)
             client.put("/connectors/from-file/config", json=from_file).raise_for_status()
         yield

@@ -1,12 +1,12 @@
-"""How long partitions are silent while members of a group join, leave, drain and are killed, beside Kafka Streams.
+"""Time without output of partitions while members join, leave, drain and are killed, compared with Kafka Streams.
 
     python -m benchmarks.gaps member BOOTSTRAP APPLICATION_ID INPUT OUTPUT CACHE_BYTES COMMIT_MS STATE_DIR
 
-Processes of one thread that count, keep copies for each other and get records at an even rate. The clock is the
-broker's: the output topic has it stamp its records (LogAppendTime), and the partition of an output is that of its
-input. A gap is the longest silence of a partition that touches the time after an event, less what is normal: the median
-over the partitions of the longest silence while nothing happens. Which partitions have moved is what the group's
-coordinator says: those with more than one member during that time.
+Processes with one thread count, keep standby copies for each other, and get records at a constant rate. The broker's
+clock is used: it stamps the records of the output topic (LogAppendTime). Output and input records have equal partition
+numbers. A gap is the longest time without output of a partition after an event, minus the normal value. The normal
+value is the median over all partitions of the longest time without output while nothing happens. A partition has moved
+if the group coordinator reported more than one member for it during that time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _COMMIT_MS = 100
 _SESSION_MS = 6_000
 _HEARTBEAT_MS = 1_200
 _WARM_S = 15.0
-"""From the time at which two members have the partitions: copies are complete, and code is warm."""
+"""Warm-up time after two members share the partitions, in s, so that copies are complete and code is warm."""
 _WINDOW_S = 18.0
 _DRAIN_S = 30.0
 _LOOK_S = 0.2
@@ -58,9 +58,9 @@ _EVENTS = ("join", "leave", "join", "kill")
 _OUR_EVENTS = ("join", "leave", "join", "drain", "join", "kill")
 
 
-def gap_rows(runs: int, tick: Callable[[str], None], *, beside_jvm: bool = True) -> Iterator[Row]:
-    """Seconds of silence beyond what is normal."""
-    peers = ((_MEMBERS, _OUR_EVENTS), *([(JAVA, _EVENTS)] if beside_jvm else ()))
+def gap_rows(runs: int, tick: Callable[[str], None], *, with_jvm: bool = True) -> Iterator[Row]:
+    """Measure the seconds without output beyond the normal value."""
+    peers = ((_MEMBERS, _OUR_EVENTS), *([(JAVA, _EVENTS)] if with_jvm else ()))
     found: dict[str, list[list[Gap]]] = {peer.name: [] for peer, _ in peers}
     notes: dict[str, str] = {}
     try:
@@ -75,17 +75,17 @@ def gap_rows(runs: int, tick: Callable[[str], None], *, beside_jvm: bool = True)
                 try:
                     with _Scene(broker.bootstrap, Path(folder), peer) as scene:
                         found[peer.name].append(scene.gaps(events))
-                except Exception as error:  # whatever breaks one peer, the other has figures
+                except Exception as error:  # an error of one peer must not stop the other
                     reason = reason_of(error)
                     notes[peer.name] = reason if reason.startswith(peer.title) else f"{peer.title}: {reason}"
     ours, java = found[_MEMBERS.name], found.get(JAVA.name, [])
-    title = JAVA.title if beside_jvm else ""
+    title = JAVA.title if with_jvm else ""
 
-    def row(work: str, figure: Callable[[list[Gap]], float], goal: Goal, *, beside: bool = True) -> Row:
-        peer = tuple(map(figure, java)) if beside else ()
-        note = "; ".join(text for name, text in notes.items() if beside or name == _MEMBERS.name)
-        beside_title = title if beside else ""
-        return Row(work, beside_title, "s", tuple(map(figure, ours)), peer, goal, note, failed=bool(note))
+    def row(work: str, value: Callable[[list[Gap]], float], goal: Goal, *, with_peer: bool = True) -> Row:
+        peer = tuple(map(value, java)) if with_peer else ()
+        note = "; ".join(text for name, text in notes.items() if with_peer or name == _MEMBERS.name)
+        peer_title = title if with_peer else ""
+        return Row(work, peer_title, "s", tuple(map(value, ours)), peer, goal, note, failed=bool(note))
 
     yield row(
         "gap of partitions that stay, while a member joins, leaves, is killed: longest",
@@ -101,7 +101,7 @@ def gap_rows(runs: int, tick: Callable[[str], None], *, beside_jvm: bool = True)
         "gap of partitions whose member drains: longest",
         lambda gaps: max(each for gap in gaps if gap.event == "drain" for each in gap.moved),
         Goal("<= 0.5", ours_max=0.501),
-        beside=False,
+        with_peer=False,
     )
     yield row(
         f"gap of partitions whose member is killed, session {_SESSION_MS / 1000:g} s: longest",
@@ -112,7 +112,7 @@ def gap_rows(runs: int, tick: Callable[[str], None], *, beside_jvm: bool = True)
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What one event did, in seconds beyond the normal silence, one for each partition that moved."""
+    """The effect of one event: seconds without output beyond the normal value, for each partition that moved."""
 
     event: str
     moved: tuple[float, ...]
@@ -120,8 +120,10 @@ class Gap:
 
 
 def longest_silence(stamps: Sequence[float], begin: float, end: float) -> float:
-    """Seconds of the longest time without a stamp that touches the time from ``begin`` to ``end``. It is looked at from
-    the last stamp before ``begin`` on, and no further than ``end``. ``stamps`` are in order."""
+    """Return the longest time without a stamp between ``begin`` and ``end``, in s.
+
+    It may start at the last stamp before ``begin``, but does not extend beyond ``end``. ``stamps`` must be sorted.
+    """
     first, last = bisect_left(stamps, begin), bisect_left(stamps, end)
     points = [stamps[first - 1] if first else begin, *stamps[first:last], end]
     return max(after - before for before, after in pairwise(points))
@@ -130,14 +132,17 @@ def longest_silence(stamps: Sequence[float], begin: float, end: float) -> float:
 def moved_between(
     history: Sequence[tuple[float, dict[int, str]]], begin: float, end: float, partitions: int
 ) -> set[int]:
-    """Partitions that had more than one member. ``history`` has the time of each change, and members by partition."""
+    """Return the partitions that had more than one member.
+
+    ``history`` has the time of each change, and the members by partition.
+    """
     seen = [owners for at, owners in history if at <= begin][-1:]
     seen += [owners for at, owners in history if begin < at <= end]
     return {number for number in range(partitions) if len({had[number] for had in seen if number in had}) > 1}
 
 
 class _Scene:
-    """An application of one peer with records coming in, watched."""
+    """An application of one peer with input records, and the measurement of its output."""
 
     def __init__(self, bootstrap: str, folder: Path, peer: Peer) -> None:
         self._peer, self._bootstrap, self._folder = peer, bootstrap, folder
@@ -166,7 +171,7 @@ class _Scene:
         delete_topics(self._bootstrap, containing=self._application)
 
     def gaps(self, events: Sequence[str]) -> list[Gap]:
-        """Let the events happen, one after the other, to two members."""
+        """Start two members and run the events one after the other."""
         members = [self._start(), self._start()]
         for work in (self._read, self._feed, self._look):
             thread = threading.Thread(target=self._aloud, args=(work,), daemon=True)
@@ -204,7 +209,7 @@ class _Scene:
             moved = moved_between(self._owners, begin, end, _PARTITIONS)
             silences = [max(0.0, longest_silence(stamps, begin, end) - normal) for stamps in self._stamps]
             if not moved or max(silences) > _WINDOW_S - 1:
-                raise BenchmarkError(f"{self._peer.title}: no end of the event {event} within {_WINDOW_S:.0f} s")
+                raise BenchmarkError(f"{self._peer.title}: event {event} did not complete within {_WINDOW_S:.0f} s")
             untouched = [silence for number, silence in enumerate(silences) if number not in moved]
             gaps.append(Gap(event, tuple(silences[number] for number in sorted(moved)), max(untouched, default=0.0)))
         return gaps
@@ -226,7 +231,7 @@ class _Scene:
                 raise BenchmarkError(f"{self._peer.title}: two members do not share the partitions {self._failed}")
             time.sleep(_LOOK_S)
 
-    # -- watching, each in a thread of its own --------------------------------------------------------------------
+    # -- input and measurement, each in a separate thread ----------------------------------------
 
     def _aloud(self, work: Callable[[], None]) -> None:
         try:
@@ -279,8 +284,10 @@ class _Scene:
 
 
 def member(order: Order) -> None:
-    """Count until standard input ends, then close and leave, which hands tasks over for a part of the time-out;
-    after the line ``drain``, hand all of them over first."""
+    """Count until standard input is closed, then close and leave the group.
+
+    Closing hands tasks over for a part of its time-out. After the input line ``drain``, it hands over all tasks first.
+    """
     from streams_py import KafkaStreams, StreamsBuilder, serdes
 
     builder = StreamsBuilder()

@@ -1,10 +1,10 @@
-"""`streams-py inspect` of a large group, the first paint of the page that shows it, and how soon it shows a change.
+"""Time of `streams-py inspect` for a large group, and of the page that shows the group: first paint and a change.
 
-    python -m benchmarks.inspecting read|page    (prints its figures)
+    python -m benchmarks.inspecting read|page    (prints its measurements)
 
-The group's bytes are those of the library's own leader: what DescribeGroups answers about members that count, in two
-sub-topologies. The cluster is a stand-in, so the figures are without the network, and processor time says it all.
-Looking happens in a process of its own that has made none of it.
+The library's own leader computed the group's bytes, as DescribeGroups returns them for members that count, in two
+sub-topologies. The cluster is a fake without a network, so processor time is sufficient. The command runs in a
+separate process that did not create the data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from benchmarks.own_process import figures_of
+from benchmarks.own_process import numbers_of
 from benchmarks.table import Goal, Row
 from tests.browser.chromium import MISSING, Chromium
 from tests.unit.inspection.groups import GROUP, FakeCluster, rebalanced, said, topics
@@ -35,28 +35,30 @@ _KILLS: Final = 10
 _REST_S: Final = 1.5
 _WATCH: Final = """window.seen = null;
     const body = document.querySelector('#grid tbody');
-    const nobody = () => [...body.rows].some(
+    const unassigned = () => [...body.rows].some(
         (row) => row.querySelector('th button').textContent === '0_{task}' && !row.querySelector('button.active'));
     new MutationObserver((_, observer) => {{
-        if (!nobody()) return;
+        if (!unassigned()) return;
         observer.disconnect();
         requestAnimationFrame(() => requestAnimationFrame(() => {{ window.seen = Date.now(); }}));
     }}).observe(body, {{ childList: true }});"""
-"""Notes when a frame has been drawn in which nobody runs the task: asking from outside takes longer than that. Members
-have every hundredth task, from their own number on."""
+"""Script that records the time of the first frame in which the task is not active on a member.
+
+Requests from outside the browser would take longer than that. Each member has every hundredth task, starting with its
+number."""
 
 
 def inspect_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
-    """Processor time and memory of one look, the browser's first paint, and from a member's end to the grid."""
+    """Measure the command's processor time and memory, the first paint, and the time until the page shows a change."""
     seconds, megabytes, paint, gone = [], [], [], []
     for run in range(runs):
         tick(f"inspect of {_MEMBERS} members, run {run + 1}")
-        took, used = figures_of("inspecting", "read", count=2)
+        took, used = numbers_of("inspecting", "read", count=2)
         seconds.append(took)
         megabytes.append(used)
         if MISSING is None:
             tick(f"first paint of the page and {_KILLS} members that end, run {run + 1}")
-            first, *later = figures_of("inspecting", "page", count=1 + _KILLS)
+            first, *later = numbers_of("inspecting", "page", count=1 + _KILLS)
             paint.append(first)
             gone += later
     work = (
@@ -84,7 +86,7 @@ def _make() -> FakeCluster:
 
 
 def _look(file: str) -> None:
-    """As the command does, into a string."""
+    """Do the same as the command, with output to a string."""
     from rich.console import Console
 
     from streams_py.cli.groups.inspecting import render
@@ -99,7 +101,7 @@ def _look(file: str) -> None:
 
 
 def _page() -> list[float]:
-    """Milliseconds: the first paint, then for each member that ends."""
+    """Return times in ms: of the first paint, then for each member that stops."""
     from streams_py.dashboard.board import Board
     from streams_py.dashboard.service import serve_board
     from streams_py.dashboard.watcher import GroupWatcher
@@ -115,11 +117,11 @@ def _page() -> list[float]:
             took = [chromium.run("return performance.getEntriesByName('first-contentful-paint')[0].startTime")]
             chromium.until("return document.querySelector('#grid button.active')", "the grid")
             for number in range(_KILLS):
-                time.sleep(_REST_S * (1 + number / _KILLS))  # anywhere between two looks
+                time.sleep(_REST_S * (1 + number / _KILLS))  # at different times between two requests of the page
                 chromium.run(_WATCH.format(task=number))
                 began_ms = 1000 * time.time()
                 cluster.described = cluster.described._replace(members=cluster.described.members[1:])
-                took.append(chromium.until("return window.seen", f"nobody at 0_{number}") - began_ms)
+                took.append(chromium.until("return window.seen", f"task 0_{number} without a member") - began_ms)
         finally:
             chromium.close()
             watcher.stop()

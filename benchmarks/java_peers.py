@@ -1,4 +1,4 @@
-"""Java peers, compiled on the spot against Kafka's own jars."""
+"""Java peers, compiled against Kafka's own jars."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["compiled"]
 
 
 def compiled(source: str, folder: Path) -> list[str]:
-    """Compile a file of ``benchmarks/java`` into the folder; the command that starts a class of it, without the class.
+    """Compile a file of ``benchmarks/java``; return the command that starts one of its classes, without the class.
 
-    BenchmarkError says why that cannot be.
+    Raises BenchmarkError with the reason if that is not possible.
     """
     try:
         java, jars = java_path(), kafka_jars()
@@ -24,12 +24,12 @@ def compiled(source: str, folder: Path) -> list[str]:
         raise BenchmarkError(str(error).splitlines()[0]) from None
     compiler = shutil.which("javac")
     if compiler is None:
-        raise BenchmarkError("no javac (a JDK, not only a JRE, is needed)")
+        raise BenchmarkError("no javac (needs a JDK, not only a JRE)")
     path = Path(__file__).parent / "java" / source
     done = subprocess.run(
         [compiler, "-nowarn", "-cp", f"{jars}/*", "-d", str(folder), str(path)],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:
-        raise BenchmarkError(f"javac refused {source}: {done.stderr[-500:]}")
+        raise BenchmarkError(f"javac failed for {source}: {done.stderr[-500:]}")
     return [java, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", f"{jars}/*:{folder}"]

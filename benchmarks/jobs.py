@@ -1,12 +1,12 @@
-"""The jobs of the record benchmarks, on streams_py, and two of them as bare client loops. Run as a process of its own:
+"""The jobs of the record benchmarks on streams_py, and two of them as bare client loops. Run as a separate process:
 
     python -m benchmarks.jobs ours|bare JOB BOOTSTRAP APPLICATION_ID INPUT OUTPUT CACHE_BYTES COMMIT_MS STATE_DIR
 
-INPUT is one topic, or two with a comma between them.
-JOB is map, clean (a map that works), one of them with -processes behind it, count, window, table-join, stream-join or
-async; the bare loops do map and count.
+INPUT is one topic, or two topics separated by a comma. JOB is map, clean (a map with more work), one of these followed
+by -processes, count, window, table-join, stream-join or async. The bare loops support map and count.
 
-It works until its standard input ends. With PROFILE=FILE in the environment, `ours` profiles its stream thread there.
+It runs until its standard input is closed. With PROFILE=FILE in the environment, `ours` writes a profile of its stream
+thread to FILE.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ __all__ = ["Order", "increment"]
 WINDOW_MS = 10_000
 JOIN_MS = 100
 EXACTLY_ONCE = "count-exactly-once"
-"""The job ``count``, with the other guarantee."""
+"""Name of the job ``count`` with exactly-once."""
 IN_PROCESSES = "-processes"
-"""After the name of a map: in several processes."""
+"""Suffix of a map's name: it runs in several processes."""
 _PROCESSES = 4
 CALLS_PER_TASK = 16
-"""With four partitions, 64 at a time in the one thread."""
+"""Concurrent calls per task; 64 in the one thread, with four partitions."""
 
 
 class Order(NamedTuple):
@@ -53,7 +53,7 @@ class Order(NamedTuple):
 
 
 def increment(value: dict[str, Any]) -> dict[str, Any]:
-    """What the map job does to each record."""
+    """The function of the map job."""
     value["n"] += 1
     return value
 
@@ -62,7 +62,7 @@ _MAPS = {"map": increment, "clean": clean}
 
 
 def ours(order: Order) -> None:
-    """The job as an application of this library, one thread."""
+    """Run the job as an application of this library, with one thread."""
     from streams_py import KafkaStreams, StreamsBuilder, serdes
 
     builder = StreamsBuilder()
@@ -94,7 +94,7 @@ def ours(order: Order) -> None:
 
 
 def _run_processes(streams: Any) -> None:
-    """Until standard input ends; those that the supervisor has started end with it."""
+    """Run several processes until standard input is closed."""
 
     def wait_for_parent() -> None:
         sys.stdin.read()
@@ -108,17 +108,17 @@ def _run_processes(streams: Any) -> None:
 
 
 def one_process(order: Order) -> None:
-    """A map beside several processes of it."""
+    """Run a map in one process, for comparison with several."""
     ours(order._replace(job=order.job.removesuffix(IN_PROCESSES)))
 
 
 def at_least_once(order: Order) -> None:
-    """The job ``count`` beside itself."""
+    """Run the job ``count`` with at-least-once, for comparison with exactly-once."""
     ours(order._replace(job="count"))
 
 
 def _describe(builder: Any, order: Order) -> None:
-    """Jobs on text keys and bytes."""
+    """Build the topology of a job on text keys and bytes values."""
     from streams_py import JoinWindows, TimeWindows, serdes
 
     first, *others = order.source.split(",")
@@ -148,7 +148,7 @@ def _describe(builder: Any, order: Order) -> None:
 
 
 def _profile_stream_thread(path: str) -> threading.Event:
-    """Write a profile of the stream thread to ``path`` when it ends; set when that is done."""
+    """Write a profile of the stream thread to ``path`` at its end; return an event that is set afterwards."""
     import cProfile
 
     from streams_py.runtime.thread.stream_thread import StreamThread
@@ -161,12 +161,12 @@ def _profile_stream_thread(path: str) -> threading.Event:
         profiler.dump_stats(path)
         written.set()
 
-    StreamThread._run = profiled  # type: ignore[method-assign]  # a tool for measuring, not a product
+    StreamThread._run = profiled  # type: ignore[method-assign]  # only for measurements
     return written
 
 
 def bare(order: Order) -> None:
-    """The job as a loop over the same client library: no group, no rebalance, no commit, no restore."""
+    """Run the job as a loop over the same client library, without group, rebalance, commit and restore."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
     consumer = Consumer(
@@ -232,7 +232,7 @@ def _bare_map(produce: Callable[..., None], order: Order) -> tuple[_Handle, _Flu
 
 
 def _bare_count(produce: Callable[..., None], order: Order) -> tuple[_Handle, _Flush]:
-    """Store, changelog, output; with a cache: a dict in front of all three, written back by ``flush``."""
+    """Write store, changelog and output. With a cache, a dict collects changes until ``flush`` writes them."""
     from rocksdict import Options, Rdict, WriteOptions
 
     options: Any = Options(raw_mode=True)

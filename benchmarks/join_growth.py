@@ -1,9 +1,9 @@
-"""A windowed join of two streams over more and more records: time per record, and memory.
+"""Time per record and memory of a windowed join of two streams, for increasing numbers of records.
 
     python -m benchmarks.join_growth RECORDS    (one process: processor us per record, and peak MB)
 
-One real task with stores on disk, fed by hand: what is written is counted and dropped, so all memory is the join's.
-Event time goes on as records come, so every window holds equally many of them, however many there are in all.
+It runs one real task with stores on disk, without a broker. Output records are counted and dropped, so all memory
+belongs to the join. Event time advances with each record, so every window contains the same number of records.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from benchmarks.own_process import figures_of
+from benchmarks.own_process import numbers_of
 from benchmarks.table import Goal, Row
 from streams_protocol.types import TaskId, TopicPartition
 
@@ -28,28 +28,32 @@ _WINDOW_MS = 1_000
 _KEYS = 5_000
 _BATCH = 1_000
 _COMMIT_EVERY = 20
-"""Batches."""
+"""Number of batches between two commits."""
 
 
 def growth_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
-    """So many records, and four times as many."""
+    """Compare a join of ``_RECORDS`` records with one of four times as many."""
     times: dict[int, list[float]] = {_RECORDS: [], _TIMES * _RECORDS: []}
     peaks: dict[int, list[float]] = {_RECORDS: [], _TIMES * _RECORDS: []}
     for run in range(runs):
         for records in times:
             tick(f"join of {records:,} records, run {run + 1}")
-            us, peak_mb = figures_of("join_growth", str(records), count=2)
+            us, peak_mb = numbers_of("join_growth", str(records), count=2)
             times[records].append(us)
             peaks[records].append(peak_mb)
     few, many = times
     work = f"windowed join of two streams, {many:,} records"
-    beside = f"{few:,} records"
-    yield Row(f"{work}: each", beside, "us", tuple(times[many]), tuple(times[few]), Goal("<= 1.2", ratio_max=1.2))
-    yield Row(f"{work}: peak", beside, "MB", tuple(peaks[many]), tuple(peaks[few]), Goal("<= 1.2", ratio_max=1.2))
+    compared_with = f"{few:,} records"
+    yield Row(
+        f"{work}: each", compared_with, "us", tuple(times[many]), tuple(times[few]), Goal("<= 1.2", ratio_max=1.2)
+    )
+    yield Row(
+        f"{work}: peak", compared_with, "MB", tuple(peaks[many]), tuple(peaks[few]), Goal("<= 1.2", ratio_max=1.2)
+    )
 
 
 def run(records: int, state_dir: str) -> tuple[float, float]:
-    """Join them. Processor us per record, peak MB of this process."""
+    """Join the records; return (processor time per record in us, peak memory of this process in MB)."""
     from streams_py import JoinWindows, StreamsBuilder, serdes
     from streams_py.runtime.offline.executor import TaskExecutor, TaskSurroundings
     from streams_py.runtime.tasks.settings.task_settings import TaskSettings
@@ -57,7 +61,7 @@ def run(records: int, state_dir: str) -> tuple[float, float]:
     from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
 
     class Counting(MemoryProducer):
-        """Keeps nothing."""
+        """A producer that counts records and drops them."""
 
         def __init__(self) -> None:
             super().__init__()

@@ -1,4 +1,4 @@
-"""Benchmarks that bring along what they need: the wire format, start-up, imports, memory, assignors, recovery."""
+"""Benchmarks that need no common broker: wire format, start-up, imports, memory, assignors, recovery and others."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from streams_protocol import ProcessId, SubscriptionInfo, TaskId, decode_subscri
 __all__ = ["LOCAL", "Tick", "local_rows"]
 
 Tick = Callable[[str], None]
-"""Told what is being measured, before it is."""
+"""Function that is called with a description before each measurement."""
 
 _ROOT = Path(__file__).resolve().parent.parent
 _TASKS = 10_000
@@ -44,10 +44,10 @@ _IDLE_TASKS = 100
 
 
 def protocol(runs: int, tick: Tick) -> Iterator[Row]:
-    """SubscriptionInfo v11 of 10,000 tasks beside the standard library's json of the same rows.
+    """Compare SubscriptionInfo v11 of 10,000 tasks with the standard library's json of the same rows.
 
-    The peer starts from rows that are already a list and ends with such a list, while ours starts from a mapping of
-    tasks, checks every field, and ends with a mapping of tasks.
+    The peer converts from and to a list of rows. This library converts from and to a mapping of tasks, and checks every
+    field.
     """
     sums = {
         TaskId(number // (_TASKS // _SUBTOPOLOGIES), number % (_TASKS // _SUBTOPOLOGIES)): 1_000_000 + 977 * number
@@ -92,7 +92,7 @@ def _milliseconds(action: Callable[[], object], *, repeat: int = 10) -> float:
 
 
 def start(runs: int, tick: Tick) -> Iterator[Row]:
-    """From a process that has imported nothing to RUNNING, on the embedded cluster, which is started too."""
+    """Measure the time from a new process to RUNNING, including the start of the embedded cluster."""
     seconds: list[float] = []
     for run in range(runs):
         tick(f"start to RUNNING, run {run + 1}")
@@ -103,7 +103,7 @@ def start(runs: int, tick: Tick) -> Iterator[Row]:
 
 
 def imports(runs: int, tick: Tick) -> Iterator[Row]:
-    """Imports in fresh processes, in turn."""
+    """Measure imports in new processes, in turn."""
     modules = ("streams_py", "streams_py.runtime.client.kafka_streams", "confluent_kafka")
     seconds: dict[str, list[float]] = {module: [] for module in modules}
     for run in range(max(runs, 7)):
@@ -123,7 +123,7 @@ def imports(runs: int, tick: Tick) -> Iterator[Row]:
 
 
 def memory(runs: int, tick: Tick) -> Iterator[Row]:
-    """Resident memory of an application process that counts per key and has nothing to do."""
+    """Measure the resident memory of an idle application process that counts per key."""
     megabytes: list[float] = []
     for run in range(runs):
         tick(f"memory of {_IDLE_TASKS} idle tasks, run {run + 1}")
@@ -133,14 +133,14 @@ def memory(runs: int, tick: Tick) -> Iterator[Row]:
     yield Row(f"memory, idle, {_IDLE_TASKS} tasks with RocksDB", "", "MB", tuple(megabytes), goal=goal)
 
 
-def local_rows(name: str, runs: int, tick: Tick, *, beside_jvm: bool = True) -> Iterator[Row]:
-    """The rows of one of LOCAL, as they are measured; what failed becomes a row that says so."""
+def local_rows(name: str, runs: int, tick: Tick, *, with_jvm: bool = True) -> Iterator[Row]:
+    """Yield the rows of one of LOCAL during the measurement; an error becomes a failed row."""
     measure: Callable[[int, Tick], Iterator[Row]] = LOCAL[name]
-    if measure in (assignor_rows, gap_rows, restore_rows) and not beside_jvm:
-        measure = partial(measure, beside_jvm=False)
+    if measure in (assignor_rows, gap_rows, restore_rows) and not with_jvm:
+        measure = partial(measure, with_jvm=False)
     try:
         yield from measure(runs, tick)
-    except Exception as error:  # one benchmark that breaks must not take the rest of the table with it
+    except Exception as error:  # an error of one benchmark must not prevent the rest of the table
         yield Row(name, "", "", (), note=reason_of(error), failed=True)
 
 

@@ -1,4 +1,4 @@
-"""A benchmark in a process of its own: what others import, allocate and leave behind does not count."""
+"""Runs a benchmark in a separate process, so that imports and memory of others do not affect it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from pathlib import Path
 
 from benchmarks.cluster import BenchmarkError
 
-__all__ = ["figures_of"]
+__all__ = ["numbers_of"]
 
 _ROOT = Path(__file__).resolve().parent.parent
 _TIMEOUT_S = 300
 
 
-def figures_of(module: str, *arguments: str, count: int) -> list[float]:
-    """Run ``benchmarks.<module>``; the last ``count`` numbers that it prints. BenchmarkError when it fails."""
+def numbers_of(module: str, *arguments: str, count: int) -> list[float]:
+    """Run ``benchmarks.<module>``; return the last ``count`` numbers that it prints.
+
+    Raises BenchmarkError if the process fails.
+    """
     done = subprocess.run(
         [sys.executable, "-m", f"benchmarks.{module}", *arguments],
         capture_output=True,

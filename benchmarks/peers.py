@@ -1,4 +1,4 @@
-"""The peers of the record benchmarks as processes: how each is started, and what it needs to be there."""
+"""The peers of the record benchmarks as processes: their commands and requirements."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _END_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Somebody who does the same job. ``command`` prepares what is needed; its error says why that is not possible."""
+    """A program that does the same jobs. ``command`` prepares it, and raises BenchmarkError if that is not possible."""
 
     name: str
     title: str
     command: Callable[[Path], list[str]]
-    """The command without its order, given a folder for what is built."""
+    """Returns the command without its arguments. Parameter: a folder for build results."""
 
 
 def _python(kind: str) -> Callable[[Path], list[str]]:
@@ -44,7 +44,10 @@ def _java(folder: Path) -> list[str]:
 
 
 def _quix(_: Path) -> list[str]:
-    """Quix Streams pins other versions of the clients: it gets an environment of its own, made on first use."""
+    """Return the command of Quix Streams, in a separate environment because it pins other versions of the clients.
+
+    The environment is created on first use.
+    """
     python = _QUIX_FOLDER / "bin" / "python"
     if not (_QUIX_FOLDER / ".complete").exists():
         shutil.rmtree(_QUIX_FOLDER, ignore_errors=True)
@@ -70,7 +73,7 @@ AT_LEAST_ONCE = Peer("at-least-once", "the same at least once", _python("at-leas
 PEERS = {peer.name: peer for peer in (OURS, BARE, JAVA, QUIX, ONE_PROCESS, AT_LEAST_ONCE)}
 
 _commands: dict[tuple[str, Path], list[str] | BenchmarkError] = {}
-"""By peer and by the folder that holds what was built for it: each benchmark deletes its folder at its end."""
+"""Command by peer and folder of its build results. Each benchmark deletes its folder at its end."""
 
 
 def command_of(peer: Peer, folder: Path) -> list[str]:
@@ -92,7 +95,7 @@ def command_of(peer: Peer, folder: Path) -> list[str]:
 
 
 class Running:
-    """A peer at work; ends when the context is left."""
+    """A running peer; a context manager that stops it."""
 
     def __init__(self, peer: Peer, command: list[str], order: Order) -> None:
         self._peer = peer
@@ -102,24 +105,24 @@ class Running:
         )
 
     def check(self) -> None:
-        """BenchmarkError when it has ended by itself."""
+        """Raise BenchmarkError if it has stopped unexpectedly."""
         if self._process.poll() is not None:
             self._log.seek(0)
-            raise BenchmarkError(f"{self._peer.title} ended early:\n{self._log.read()[-2000:]}")
+            raise BenchmarkError(f"{self._peer.title} stopped early:\n{self._log.read()[-2000:]}")
 
     def tell(self, line: str) -> None:
-        """A line on its standard input."""
+        """Write a line to its standard input."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
 
     def let_end(self) -> None:
-        """Its standard input ends: it closes, while the caller goes on."""
+        """Close its standard input, so that it stops, without waiting for it."""
         assert self._process.stdin is not None
         self._process.stdin.close()
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Kill it with SIGKILL."""
         self._process.kill()
 
     def __enter__(self) -> Running:

@@ -1,7 +1,7 @@
-"""Small programs that measure themselves in a fresh process and print one number.
+"""Small programs that measure themselves in a new process and print one number.
 
-python -m benchmarks.probes start              seconds from nothing imported to RUNNING, embedded cluster
-python -m benchmarks.probes memory TASKS DIR   MB resident, idle, after all tasks run
+python -m benchmarks.probes start              seconds from the first import to RUNNING, embedded cluster
+python -m benchmarks.probes memory TASKS DIR   resident memory in MB, idle, after all tasks run
 python -m benchmarks.probes import MODULE      seconds that the import takes
 """
 
@@ -68,7 +68,7 @@ def _resident_mb() -> float:
                     return int(line.split()[1]) / 1024
     import resource
 
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # bytes on macOS; the peak, not the present
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # bytes on macOS; the peak, not the current value
 
 
 def _import(module: str) -> float:

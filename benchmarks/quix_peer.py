@@ -1,6 +1,6 @@
-"""Three of the jobs on Quix Streams. Runs in an environment of its own, with the command line of `benchmarks.jobs`.
+"""Three of the jobs on Quix Streams. Runs in a separate environment, with the command line of `benchmarks.jobs`.
 
-Until its standard input ends. Imports nothing of this project.
+Runs until its standard input is closed. Imports nothing of this project.
 """
 
 import sys
@@ -44,13 +44,13 @@ def main(job, bootstrap, application, source, sink, _cache_bytes, commit_ms, sta
 
 
 def increment(value):
-    """What the map job does to each record."""
+    """The function of the map job."""
     value["n"] += 1
     return value
 
 
 def count(_value, state: State):
-    """What the count job does to each record."""
+    """The function of the count job."""
     total = state.get("count", 0) + 1
     state.set("count", total)
     return total

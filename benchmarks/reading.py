@@ -1,14 +1,14 @@
-"""Local reads of a store while its task works: how long a ``get`` of another thread takes, and what it costs the task.
+"""Local reads of a store while its task processes: time of a ``get`` from another thread, and its cost for the task.
 
-    python -m benchmarks.reading RATE    (records per second, 0: as fast as it can)
+    python -m benchmarks.reading RATE    (records per second; 0: as fast as possible)
 
-One real task that counts per key, with its store on disk, fed by hand on one thread; the reads go through a view of
-:meth:`KafkaStreams.store`, from a second thread, at even distances. Both share Python's interpreter lock, as they would
-in an application. In every other fifth of a second nobody reads: both halves have the same neighbours on the machine.
+One real task counts per key on one thread, with its store on disk and without a broker. A second thread reads at
+constant intervals through a view of :meth:`KafkaStreams.store`. Both share Python's interpreter lock, as in an
+application. Slices of 0.2 s with and without reads take turns, so that other load on the machine affects both equally.
 
-What is timed is the read. How long Python lets the reading thread wait for its turn before that (beside a busy thread
-up to ``sys.getswitchinterval()``, 5 ms) is not in it, but what is due by then is read at once: there are as many reads
-as the row says.
+Only the read itself is timed. The reading thread may have to wait for the interpreter lock before it (up to
+``sys.getswitchinterval()``, 5 ms, if another thread is busy). That wait is not included, but all reads that became due
+meanwhile follow immediately, so the number of reads is as stated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from statistics import median
 from types import SimpleNamespace
 from typing import Any
 
-from benchmarks.own_process import figures_of
+from benchmarks.own_process import numbers_of
 from benchmarks.table import Goal, Row
 
 __all__ = ["reading_rows"]
@@ -37,13 +37,13 @@ _SLICE_S = 0.2
 
 
 def reading_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
-    """The 99th percentile of a read, and the records per second with readers beside without."""
-    slow, alone, beside = [], [], []
+    """Measure the 99th percentile of a read, and the records per second with and without reads."""
+    slow, alone, compared_with = [], [], []
     for run in range(runs):
         tick(f"reads while {_RATE:,} records/s are counted, run {run + 1}")
-        slow.append(figures_of("reading", str(_RATE), count=3)[2])
-        with_reads, without, _ = figures_of("reading", "0", count=3)
-        beside.append(with_reads)
+        slow.append(numbers_of("reading", str(_RATE), count=3)[2])
+        with_reads, without, _ = numbers_of("reading", "0", count=3)
+        compared_with.append(with_reads)
         alone.append(without)
     yield Row(
         f"get from another thread, 99 of 100, while {_RATE:,} records/s are counted",
@@ -53,17 +53,17 @@ def reading_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
         goal=Goal("< 1", ours_max=1.0),
     )
     yield Row(
-        f"count, full speed, {_READS:,} reads/s beside",
+        f"count, full speed, with {_READS:,} reads/s",
         "without reads",
         "records/s",
-        tuple(beside),
+        tuple(compared_with),
         tuple(alone),
         Goal(">= 0.95", ratio_min=0.95),
     )
 
 
 def run(rate: int, state_dir: str) -> tuple[float, float, float]:
-    """Records per second with reads and without; ms of the slowest read but for one of a hundred."""
+    """Return (records per second with reads, without reads, 99th percentile of a read in ms)."""
     from streams_protocol.types import TaskId, TopicPartition
     from streams_py import State, StreamsBuilder, ThreadState, serdes
     from streams_py.runtime.offline.executor import TaskExecutor, TaskSurroundings
@@ -74,7 +74,7 @@ def run(rate: int, state_dir: str) -> tuple[float, float, float]:
     from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
 
     class Forgetting(MemoryProducer):
-        """Keeps nothing."""
+        """A producer that drops all records."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -133,10 +133,10 @@ def run(rate: int, state_dir: str) -> tuple[float, float, float]:
     slice_s, slice_worked = began_s, 0
     while (now_s := time.perf_counter()) - began_s < _SECONDS:
         if rate and worked > rate * (now_s - began_s):
-            time.sleep(0.001)  # as a poll that waits for records
+            time.sleep(0.001)  # like a poll that waits for records
             continue
         if number % len(batches) == 0:
-            executor.task.start_again_at(source)  # else they are left out, as what a consumer delivers twice
+            executor.task.start_again_at(source)  # otherwise they are skipped as records delivered twice
         executor.add(source, batches[number % len(batches)])
         while taken := executor.step(_BATCH):
             worked += taken

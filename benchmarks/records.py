@@ -1,4 +1,4 @@
-"""Records through a real broker: every peer does the same job on the same input, alone, one after the other."""
+"""Records through a real broker. All peers do the same job on the same input, alone, one after the other."""
 
 from __future__ import annotations
 
@@ -23,14 +23,26 @@ _CACHE_BYTES = 10 * 1024 * 1024
 _COMMIT_MS = 1000
 """Kafka Streams' default of 30 s would be longer than a run."""
 _TIMED_SHARE_MIN = 0.25
-"""Of the input, after the first output. A cache first writes at a commit, which may be the end of a short run."""
+"""Minimum share of the input that must be processed after the first output.
+
+A cache first writes at a commit, which may be at the end of a short run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One row group of the table. ``cache_bytes``: statestore.cache.max.bytes for those that have a cache;
-    ``commit_ms``: commit interval of every peer. Peers without a goal do not take part. ``inputs`` are what it reads;
-    ``outputs`` is what it works off of so many records."""
+    """One group of rows of the table. Peers without a goal do not participate.
+
+    Attributes:
+        name: Name for ``--only``.
+        work: Name of the work for the peers.
+        title: Title in the table.
+        cache_bytes: Value of statestore.cache.max.bytes for peers that have a cache.
+        commit_ms: Commit interval of every peer.
+        goals: Goal by the name of the peer.
+        inputs: Names of the inputs that the job reads.
+        outputs: Returns the number of processed records for ``--records``.
+        own_goal: Goal of this library alone, if it is not compared with a peer.
+    """
 
     name: str
     work: str
@@ -41,13 +53,11 @@ class Job:
     inputs: tuple[str, ...] = ("input",)
     outputs: Callable[[int], int] = lambda records: records
     own_goal: Goal = NO_GOAL
-    """Of ours alone, when nobody stands beside it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Input:
-    """A topic that is read. ``keys`` None: as asked for; ``span_ms``: event time from its first to its last record,
-    which ends ``ends_ms`` before now."""
+    """An input topic. ``keys`` None: number of keys of ``--keys``. ``ends_ms``: age of its last record, in ms."""
 
     records: Callable[[int], int]
     keys: int | None = None
@@ -59,7 +69,7 @@ _ROWS = 100_000
 _CALLS = 50_000
 _INPUTS = {
     "input": _Input(lambda records: records),
-    "twice": _Input(lambda records: 2 * records),  # a group of several takes its time to come together
+    "twice": _Input(lambda records: 2 * records),  # forming a group of several processes takes time
     "rows": _Input(lambda records: _ROWS, _ROWS, _SPAN_MS),
     "of-rows": _Input(lambda records: records, _ROWS),
     "left": _Input(lambda records: records // 2),
@@ -89,7 +99,7 @@ JOBS = {
             "map with run(processes=4)",
             0,
             _COMMIT_MS,
-            # One process, its client's threads and the broker keep 1.3 of two cores busy already: 1.5 is the most.
+            # One process, its client's threads and the broker already use 1.3 of two cores, so 1.5 is the maximum.
             {ONE_PROCESS.name: Goal(">= 1.4", ratio_min=1.4)},
             ("twice",),
             lambda records: 2 * records,
@@ -117,7 +127,7 @@ JOBS = {
             "count",
             "count per key, RocksDB + changelog, 10 MB cache",
             _CACHE_BYTES,
-            _COMMIT_MS // 4,  # a cache writes only then: often enough to be timed
+            _COMMIT_MS // 4,  # a cache writes only at commits, so they must be frequent enough to be timed
             {BARE.name: Goal(""), JAVA.name: Goal(">= 1.5", ratio_min=1.5), QUIX.name: Goal(">= 5", ratio_min=5)},
         ),
         Job(
@@ -172,18 +182,18 @@ JOBS = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How much is measured."""
+    """Parameters of the record benchmarks."""
 
     records: int
     keys: int
     commit_ms: int | None
-    """Instead of each job's own."""
+    """Replaces the commit interval of each job."""
     runs: int
     peers: tuple[Peer, ...]
 
 
 def steps(jobs: Sequence[Job], settings: Settings) -> int:
-    """How often ``record_rows`` ticks."""
+    """Return how many times ``record_rows`` calls ``tick``."""
     return 2 + sum(settings.runs * len(_peers_of(job, settings)) for job in jobs) if jobs else 0
 
 
@@ -192,8 +202,10 @@ def _peers_of(job: Job, settings: Settings) -> tuple[Peer, ...]:
 
 
 def record_rows(jobs: Sequence[Job], settings: Settings, tick: Tick, warn: Callable[[str], None]) -> Iterator[Row]:
-    """Run every job on every peer; rows come job by job. Runs of different peers take turns, so that a busy moment of
-    the machine does not hit one of them alone."""
+    """Run every job on every peer, and yield rows job by job.
+
+    Peers take turns, so that a busy moment of the machine does not affect only one of them.
+    """
     tick("starting Apache Kafka, writing the input")
     try:
         broker = JvmBroker(heap="1g")
@@ -210,7 +222,7 @@ def record_rows(jobs: Sequence[Job], settings: Settings, tick: Tick, warn: Calla
             bench.warm_up()
             for job in jobs:
                 yield from bench.rows(job, tick)
-    except Exception as error:  # the rows of other benchmarks are shown all the same
+    except Exception as error:  # the rows of other benchmarks are still shown
         warn(f"records: {error}")
         yield Row("records through a broker", "", "/s", (), note=reason_of(error), failed=True)
     finally:
@@ -241,7 +253,7 @@ class _Bench:
             )
 
     def warm_up(self) -> None:
-        """Once through everything, uncounted: a JVM that has just started would slow down whoever comes first."""
+        """Run one job without counting it, because a JVM that has just started would slow down the first peer."""
         try:
             self._measure(JOBS["map"], BARE)
         except BenchmarkError as error:
@@ -258,7 +270,7 @@ class _Bench:
                     continue
                 try:
                     rates[peer.name].append(self._measure(job, peer).rate)
-                except Exception as error:  # whatever breaks one peer, the others have figures
+                except Exception as error:  # an error of one peer must not stop the others
                     notes[peer.name] = reason_of(error)
                     self._warn(f"{job.name}, {peer.title}: {error}")
         ours = tuple(rates.get(OURS.name, ()))
@@ -285,7 +297,7 @@ class _Bench:
         expected = job.outputs(self._settings.records)
         commit_ms = self._settings.commit_ms or job.commit_ms
         make_topic(self._bootstrap, sink, _PARTITIONS, append_time=True)
-        if peer is BARE and job.work == "count":  # everybody else creates it by itself
+        if peer is BARE and job.work == "count":  # the other peers create it themselves
             make_topic(self._bootstrap, f"{application}-counts-changelog", _PARTITIONS)
         try:
             with tempfile.TemporaryDirectory(prefix="state-", dir=self._folder) as state_dir:
@@ -311,11 +323,11 @@ class _Bench:
         finally:
             delete_topics(self._bootstrap, containing=application)
         if output.worked_off < _TIMED_SHARE_MIN * expected:
-            raise BenchmarkError("over before it could be timed: give it more --records")
+            raise BenchmarkError("finished too early to be timed: use more --records")
         return output
 
 
 def _rotated(peers: tuple[Peer, ...], by: int) -> tuple[Peer, ...]:
-    """Nobody always comes first."""
+    """Rotate the peers, so that each run starts with another one."""
     start = by % len(peers)
     return peers[start:] + peers[:start]

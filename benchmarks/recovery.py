@@ -1,14 +1,14 @@
-"""Processes killed with SIGKILL while they count: how long their partitions are silent, and what is restored.
+"""Processes killed with SIGKILL while they count: time without output, and number of restored records.
 
     python -m benchmarks.recovery member BOOTSTRAP GUARANTEE STANDBYS FOLDER    (a process of the application)
 
-Two scenes on a real broker, each with a store of many keys and records coming in at an even rate. In one, the only
-process is killed and started again at once on the same disk, exactly once. In the other, two processes keep copies for
-each other; one is killed, and the other goes on with what was the first one's.
+There are two scenes on a real broker, each with a store of many keys and input at a constant rate. In the first, the
+only process is killed and immediately restarted on the same disk, with exactly-once. In the second, two processes keep
+standby copies for each other; one is killed, and the other takes over its tasks.
 
-The clock is the broker's: the output topic has it stamp its records (LogAppendTime). A figure is the time from the
-kill to the first output (committed, under exactly-once) of the slowest partition. The session time-out of the group is
-in it: until it has passed, the dead process counts as a member.
+The broker's clock is used: it stamps the records of the output topic (LogAppendTime). The measured time is from the
+kill to the first output (committed output, with exactly-once) of the slowest partition. It includes the session
+time-out of the group, because the dead process counts as a member until then.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ _RATE = 1_000
 _COMMIT_MS = 100
 _SESSION_MS = 6_000
 _HEARTBEAT_MS = 400
-"""The same share of it as in Kafka's defaults: 3 of 45 s."""
+"""The same share of the session time-out as in Kafka's defaults (3 of 45 s)."""
 _WORKING_S = 5.0
-"""How long records come in evenly before the kill."""
-_TELL_S = 0.5
-"""A process says so often how its stores are."""
+"""Time with input at a constant rate before the kill, in s."""
+_REPORT_INTERVAL_S = 0.5
+"""Interval at which a process reports the state of its stores, in s."""
 _LIMIT_S = 900.0
 _IN, _OUT = "recovery-in", "recovery-out"
 
 
 def recovery_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
-    """Seconds of silence. ``$STREAMS_PY_BENCH_RECOVERY_KEYS`` makes the stores larger or smaller."""
+    """Measure the seconds without output. ``$STREAMS_PY_BENCH_RECOVERY_KEYS`` changes the size of the stores."""
     keys = int(os.environ.get(_KEYS_VARIABLE, _KEYS))
     session_s = _SESSION_MS / 1000
     again = f"killed under exactly-once, started again on its disk, {keys:,} keys: until it counts"
     replayed = "records replayed then, per record that came in during a commit interval"
-    taken = f"killed beside a standby, {keys:,} keys: until the other counts"
+    taken = f"killed, with a standby on the other process, {keys:,} keys: until the other counts"
     silences: list[float] = []
     replays: list[float] = []
     moves: list[float] = []
@@ -77,7 +77,7 @@ def recovery_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
 
 
 def _killed_and_started_again(keys: int) -> tuple[float, int]:
-    """Seconds of silence of the slowest partition, and the records that the second process restored."""
+    """Return (seconds without output of the slowest partition, number of records that the second process restored)."""
     with _Scene("exactly_once_v2", standbys=0) as scene:
         first = scene.start("only")
         scene.fill(keys)
@@ -86,12 +86,12 @@ def _killed_and_started_again(keys: int) -> tuple[float, int]:
             killed_ms = first.kill()
             second = scene.start("only")
             silence_s = scene.silence_after(killed_ms)
-        time.sleep(2 * _TELL_S)  # what it told last may be older than the restoration
+        time.sleep(2 * _REPORT_INTERVAL_S)  # the last report may be older than the restore
         return silence_s, second.told()["restored"]
 
 
 def _taken_over(keys: int) -> float:
-    """Seconds of silence of the slowest partition."""
+    """Return the seconds without output of the slowest partition."""
     with _Scene("at_least_once", standbys=1) as scene:
         members = [scene.start("one"), scene.start("two")]
         scene.fill(keys)
@@ -109,7 +109,7 @@ def _settled(members: list[_Member]) -> bool:
 
 
 class _Member:
-    """A process of the application. It says once in a while how its stores are."""
+    """A process of the application, which reports the state of its stores at intervals."""
 
     def __init__(self, arguments: list[str], log: Path) -> None:
         self._log = log
@@ -132,20 +132,20 @@ class _Member:
             self._last = json.loads(line)
 
     def told(self) -> dict[str, int]:
-        """What it last said; BenchmarkError when it has ended by itself."""
+        """Return its last report. Raises BenchmarkError if it has stopped unexpectedly."""
         if self._process.poll() is not None:
-            raise BenchmarkError(f"a process of the application ended early:\n{self._log.read_text()[-2000:]}")
+            raise BenchmarkError(f"a process of the application stopped early:\n{self._log.read_text()[-2000:]}")
         return self._last
 
     def kill(self) -> int:
-        """SIGKILL; the time, in ms."""
+        """Kill it with SIGKILL; return the time, in ms."""
         killed_ms = time.time_ns() // 1_000_000
         self._process.kill()
         self.end()
         return killed_ms
 
     def end(self) -> None:
-        """However it goes."""
+        """Kill it and release its resources."""
         self._process.kill()
         self._process.wait()
         self._reader.join()
@@ -188,7 +188,7 @@ class _Scene:
         self._folder.cleanup()
 
     def start(self, name: str) -> _Member:
-        """A process; the same name has the same disk."""
+        """Start a process. Processes with the same name use the same disk."""
         log = Path(self._folder.name) / f"{name}-{len(self._members)}.log"
         state_dir = str(Path(self._folder.name) / name)
         member = _Member([self._bootstrap, *self._arguments, state_dir], log)
@@ -196,7 +196,7 @@ class _Scene:
         return member
 
     def fill(self, keys: int) -> None:
-        """Every key once; waits until all have been counted."""
+        """Write every key once, and wait until all are counted."""
         producer = _producer(self._bootstrap)
         for number in range(keys):
             put(producer, _IN, b"v", numbered_key(number))
@@ -204,21 +204,21 @@ class _Scene:
         self.wait(f"{keys:,} keys are counted", lambda: end_of(self._watcher, _OUT, range(_PARTITIONS)) >= keys)
 
     def records_coming_in(self, keys: int) -> _Feed:
-        """Records of keys that are known, evenly, while the block runs."""
+        """Write records of the existing keys at a constant rate until the end of the block."""
         return _Feed(self._bootstrap, keys)
 
     def wait(self, what: str, holds: Callable[[], bool]) -> None:
-        """BenchmarkError when it does not come true, or when a process of the application has ended meanwhile."""
+        """Wait for a condition. Raises BenchmarkError on a time-out, or if a process of the application has stopped."""
         limit = time.monotonic() + _LIMIT_S
         while not holds():
             if time.monotonic() > limit:
-                raise BenchmarkError(f"{_LIMIT_S:.0f} s have gone by before {what}")
+                raise BenchmarkError(f"timed out after {_LIMIT_S:.0f} s; expected: {what}")
             self._members[-1].told()
             time.sleep(0.3)
 
     def silence_after(self, killed_ms: int) -> float:
-        """Seconds from then to the first output of the slowest partition."""
-        # What a dead process had sent reaches the broker a moment after its death.
+        """Return the seconds from the kill to the first output of the slowest partition."""
+        # Records that the dead process had sent may reach the broker shortly after the kill.
         after_ms = killed_ms + 1000
         stamps = [TopicPartition(_OUT, number, after_ms) for number in range(_PARTITIONS)]
         time.sleep(max(0.0, after_ms / 1000 - time.time()))
@@ -237,7 +237,7 @@ class _Scene:
 
 
 class _Feed:
-    """Writes at an even rate while its block runs."""
+    """Writes at a constant rate until the end of its block."""
 
     def __init__(self, bootstrap: str, keys: int) -> None:
         self._producer = _producer(bootstrap)
@@ -269,12 +269,12 @@ def _producer(bootstrap: str) -> Producer:
 
 
 def member(bootstrap: str, guarantee: str, standbys: str, state_dir: str) -> None:
-    """Count until killed, and print how the stores are."""
+    """Count until killed, and print the state of the stores at intervals."""
     from streams_protocol.types import TopicPartition as Changelog
     from streams_py import KafkaStreams, RestoreListener, State, StreamsBuilder, serdes
 
     class Total(RestoreListener):
-        """Records of all restorations."""
+        """Counts the records of all restores."""
 
         records = 0
 
@@ -305,7 +305,7 @@ def member(bootstrap: str, guarantee: str, standbys: str, state_dir: str) -> Non
                 said["lag"] = sum(each.lag for each in lags.values())
                 said["active"] = sum(len(thread.active_tasks) for thread in streams.metadata_for_local_threads())
             print(json.dumps(said), flush=True)
-            time.sleep(_TELL_S)
+            time.sleep(_REPORT_INTERVAL_S)
 
 
 if __name__ == "__main__":

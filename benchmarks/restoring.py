@@ -1,12 +1,12 @@
-"""A store that is restored from its changelog, beside Kafka Streams.
+"""Restore of a store from its changelog, compared with Kafka Streams.
 
-The changelog is written first: each key once, with the count 1, in two orders. Compaction leaves keys in the order of
-their last change, which is none. In the order of the keys is how a first load of a table leaves them, and what RocksDB
-likes best.
+The changelog is written first: each key once, with the count 1, in two orders. Random order is what compaction leaves,
+because keys are in the order of their last change. Key order is the result of an initial load of a table, and fastest
+for RocksDB.
 
-What is timed is the application from its start to the first output of every partition, with an empty disk; less the
-same with an empty changelog, which is everything but the restoration. The outputs have to be 2: what was restored is
-counted on.
+The time is measured from the start of the application, with an empty disk, to the first output of every partition. The
+same time with an empty changelog, which is everything except the restore, is subtracted. The outputs must be 2, which
+shows that counting continues from the restored values.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ _KEYS_VARIABLE = "STREAMS_PY_BENCH_RESTORE_KEYS"
 _KEYS = 2_000_000
 _PARTITIONS = 4
 _MARKERS = 64
-"""Keys that are counted after the restoration: enough for each partition to have some."""
+"""Number of keys that are counted after the restore, so that each partition has some."""
 _LIMIT_S = 300.0
 _ONE = struct.pack(">q", 1)
 _TWO = struct.pack(">q", 2)
 _ORDERS = ("in no order", "in the order of the keys")
 
 
-def restore_rows(runs: int, tick: Callable[[str], None], *, beside_jvm: bool = True) -> Iterator[Row]:
-    """Records restored per second. ``$STREAMS_PY_BENCH_RESTORE_KEYS`` makes the store larger or smaller."""
+def restore_rows(runs: int, tick: Callable[[str], None], *, with_jvm: bool = True) -> Iterator[Row]:
+    """Measure restored records per second. ``$STREAMS_PY_BENCH_RESTORE_KEYS`` changes the size of the store."""
     keys = int(os.environ.get(_KEYS_VARIABLE, _KEYS))
-    peers = (OURS, JAVA) if beside_jvm else (OURS,)
+    peers = (OURS, JAVA) if with_jvm else (OURS,)
     try:
         broker = JvmBroker(heap="1g")
     except NoBrokerError as error:
@@ -61,12 +61,12 @@ def restore_rows(runs: int, tick: Callable[[str], None], *, beside_jvm: bool = T
                 for peer in peers:
                     try:
                         rates[peer.name].append(scene.rate(peer, keys, order))
-                    except Exception as error:  # whatever breaks one peer, the other has figures
+                    except Exception as error:  # an error of one peer must not stop the other
                         notes[peer.name] = f"{peer.title}: {reason_of(error)}"
             work = f"restore a store of {keys:,} keys from a changelog {order}"
             ours, java = tuple(rates[OURS.name]), tuple(rates.get(JAVA.name, ()))
-            beside, goal = JAVA.title if beside_jvm else "", Goal(">= 0.8", ratio_min=0.8)
-            yield Row(work, beside, "/s", ours, java, goal, "; ".join(notes.values()), failed=bool(notes))
+            compared_with, goal = JAVA.title if with_jvm else "", Goal(">= 0.8", ratio_min=0.8)
+            yield Row(work, compared_with, "/s", ours, java, goal, "; ".join(notes.values()), failed=bool(notes))
 
 
 class _Scene:
@@ -75,10 +75,10 @@ class _Scene:
         self._folder = folder
         self._tick = tick
         self._without: dict[str, float] = {}
-        """By peer: seconds with an empty changelog."""
+        """Seconds with an empty changelog, by peer."""
 
     def rate(self, peer: Peer, keys: int, order: str) -> float:
-        """Records restored per second."""
+        """Return the restored records per second."""
         if peer.name not in self._without:
             self._tick(f"restore: {peer.title}, empty changelogs")
             self._without[peer.name] = median(self._seconds(peer, ()) for _ in range(3))
@@ -88,11 +88,11 @@ class _Scene:
             random.Random(7).shuffle(numbers)
         restored_s = self._seconds(peer, numbers) - self._without[peer.name]
         if restored_s < 1:
-            raise BenchmarkError(f"over before it could be timed: give it more keys (${_KEYS_VARIABLE})")
+            raise BenchmarkError(f"finished too early to be timed: use more keys (${_KEYS_VARIABLE})")
         return keys / restored_s
 
     def _seconds(self, peer: Peer, numbers: Sequence[int]) -> float:
-        """From the start of the peer's process to the first output of every partition."""
+        """Return the seconds from the start of the peer's process to the first output of every partition."""
         command = command_of(peer, self._folder)
         application = f"restore-{peer.name}-{uuid.uuid4().hex[:6]}"
         source, sink = f"{application}-in", f"{application}-out"
@@ -111,7 +111,7 @@ class _Scene:
                 {"bootstrap.servers": self._bootstrap, "group.id": application, "enable.auto.commit": False}
             )
             try:
-                # State without a committed position would be doubted for some seconds.
+                # Without committed offsets, the application would wait some seconds to check its state.
                 watcher.commit(
                     offsets=[TopicPartition(source, number, 0) for number in range(_PARTITIONS)], asynchronous=False
                 )
@@ -128,7 +128,7 @@ class _Scene:
         return seconds
 
     def _first_outputs(self, watcher: Consumer, sink: str, running: Running) -> float:
-        """The time at which every partition has output."""
+        """Wait until every partition has output; return the time."""
         silent = set(range(_PARTITIONS))
         limit = time.monotonic() + _LIMIT_S
         while silent:

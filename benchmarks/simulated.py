@@ -1,4 +1,4 @@
-"""How fast the group simulator is: schedules of 30 rebalances a second, all checkers on, one process for each core."""
+"""Speed of the group simulator, in schedules of 30 rebalances per second, with all checkers and a process per core."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["simulator_rows"]
 
 _SCHEDULES: Final = 400
 _REBALANCES: Final = 30
-"""A schedule as the figure counts it: drawn ones have fewer or more."""
+"""Rebalances per counted schedule; drawn schedules have fewer or more."""
 
 
 def simulator_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
-    """One row; each run has schedules of its own."""
+    """Yield one row. Each run uses different schedules."""
     rates = []
     for run in range(runs):
         tick(f"simulator, run {run + 1}")

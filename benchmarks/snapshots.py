@@ -1,9 +1,9 @@
-"""An empty disk filled from a snapshot, beside the same state replayed.
+"""Restore of a store on an empty disk from a snapshot, compared with a replay of the same records.
 
     python -m benchmarks.snapshots RECORDS    (seconds: from the snapshot, replayed)
 
-One task's store on disk. The snapshot is in a folder of this machine and lacks the last hundredth, which is replayed
-after it. Nothing is fetched from a broker: the records to replay are in memory already, so replaying is at its best.
+One task's store is on disk. The snapshot is in a local folder and lacks the last 1 % of the records, which are replayed
+after it. It uses no broker: the records to replay are already in memory, so the replay is as fast as possible.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks.own_process import figures_of
+from benchmarks.own_process import numbers_of
 from benchmarks.table import Goal, Row
 
 __all__ = ["snapshot_rows"]
@@ -25,12 +25,12 @@ _BATCH = 5_000
 
 
 def snapshot_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
-    """Seconds until the state is complete."""
+    """Measure the seconds until the state is complete."""
     fetched: list[float] = []
     replayed: list[float] = []
     for run in range(runs):
         tick(f"state of {_RECORDS:,} records from a snapshot, run {run + 1}")
-        from_snapshot, from_records = figures_of("snapshots", str(_RECORDS), count=2)
+        from_snapshot, from_records = numbers_of("snapshots", str(_RECORDS), count=2)
         fetched.append(from_snapshot)
         replayed.append(from_records)
     work = f"empty disk, store of {_RECORDS:,} keys, from a snapshot"
@@ -38,7 +38,7 @@ def snapshot_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
 
 
 def run(count: int, folder: str) -> tuple[float, float]:
-    """Seconds from the snapshot, and replayed."""
+    """Return (seconds from the snapshot, seconds of the replay)."""
     from streams_protocol.types import TaskId, TopicPartition
     from streams_py import serdes
     from streams_py.errors import LockError

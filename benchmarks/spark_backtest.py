@@ -1,11 +1,13 @@
-"""The backtest: two cores of Spark beside the same loop in one process, and growth with the number of situations.
+"""The backtest on two cores of Spark compared with a loop in one process, and its growth with the number of situations.
 
-Speed: situations of 1,000 tasks on 50 clients, each decided by the high-availability assignor and scored; the loop has
-the texts in memory, Spark reads them from Parquet and deals them out. Growth: whole runs, from the inputs to the
-summary, on small situations; the smallest run is repeated and its best time counts, which makes the comparison harder
-for the large ones. The driver's memory is the peak of its Python process and the heap that its JVM cannot give back.
+Speed: situations of 1,000 tasks on 50 clients. The high-availability assignor decides each one, and the result is
+scored. The loop has the texts in memory; Spark reads them from Parquet and distributes them.
 
-Spark runs in processes of its own:
+Growth: whole runs on small situations, from the inputs to the summary. The smallest run is repeated and its best time
+counts, which makes the comparison harder for the large ones. The driver's memory is the peak memory of its Python
+process plus the heap of its JVM after a garbage collection.
+
+Spark runs in separate processes:
 
     python -m benchmarks.spark_backtest speed SITUATIONS RUNS
     python -m benchmarks.spark_backtest growth SITUATIONS...
@@ -47,14 +49,14 @@ _MODULE: Final = "benchmarks.spark_backtest"
 
 
 def backtest_rows(runs: int, tick: Tick) -> Iterator[Row]:
-    """Rows of both. ``$STREAMS_PY_BENCH_SITUATIONS`` is the largest number of situations of the growth."""
+    """Yield the rows of both. ``$STREAMS_PY_BENCH_SITUATIONS``: the largest number of situations for the growth."""
     ours, loop = [], []
     tick("backtest: writing situations, starting Spark")
     for line in lines_of(_MODULE, "speed", str(_SITUATIONS), str(min(runs, _RUNS_MAX))):
         loop_s, spark_s = map(float, line.split())
         loop.append(_SITUATIONS / loop_s)
         ours.append(_SITUATIONS / spark_s)
-        tick(f"backtest: run {len(ours)}, {spark_s:.0f} s beside {loop_s:.0f} s")
+        tick(f"backtest: run {len(ours)}, {spark_s:.0f} s on Spark, {loop_s:.0f} s in the loop")
     tasks, clients = _LARGE
     work = f"backtest, {tasks:,} tasks x {clients} clients, high availability, local[2]"
     yield Row(
@@ -110,7 +112,7 @@ def _history(size: tuple[int, int], count: int) -> list[str]:
 
 
 def _write(folder: str, texts: Iterator[str]) -> None:
-    """As telemetry leaves them."""
+    """Write situations to Parquet, as telemetry does."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -150,7 +152,7 @@ def _speed(count: int, runs: int) -> None:
                 assert len(list(bench.rows(text, input_hash=str(number)))) == 1
             return time.perf_counter() - began
 
-        on_spark("few")  # pays for workers and compilation
+        on_spark("few")  # includes the start of workers and compilation
         for _ in range(runs):
             loop_s = loop()
             print(loop_s, on_spark("all"), flush=True)
@@ -173,7 +175,7 @@ def _growth(sizes: Sequence[int]) -> None:
             assert summary.situations == size
             return time.perf_counter() - began
 
-        run(sizes[0], 0)  # pays for workers and compilation
+        run(sizes[0], 0)  # includes the start of workers and compilation
         for size in sizes:
             seconds = min(run(size, 1 + number) for number in range(_REPEATED if size == sizes[0] else 1))
             print(size, seconds, _driver_mb(spark), flush=True)
@@ -181,7 +183,7 @@ def _growth(sizes: Sequence[int]) -> None:
 
 
 def _varied(texts: Sequence[str], count: int) -> Iterator[str]:
-    """So many different situations: the first end offset is another one each time."""
+    """Yield this number of different situations, which differ in their first end offset."""
     mark = '"end":['
     for number in range(count):
         before, _, after = texts[number % len(texts)].partition(mark)

@@ -1,8 +1,8 @@
-"""What assignment events cost those who write them: the leader's assign step, and the import of the library.
+"""Cost of assignment events: in the leader's assign step, and in the import of the library.
 
-The step is that of the assignors' benchmark, bytes in to bytes out, with an emitter whose producer only counts. On and
-off take turns, the emitter comes to rest in between, and what is compared is the processor time of the thread that
-leads (of the process, for imports). The bytes for the members must be the same.
+The step is the same as in the assignors' benchmark, from bytes to bytes, with an emitter whose producer only counts.
+Runs with and without events take turns, and the emitter is idle before each run. Compared is the processor time of the
+leader's thread (of the process, for imports). The bytes for the members must be equal.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _REST_S: Final = 60.0
 
 
 class _Counting:
-    """A producer, an admin client and a topic that take everything at once."""
+    """A producer, an admin client and a topic that accept everything immediately."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -70,14 +70,14 @@ class _Counting:
 
 
 class _Events:
-    """An emitter, and a watch on the leader that uses it."""
+    """An emitter, and an observer of the leader that uses it."""
 
     def __init__(self, step: LeaderStep) -> None:
         self.sink = _Counting()
         self.emitter = Emitter(
             group="app",
             process="process",
-            topic=self.sink,  # type: ignore[arg-type]  # as much of one as is needed
+            topic=self.sink,  # type: ignore[arg-type]  # only the needed part of a topic
             make_producer=lambda: self.sink,
             limits=Limits(),
             clock_ms=lambda: time.time_ns() // 1_000_000,
@@ -89,16 +89,16 @@ class _Events:
         )
 
     def rest(self) -> None:
-        """Wait until everything is written."""
+        """Wait until all events are written."""
         give_up_s = time.monotonic() + _REST_S
         while (now := self.emitter.counters())["events-sent-total"] < now["events-offered-total"]:
             if time.monotonic() > give_up_s:
-                raise BenchmarkError(f"events are not written: {dict(now)}")
+                raise BenchmarkError(f"events were not written within {_REST_S:.0f} s: {dict(now)}")
             time.sleep(0.01)
 
 
 def _lead(step: LeaderStep, watch: RoundObserver) -> tuple[float, Mapping[str, bytes]]:
-    """Milliseconds of this thread, and what goes to the members."""
+    """Run the step; return (processor time of this thread in ms, bytes for the members)."""
     began = time.thread_time()
     members = readable_members(step.members)
     inputs = {name: infos for name, infos in step.topics.items() if name in step.topology.source_topics}
@@ -113,7 +113,7 @@ def _lead(step: LeaderStep, watch: RoundObserver) -> tuple[float, Mapping[str, b
 
 
 def event_rows(runs: int, tick: Tick) -> Iterator[Row]:
-    """Leader step with events on beside off; import with the extra installed beside without."""
+    """Compare the leader step with and without events, and the import with and without the extra."""
     yield _step_row(tick)
     yield _import_row(max(runs, 5), tick)
 

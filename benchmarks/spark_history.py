@@ -1,17 +1,17 @@
-"""Topologies over history on Spark: beside the live application, on one and on two workers, and over ten times as much.
+"""Topologies over history on Spark, compared with the live application, by number of workers, and by size.
 
-* *words*: lines of five words are counted. Live: one stream thread, no cache, timed from its first output to its last.
-  Spark: ``local[2]``, from the same topic, everything from the start of ``run`` to its end, in a session that has done
-  a tenth of it before.
-* *workers*: the same over Parquet, 8 partitions, on Spark's ``local-cluster`` with one worker and with two, which take
-  turns when both are warm.
-* *archive*: records per key from Parquet, and ten times as many: time for each record, and the largest memory of a
-  Python worker. Each in a session of its own, because a worker never gives memory back.
+* *words*: counts lines of five words. Live: one stream thread, no cache, timed from its first output to its last.
+  Spark: ``local[2]``, from the same topic, timed from the start of ``run`` to its end, in a session that has processed
+  a tenth of the lines before.
+* *workers*: the same over Parquet with 8 partitions, on Spark's ``local-cluster`` with one worker and with two, which
+  take turns when both are warm.
+* *archive*: counts per key from Parquet, and over ten times as many records: time per record, and the largest memory
+  of a Python worker. Each size runs in a new session, because a worker never returns memory.
 
-Spark runs in a process of its own, which prints one line per run:
+Spark runs in a separate process, which prints one line per run:
 
     python -m benchmarks.spark_history words BOOTSTRAP TOPIC LINES RUNS
-    python -m benchmarks.spark_history workers WORKERS FOLDER RUNS   (each when a line comes in)
+    python -m benchmarks.spark_history workers WORKERS FOLDER RUNS   (one run per input line)
     python -m benchmarks.spark_history archive FOLDER RECORDS
 """
 
@@ -54,22 +54,25 @@ _COMMIT_MS: Final = 1_000
 _RUNS_MAX: Final = 3
 _LOOK_S: Final = 0.05
 _WARM_UPS: Final = 5
-"""Each worker's JVM compiles for as long, which takes more of two cores the more workers there are."""
+"""Number of warm-up runs, in which each worker's JVM compiles. More workers then need more of the two cores."""
 _MODULE: Final = "benchmarks.spark_history"
 
 
 def history_rows(runs: int, tick: Tick) -> Iterator[Row]:
-    """Four rows. ``$STREAMS_PY_BENCH_SPARK_LINES`` and ``$STREAMS_PY_BENCH_SPARK_ARCHIVE`` make them smaller."""
+    """Yield four rows.
+
+    ``$STREAMS_PY_BENCH_SPARK_LINES`` and ``$STREAMS_PY_BENCH_SPARK_ARCHIVE`` change the sizes.
+    """
     lines, records = int(os.environ.get(_LINES_VARIABLE, _LINES)), int(os.environ.get(_RECORDS_VARIABLE, _RECORDS))
     runs = min(runs, _RUNS_MAX)
-    yield _beside_live(lines, runs, tick)
+    yield _compared_with_live(lines, runs, tick)
     with tempfile.TemporaryDirectory(prefix="streams-py-bench-") as folder:
-        yield _beside_one_worker(lines, runs, folder, tick)
+        yield _compared_with_one_worker(lines, runs, folder, tick)
     yield from _of_archive(records, tick)
 
 
 def word_count(topic: str = "lines", sink: str | None = None) -> Topology:
-    """Lines to counts by word, with a repartition."""
+    """Count the words of lines, with a repartition."""
     builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
     words = builder.stream(topic).flat_map_values(str.split)
     counts = words.group_by(lambda _, word: word).count(store="counts")
@@ -79,21 +82,21 @@ def word_count(topic: str = "lines", sink: str | None = None) -> Topology:
 
 
 def by_key() -> Topology:
-    """Records per key, without a repartition."""
+    """Count records per key, without a repartition."""
     builder = StreamsBuilder(key=serdes.STRING, value=serdes.BYTES)
     builder.stream("records").group_by_key().count(store="counts")
     return builder.build()
 
 
 def line_of_words(number: int) -> str:
-    """Five words; some come often, most seldom."""
+    """Return five words, of which some are frequent and most are rare."""
     return " ".join(f"w{(number * step + step) % (_WORDS if step > 3 else 97)}" for step in (1, 3, 7, 11, 13))
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
-def _beside_live(lines: int, runs: int, tick: Tick) -> Row:
+def _compared_with_live(lines: int, runs: int, tick: Tick) -> Row:
     try:
         broker = JvmBroker()
     except NoBrokerError as error:
@@ -117,7 +120,7 @@ def _beside_live(lines: int, runs: int, tick: Tick) -> Row:
     )
 
 
-def _beside_one_worker(lines: int, runs: int, folder: str, tick: Tick) -> Row:
+def _compared_with_one_worker(lines: int, runs: int, folder: str, tick: Tick) -> Row:
     tick(f"writing {lines:,} lines to files")
     _archive(f"{folder}/lines", lines, _CLUSTER_PARTITIONS, lambda at: (None, line_of_words(at).encode()))
     seconds: dict[int, list[float]] = {1: [], 2: []}
@@ -131,7 +134,7 @@ def _beside_one_worker(lines: int, runs: int, folder: str, tick: Tick) -> Row:
             seconds[workers].append(float(next(lines_said)))
     for workers, lines_said in processes.items():
         seconds[workers] = seconds[workers][_WARM_UPS:]
-        for _ in lines_said:  # to its end
+        for _ in lines_said:  # until the process stops
             pass
     work = f"history on Spark: word count, {lines:,} lines from Parquet, {_CLUSTER_PARTITIONS} partitions, two workers"
     goal = Goal("<= 0.65 of its time", ratio_max=0.65)
@@ -151,12 +154,17 @@ def _of_archive(records: int, tick: Tick) -> Iterator[Row]:
 
 
 def archive_row(records: int, found: dict[int, tuple[float, float]]) -> Iterator[Row]:
-    """Time and memory over the larger archive beside the smaller one: (us per record, MB) by number of records."""
+    """Compare the larger archive with the smaller one. ``found``: (us per record, MB) by number of records."""
     large, small = found[_TIMES * records], found[records]
-    work, beside = f"history on Spark: count per key over {_TIMES * records:,} records", f"{records:,} records"
-    yield Row(work, beside, "us/record", (large[0],), (small[0],), Goal("within 1.2", ratio_max=1.2))
+    work, compared_with = f"history on Spark: count per key over {_TIMES * records:,} records", f"{records:,} records"
+    yield Row(work, compared_with, "us/record", (large[0],), (small[0],), Goal("within 1.2", ratio_max=1.2))
     yield Row(
-        f"{work}, largest worker", beside, "MB", (large[1],), (small[1],), Goal("flat: within 1.2", ratio_max=1.2)
+        f"{work}, largest worker",
+        compared_with,
+        "MB",
+        (large[1],),
+        (small[1],),
+        Goal("flat: within 1.2", ratio_max=1.2),
     )
 
 
@@ -176,11 +184,11 @@ def _fill(bootstrap: str, topic: str, lines: int) -> None:
         if at % 10_000 == 0:
             producer.poll(0)
     if producer.flush(120):
-        raise BenchmarkError(f"{topic} could not be filled")
+        raise BenchmarkError(f"cannot write the input to {topic} within 120 s")
 
 
 def _archive(path: str, records: int, partitions: int, record: Callable[[int], tuple[bytes | None, bytes]]) -> None:
-    """One file for each partition, as an archive of a topic is."""
+    """Write one file for each partition, like an archive of a topic."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -200,7 +208,7 @@ def _archive(path: str, records: int, partitions: int, record: Callable[[int], t
                 writer.write_table(pa.table(columns, schema=schema))
 
 
-# -- in a process of its own -------------------------------------------------------------------------------------------
+# -- in the process with Spark ----------------------------------------
 
 
 def _words(bootstrap: str, topic: str, lines: int, runs: int) -> None:
@@ -256,11 +264,11 @@ def _live(bootstrap: str, topic: str, lines: int) -> float:
 
 def _check_alive(streams: KafkaStreams) -> None:
     if streams.state.name in ("ERROR", "NOT_RUNNING"):
-        raise BenchmarkError("the live application has ended")
+        raise BenchmarkError("the live application has stopped")
 
 
 def _workers(workers: int, folder: str, runs: int) -> None:
-    """Print the seconds of each run on a cluster of processes; each begins when a line comes in."""
+    """Print the seconds of each run on a cluster of processes. Each run starts with an input line."""
     from streams_py.spark.history.run import run
     from streams_py.spark.session import MOSTLY_PYTHON, spark_session
 
@@ -281,7 +289,7 @@ def _workers(workers: int, folder: str, runs: int) -> None:
 
 
 def _of_files(folder: str, records: int) -> None:
-    """Print seconds, and the largest memory of a Python worker in MB."""
+    """Print the seconds, and the largest memory of a Python worker in MB."""
     from streams_py.spark.history.run import run
     from streams_py.spark.session import MOSTLY_PYTHON, spark_session
 
@@ -303,7 +311,7 @@ def _of_files(folder: str, records: int) -> None:
 
 
 class _Largest:
-    """The largest resident memory of the Python processes below this one."""
+    """The largest resident memory of this process's Python descendants."""
 
     def __init__(self) -> None:
         self.kilobytes = 0
@@ -330,7 +338,7 @@ def _descendants(of: int) -> Iterator[int]:
 def _status(process: int) -> dict[str, str]:
     try:
         lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    except OSError:  # it has ended
+    except OSError:  # the process has stopped
         return {}
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 

@@ -1,4 +1,4 @@
-"""A benchmark with Spark in it is a process of its own, which says what it found line by line."""
+"""Runs a benchmark with Spark in a separate process, which prints its results line by line."""
 
 from __future__ import annotations
 
@@ -15,15 +15,19 @@ from benchmarks.cluster import BenchmarkError
 __all__ = ["lines_of"]
 
 _END_S: Final = 120.0
-"""How long a process may take to end after its last line."""
+"""Maximum time for a process to stop after its last line, in s."""
 _ROOT: Final = Path(__file__).resolve().parent.parent
 
 
 def lines_of(module: str, *arguments: str, asked: bool = False) -> Iterator[str]:
-    """Lines of ``python -m module arguments``, as they come; BenchmarkError when it ends badly. ``asked``: it waits for
-    a line of ours before it works on its next one, so that several processes can take turns."""
+    """Run ``python -m module arguments`` and yield its lines. Raises BenchmarkError if it fails.
+
+    ``asked``: the process waits for an input line before each of its lines, so that several processes can take turns.
+    """
     command = [sys.executable, "-m", module, *arguments]
-    with tempfile.TemporaryFile("w+") as said:  # not a pipe: nobody reads it meanwhile, and a full one would stop Spark
+    with tempfile.TemporaryFile(
+        "w+"
+    ) as said:  # not a pipe, which is not read meanwhile and would block Spark when full
         done = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True, bufsize=1, cwd=_ROOT
         )
@@ -32,7 +36,7 @@ def lines_of(module: str, *arguments: str, asked: bool = False) -> Iterator[str]
             assert done.stdout is not None
             while True:
                 if asked:
-                    with contextlib.suppress(BrokenPipeError):  # it has ended, and so do its lines
+                    with contextlib.suppress(BrokenPipeError):  # it has stopped and writes nothing more
                         done.stdin.write("\n")
                 line = done.stdout.readline()
                 if not line:
@@ -40,7 +44,7 @@ def lines_of(module: str, *arguments: str, asked: bool = False) -> Iterator[str]
                 yield line
             if done.wait(_END_S):
                 said.seek(0)
-                raise BenchmarkError(f"Spark ended with {done.returncode}: {said.read().strip()[-600:]}")
+                raise BenchmarkError(f"Spark stopped with status {done.returncode}: {said.read().strip()[-600:]}")
         finally:
             done.kill()
             done.wait()

@@ -1,11 +1,11 @@
-"""Reading a topic in Spark beside a bare loop, on a real broker.
+"""Reading a topic in Spark, compared with a bare loop, on a real broker.
 
-Both count records by key. The loop is one confluent-kafka consumer in one process: with the client's defaults, which
-let it rest for a second whenever its queue was full, and with two settings that the data source has. Spark has
-``local[2]`` and reads through ``streams-kafka``. The first read of a session pays for workers and compilation, so there
-is one, of a tenth of the topic, before the first that counts. Then both take turns.
+Both count records by key. The loop is one confluent-kafka consumer in one process. It runs with the client's defaults,
+which pause fetching for a second whenever its queue is full, and with two settings of the data source. Spark uses
+``local[2]`` and reads through ``streams-kafka``. The first read of a session includes the start of workers and the
+compilation, so a tenth of the topic is read before the first measurement. Then both take turns.
 
-Spark runs in a process of its own, which prints one line per turn: the rates of loop, tuned loop and Spark.
+Spark runs in a separate process, which prints one line per turn: the rates of loop, tuned loop and Spark.
 
     python -m benchmarks.spark_read BOOTSTRAP TOPIC RECORDS RUNS
 """
@@ -37,11 +37,11 @@ _RECORDS: Final = 2_000_000
 _RECORDS_VARIABLE: Final = "STREAMS_PY_BENCH_SPARK_RECORDS"
 _RUNS_MAX: Final = 3
 _TUNED: Final = {"fetch.queue.backoff.ms": 1, "queued.min.messages": 20_000}
-"""As the data source reads."""
+"""Settings of the data source."""
 
 
 def read_rows(runs: int, tick: Tick) -> Iterator[Row]:
-    """Two rows. ``$STREAMS_PY_BENCH_SPARK_RECORDS`` makes the topic smaller."""
+    """Yield two rows. ``$STREAMS_PY_BENCH_SPARK_RECORDS`` changes the size of the topic."""
     records = int(os.environ.get(_RECORDS_VARIABLE, _RECORDS))
     try:
         broker = JvmBroker()
@@ -84,12 +84,12 @@ def _fill(bootstrap: str, records: int) -> str:
         if number % 10_000 == 0:
             producer.poll(0)
     if producer.flush(120):
-        raise BenchmarkError(f"{topic} could not be filled")
+        raise BenchmarkError(f"cannot write the input to {topic} within 120 s")
     return topic
 
 
 def _loop(bootstrap: str, topic: str, records: int, settings: Mapping[str, int]) -> float:
-    """Seconds."""
+    """Read the topic with a plain loop; return the time in s."""
     began = time.perf_counter()
     common = {"bootstrap.servers": bootstrap, "group.id": "bench", "auto.offset.reset": "error"}
     consumer = Consumer({**common, **settings})
@@ -107,7 +107,7 @@ def _loop(bootstrap: str, topic: str, records: int, settings: Mapping[str, int])
 
 
 def _measure(bootstrap: str, topic: str, records: int, runs: int) -> None:
-    """Print records per second of the loop, the tuned one and Spark, one line per run."""
+    """Print records per second of the loop, the tuned loop and Spark, one line per run."""
     from streams_py.spark.kafka.source import register
     from streams_py.spark.session import spark_session
 

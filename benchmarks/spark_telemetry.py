@@ -1,13 +1,13 @@
-"""How the time to build telemetry's tables grows with the number of events.
+"""Growth of the time to build telemetry's tables with the number of events.
 
-Four groups of 16 tasks on 4 clients, for as long as so many events take: a rebalance now and then, restores,
-first and last records, and samples. Events lie in a Parquet file as they would come from the topic; measured is from
-there to all tables, written to nowhere. Small builds are mostly Spark's own time, so they are repeated and the best one
-counts, which makes the comparison harder for the large one.
+The events are from four groups of 16 tasks on 4 clients: rebalances, restores, first and last records, and samples.
+They are stored in a Parquet file in the format of the topic. Measured is the time from there to all tables, without
+writing them. Small builds are mostly overhead of Spark, so they are repeated and the best time counts, which makes the
+comparison harder for the large build.
 
-And what a look at the topic costs: some new events after a day of many, from the micro-batch to the tables on disk.
+Also measured is an update: some new events after a day of many, from the micro-batch to the tables on disk.
 
-Spark runs in a process of its own:
+Spark runs in a separate process:
 
     python -m benchmarks.spark_telemetry FOLDER EVENTS...
 """
@@ -54,17 +54,17 @@ _CLIENTS: Final = tuple(f"00000000-0000-0000-0000-{number:012d}" for number in r
 _START_MS: Final = 1_700_006_400_000
 _STEP_MS: Final = 5_000
 _ROUND: Final = 200
-"""Events between two rebalances of a group."""
+"""Number of events between two rebalances of a group."""
 _ROWS_PER_FILE_BATCH: Final = 50_000
 _DAY: Final = 100_000
 _NEW: Final = 100
 _DAY_STEP_MS: Final = 700
-"""So many events of one group are within a day then."""
+"""Time between two events of a group, so that ``_DAY`` events take less than a day, in ms."""
 _LOOK: Final = "look"
 
 
 def telemetry_rows(runs: int, tick: Tick) -> Iterator[Row]:
-    """Microseconds per event, the largest history beside smaller ones. ``$STREAMS_PY_BENCH_EVENTS`` is the largest."""
+    """Compare microseconds per event of histories by size. ``$STREAMS_PY_BENCH_EVENTS`` is the largest size."""
     largest = int(os.environ.get(_LARGEST_VARIABLE, _SIZES[-1]))
     sizes = [size for size in _SIZES if size < largest] + [largest]
     found: dict[int, float] = {}
@@ -90,7 +90,7 @@ def telemetry_rows(runs: int, tick: Tick) -> Iterator[Row]:
 
 
 def _write(path: str, events: int) -> None:
-    """Records as the data source reads them, in order of append time."""
+    """Write records as the data source reads them, in order of append time."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -123,7 +123,7 @@ def _merged(events: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _history(group: str, step_ms: int = _STEP_MS) -> Iterator[tuple[int, bytes]]:
-    """An endless history of one group: append time and value."""
+    """Yield the events of one group indefinitely, as append time and value."""
     seqs = dict.fromkeys(_CLIENTS, -1)
     at_ms, generation = _START_MS, 0
     while True:
@@ -225,7 +225,7 @@ def _measure(folder: str, sizes: list[int]) -> None:
         folded.unpersist()
         return time.perf_counter() - began
 
-    build(sizes[0])  # pays for workers and compilation
+    build(sizes[0])  # includes the start of workers and compilation
     for size in sizes:
         times = [build(size) for _ in range(3 if size <= sizes[0] else 1)]
         print(size, min(times), flush=True)
@@ -234,7 +234,7 @@ def _measure(folder: str, sizes: list[int]) -> None:
 
 
 def _looks(spark: Any, folder: str) -> list[float]:
-    """Seconds of looks at ``_NEW`` events each, after a day of ``_DAY``."""
+    """Return the seconds of updates with ``_NEW`` events each, after a day of ``_DAY`` events."""
     from streams_py.spark.telemetry import TableFolder
 
     tables = TableFolder(spark, folder, "group-0")

@@ -1,4 +1,4 @@
-"""Cost of the state behind a count: get and put per record, by kind of store.
+"""Cost of the state of a count: get and put per record, by kind of store.
 
 ``python benchmarks/stores.py [KEYS] [RECORDS]`` prints CPU microseconds per record, the median of several rounds. The
 changelog is a function that does nothing; the cache is flushed after every FLUSH_EVERY records.
@@ -24,12 +24,12 @@ FLUSH_EVERY = 20_000
 ROUNDS = 7
 
 
-def nobody_logs(key: bytes, value: bytes | None, timestamp_ms: int) -> None:
-    """In place of the changelog producer."""
+def drop_change(key: bytes, value: bytes | None, timestamp_ms: int) -> None:
+    """Replace the changelog producer: do nothing."""
 
 
 def count(store: Any, keys: list[str], *, parts: bool) -> float:
-    """CPU microseconds per record."""
+    """Count the keys; return CPU microseconds per record."""
     get = store.get_parts if parts else store.get
     put = store.put_value
     start = time.thread_time()
@@ -44,7 +44,7 @@ def count(store: Any, keys: list[str], *, parts: bool) -> float:
 def measure(
     directory: str, keys: list[str], serde: Serde[Any], *, persistent: bool, caching: bool, parts: bool
 ) -> float:
-    """Median over rounds on one store."""
+    """Return the median of several rounds on one store."""
     database = TaskDatabase(directory, ["counts"]) if persistent else None
     context = RecordContext()
     context.topic = "input"
@@ -52,7 +52,7 @@ def measure(
         StoreBuilder("counts", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, serde, persistent=persistent, caching=caching),
         application_id="app",
         context=context,
-        log=nobody_logs,
+        log=drop_change,
         disk=None if database is None else database.store,
         cache=RecordCache(10 << 20),
     )

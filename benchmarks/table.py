@@ -1,4 +1,4 @@
-"""What the benchmarks found, as one table: ours beside each peer, the ratio, the goal."""
+"""The results of the benchmarks as one table: this library, each peer, the ratio and the goal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["NO_GOAL", "Goal", "Row", "line_of", "middle", "reason_of", "table_of
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a figure should be: ``text`` for the table, and the limits of ours / peer's, or of ours alone."""
+    """The goal of a measurement: ``text`` for the table, and limits of the ratio ours / peer, or of ours alone."""
 
     text: str
     ratio_min: float | None = None
@@ -24,7 +24,7 @@ class Goal:
     ours_min: float | None = None
 
     def is_met(self, ours: float, peer: float | None) -> bool | None:
-        """None when there is nothing to compare with."""
+        """Return whether the goal is met; None if there is nothing to compare with."""
         if self.ours_max is not None:
             return ours < self.ours_max
         if self.ours_min is not None:
@@ -46,7 +46,7 @@ class Row:
     """
 
     work: str
-    beside: str
+    compared_with: str
     unit: str
     ours: tuple[float, ...]
     peer: tuple[float, ...] = ()
@@ -56,18 +56,18 @@ class Row:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the first line of an error, with its kind if it is not one of ours."""
+    """Return the first line of an error, with its type unless it is a BenchmarkError."""
     text = (str(error).strip() or "no reason given").splitlines()[0]
     return text if isinstance(error, BenchmarkError) else f"{type(error).__name__}: {text}"
 
 
 def middle(values: tuple[float, ...]) -> float | None:
-    """The median, None of nothing."""
+    """Return the median; None for an empty tuple."""
     return median(values) if values else None
 
 
-def _figure(values: tuple[float, ...], unit: str) -> str:
-    """Median and, of several runs, the range: a wide one means that the machine was busy."""
+def _measured_text(values: tuple[float, ...], unit: str) -> str:
+    """Return the median and, for several runs, the range. A wide range shows that the machine was busy."""
     found = middle(values)
     if found is None:
         return "-"
@@ -79,30 +79,32 @@ def _figure(values: tuple[float, ...], unit: str) -> str:
 
 
 def _ratio(ours: float, peer: float) -> str:
-    """Small ones as a fraction: 1/900 says more than 0.00."""
+    """Format a ratio. Small ratios are fractions, because 1/900 says more than 0.00."""
     return f"{ours / peer:.2f}" if ours > 0.05 * peer else f"1/{peer / ours:,.0f}"
 
 
 def _peer_text(row: Row) -> str:
-    figure = _figure(row.peer, row.unit)
+    text = _measured_text(row.peer, row.unit)
     if not row.note:
-        return figure
+        return text
     note = f"[red]FAILED: {escape(row.note)}[/red]" if row.failed else f"[yellow]{escape(row.note)}[/yellow]"
-    return f"{figure}\n{note}" if row.peer else note
+    return f"{text}\n{note}" if row.peer else note
 
 
 def line_of(row: Row) -> str:
-    """One row as a line, for whoever waits for the table."""
+    """Format a row as one line, which is printed before the table is complete."""
     ours, peer = middle(row.ours), middle(row.peer)
-    figures = ["-" if figure is None else f"{figure:,.2f} {row.unit}" for figure in (ours, peer)]
+    texts = ["-" if value is None else f"{value:,.2f} {row.unit}" for value in (ours, peer)]
     note = f"FAILED: {row.note}" if row.failed else row.note
-    return f"{row.work}: {figures[0]}" + (f"; {row.beside}: {note or figures[1]}" if row.beside else f" {note}")
+    return f"{row.work}: {texts[0]}" + (
+        f"; {row.compared_with}: {note or texts[1]}" if row.compared_with else f" {note}"
+    )
 
 
 def table_of(rows: list[Row], *, title: str) -> Table:
-    """All rows; figures are medians with the smallest and largest run below."""
+    """Return all rows as a table of medians, with the smallest and largest run below each."""
     table = Table(title=title, caption="medians; smallest and largest run below each", show_lines=True)
-    for name in ("work", "ours", "beside"):
+    for name in ("work", "ours", "compared with"):
         table.add_column(name)
     table.add_column("peer's", justify="right")
     table.add_column("ours / peer's", justify="right")
@@ -117,5 +119,7 @@ def table_of(rows: list[Row], *, title: str) -> Table:
         peer_text = _peer_text(row)
         work = row.work if row.work != before else ""
         before = row.work
-        table.add_row(work, _figure(row.ours, row.unit), row.beside, peer_text, ratio, row.goal.text, verdict)
+        table.add_row(
+            work, _measured_text(row.ours, row.unit), row.compared_with, peer_text, ratio, row.goal.text, verdict
+        )
     return table

@@ -1,1 +1,1 @@
-"""Task assignors and the leader's assign step beside Kafka Streams' own on a warm JVM: equal input, equal decisions."""
+"""Task assignors and the leader's assign step, compared with Kafka Streams on a warm JVM: equal input and decisions."""

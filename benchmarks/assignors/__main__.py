@@ -1,4 +1,4 @@
-"""The assignors' table alone: python -m benchmarks.assignors [RUNS]."""
+"""Prints only the assignors' table: python -m benchmarks.assignors [RUNS]."""
 
 from __future__ import annotations
 

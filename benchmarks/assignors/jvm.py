@@ -1,4 +1,4 @@
-"""Kafka Streams' assignors on the JVM: compiled here against Kafka's own jars, fed with our scenarios."""
+"""Kafka Streams' assignors on the JVM, compiled against Kafka's own jars, with the same scenarios as this library."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from streams_py.assignment.java_order import HashSizing
 __all__ = ["JvmRuns", "Limits", "hash_sizing", "prepare", "run_on_jvm"]
 
 _MAIN: Final = "org.apache.kafka.streams.processor.internals.assignment.AssignorPeer"
-_LARGE: Final = 2_000_000  # lags: from here the JVM gets more memory
-_WALL_FACTOR: Final = 10  # how much slower than its processor time a run may be on a busy machine
+_LARGE: Final = 2_000_000  # number of lags from which the JVM gets more memory
+_WALL_FACTOR: Final = 10  # maximum ratio of real time to processor time of a run, for busy machines
 _JDK_19: Final = 19
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When the JVM is warm, and when it is given up. Times in seconds."""
+    """Limits for warm-up and time-out of the JVM. Times in seconds."""
 
     runs_min: int = 3
     runs_max: int = 400
     budget_s: float = 8.0
-    """Go on for so long, so that everything is compiled."""
+    """Minimum time of all runs together, so that everything is compiled."""
     limit_s: float = 60.0
-    """Processor time after which a run is given up."""
+    """Processor time after which a run is stopped."""
 
 
 @dataclass(frozen=True, slots=True)
 class JvmRuns:
-    """Processor time of each warm run, in seconds; ``gave_up_s`` when a run was ended instead."""
+    """Processor time of each warm run, in seconds. ``gave_up_s``: time after which a run was stopped instead."""
 
     seconds: tuple[float, ...]
     outcome: str | None
@@ -46,24 +46,24 @@ class JvmRuns:
 
 
 def prepare(folder: Path) -> list[str]:
-    """Compile the peer; the command to start it. BenchmarkError says why that cannot be."""
+    """Compile the peer; return the command to start it. Raises BenchmarkError if that is not possible."""
     return compiled("AssignorPeer.java", folder)
 
 
 def hash_sizing(command: Sequence[str]) -> HashSizing:
-    """The rule by which this Java sizes its hash tables; the sticky assignors' decisions depend on it."""
+    """Return the rule by which this Java sizes hash tables, which affects decisions of the sticky assignors."""
     text = subprocess.run([command[0], "-version"], capture_output=True, text=True, check=False).stderr
     major = int(text.split('"')[1].split(".")[0])
     return HashSizing.JDK_19_AND_NEWER if major >= _JDK_19 else HashSizing.JDK_18_AND_OLDER
 
 
 def run_on_jvm(command: Sequence[str], scenario: Scenario, sizing: HashSizing, limits: Limits, folder: Path) -> JvmRuns:
-    """Run one scenario in a fresh JVM until it is warm."""
+    """Run one scenario in a new JVM until it is warm."""
     path = folder / "problem.json"
     path.write_text(json.dumps(_document(scenario, sizing)))
     heap = "-Xmx8g" if scenario.tasks * scenario.clients > _LARGE else "-Xmx2g"
     order = [str(path), str(limits.runs_min), str(limits.runs_max), str(limits.budget_s), str(limits.limit_s)]
-    stdin, alive = os.pipe()  # the JVM ends when our end of it does, whatever happens to this process
+    stdin, alive = os.pipe()  # the JVM stops when this process closes its end of the pipe, in any way
     process = subprocess.Popen(
         [command[0], heap, *command[1:], _MAIN, *order],
         stdin=stdin,
@@ -76,7 +76,7 @@ def run_on_jvm(command: Sequence[str], scenario: Scenario, sizing: HashSizing, l
     try:
         out, err = process.communicate(timeout=wall_s)
     except subprocess.TimeoutExpired:
-        raise BenchmarkError(f"{scenario}: the JVM did not end within {wall_s:,.0f} s of real time") from None
+        raise BenchmarkError(f"{scenario}: the JVM did not finish within {wall_s:,.0f} s of real time") from None
     finally:
         os.close(alive)
         process.kill()

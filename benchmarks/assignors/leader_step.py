@@ -1,11 +1,12 @@
-"""The leader's assign step from the bytes of JoinGroup to those of SyncGroup, in a large group.
+"""The leader's assign step in a large group, from the bytes of JoinGroup to the bytes of SyncGroup.
 
-Every client has one member and its offsets; every task has a changelog. The cluster answers at once, from tables made
-beforehand. Bytes come and go as in production, where everything that is sent is read back first.
+Every client has one member and its offsets, and every task has a changelog. The cluster answers immediately from
+prepared tables. Messages are encoded and decoded as in production, where every message is decoded again before it is
+sent.
 
-With an end point on every client (``application.server``), each member is sent where all tasks are, so the answer is a
-thousand times as long, 264 MB for 10,000 tasks and 1,000 members. Brokers take 100 MB (``socket.request.max.bytes``).
-There, nothing is read back and no more than one member's bytes exist twice.
+With an end point on every client (``application.server``), each member receives the location of all tasks. So the
+answer is a thousand times as long: 264 MB for 10,000 tasks and 1,000 members. Brokers accept 100 MB
+(``socket.request.max.bytes``). In that case nothing is decoded again, and at most one member's bytes exist twice.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _NOW_MS = 1_700_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class LeaderStep:
-    """One step, ready to run."""
+    """The input of one assign step."""
 
     settings: LeaderSettings
     topology: TopologyMetadata
@@ -59,7 +60,7 @@ class LeaderStep:
     end_points: bool
 
     def run(self) -> int:
-        """Do it; the number of bytes to send."""
+        """Run the step; return the number of bytes to send."""
         members = readable_members(self.members)
         inputs = {name: infos for name, infos in self.topics.items() if name in self.topology.source_topics}
         request = AssignRequested(_NOW_MS, members, inputs, self.topology)
@@ -70,46 +71,46 @@ class LeaderStep:
             return sum(map(len, assignments_to_send(result.assignments, members, decode_assignment_info).values()))
         return sum(len(encode_assignment(Assignment(*given))) for given in map(_fields, result.assignments.values()))
 
-    # -- the cluster and the clock of the executor; every answer is there beforehand -----------------------------
+    # -- the cluster and the clock of the executor, with prepared answers -----------------------------
 
     def describe_topics(self, names: Collection[str]) -> Mapping[str, tuple[PartitionInfo, ...]]:
-        """As the port says."""
+        """Answer from the prepared tables."""
         return {name: self.topics[name] for name in names}
 
     def create_topics(self, specs: Collection[TopicSpec]) -> Mapping[str, AdminError | None]:
-        """All topics exist."""
+        """Not used: all topics exist."""
         raise NotImplementedError
 
     def list_offsets(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """As the port says."""
+        """Answer from the prepared tables."""
         return self.ends
 
     def committed_offsets(self, group: str, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, None]:
-        """Nothing is committed."""
+        """Answer that nothing is committed."""
         return dict.fromkeys(partitions)
 
     def now_ms(self) -> int:
-        """Time stands still."""
+        """Return a fixed time."""
         return _NOW_MS
 
     def sleep_ms(self, duration_ms: int) -> None:
-        """It really does."""
+        """Do nothing."""
 
 
 class StepExecutor(Executor):
-    """Carries out the effects of a step, in front of an observer."""
+    """Executes the effects of a step, with an observer."""
 
     def __init__(self, step: LeaderStep, watch: RoundObserver) -> None:
         super().__init__(step, step, AssignorRunner(timeout_ms=60_000), group="app")
         self._watch = watch
 
     def observe(self, fact: Fact) -> None:
-        """As in the base class."""
+        """Pass the fact to the observer."""
         self._watch.observe(fact)
 
 
 def leader_step(scenario: Scenario, *, end_points: bool) -> LeaderStep:
-    """The step of a scenario's group."""
+    """Return the step for a scenario's group."""
     problem = problem_of(replace(scenario, assignor="high_availability"), HashSizing.JDK_19_AND_NEWER)
     numbers = sorted({task.subtopology for task in problem.tasks})
     topology = TopologyMetadata({number: _subtopology(number) for number in numbers})

@@ -1,10 +1,10 @@
-"""Our side of a scenario, alone in a fresh process.
+"""Runs a scenario with this library, alone in a new process.
 
 python -m benchmarks.assignors.probe SCENARIO JDK_18_AND_OLDER|JDK_19_AND_NEWER RUNS_MIN RUNS_MAX BUDGET_S
 
-prints one JSON object: processor time of each run in seconds, the outcome, the largest resident memory in MB. The
-garbage collector stays on, as in an application. A scenario may also be ``leader/10000x1000/r1/joined``, the leader's
-step, or ``leader-hosts/...``, the same with end points.
+prints one JSON object with the processor time of each run in seconds, the outcome, and the largest resident memory in
+MB. The garbage collector is enabled, as in an application. A scenario may also be ``leader/10000x1000/r1/joined``, the
+leader's step, or ``leader-hosts/...``, the same with end points.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__: list[str] = []
 
 
 def _peak_mb() -> float:
-    """Largest resident memory of this process so far."""
+    """Return the largest resident memory of this process so far, in MB."""
     status = Path("/proc/self/status")
     if status.exists():
         line = next(line for line in status.read_text(encoding="ascii").splitlines() if line.startswith("VmHWM:"))
@@ -33,7 +33,7 @@ def _peak_mb() -> float:
 
 
 def _work(scenario: Scenario, sizing: HashSizing) -> Callable[[], Callable[[], str]]:
-    """A run, which returns what tells its outcome."""
+    """Return a function that runs the scenario and returns a function for its outcome."""
     if scenario.assignor.startswith("leader"):
         step = leader_step(scenario, end_points=scenario.assignor == "leader-hosts")
 

@@ -1,8 +1,9 @@
-"""The rows of the table: each scenario on both sides, in fresh processes, by processor time.
+"""The rows of the table: each scenario on both sides, in new processes, by processor time.
 
-A run on the JVM is given up after a while: 100 seconds of processor time, 60 with more than one standby, unless
-``$STREAMS_PY_BENCH_JVM_LIMIT_S`` says otherwise. Then its time is at least that, which may well be enough for the goal;
-only that the decisions are equal cannot be said. Smaller groups with as many standbys say it.
+A run on the JVM is stopped after 100 seconds of processor time, or 60 seconds with more than one standby, or after
+``$STREAMS_PY_BENCH_JVM_LIMIT_S`` seconds. Its time is then at least that, which may be enough for the goal. But its
+decision is unknown, so it cannot be compared. Smaller groups with the same number of standbys show that decisions are
+equal.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ __all__ = ["assignor_rows"]
 Tick = Callable[[str], None]
 
 _ROOT: Final = Path(__file__).resolve().parent.parent.parent
-_BESIDE: Final = f"Kafka Streams {KAFKA_VERSION}, warm JVM"
+_PEER: Final = f"Kafka Streams {KAFKA_VERSION}, warm JVM"
 _LIMIT_VARIABLE: Final = "STREAMS_PY_BENCH_JVM_LIMIT_S"
-_LARGE: Final = 2_000_000  # tasks x clients: from here one JVM run takes long enough to be warm by itself
+_LARGE: Final = 2_000_000  # tasks x clients from which a single JVM run is long enough to be warm
 _TITLES: Final = {
     "high_availability": "high availability",
     "sticky": "sticky (public)",
@@ -49,7 +50,7 @@ def _times(times: int) -> Goal:
     return Goal(f">= {times:,} times faster", ratio_max=1 / times)
 
 
-_BESIDE_JVM: Final[tuple[tuple[str, Goal], ...]] = (
+_WITH_JVM: Final[tuple[tuple[str, Goal], ...]] = (
     ("high_availability/1000x10/r1/steady", _times(2)),
     ("high_availability/1000x10/r1/joined", _times(2)),
     ("high_availability/1000x100/r1/steady", _times(2)),
@@ -72,7 +73,7 @@ _BESIDE_JVM: Final[tuple[tuple[str, Goal], ...]] = (
 
 
 class _Alone(NamedTuple):
-    """A scenario without a peer: limits in seconds and MB, and why there is no peer."""
+    """A scenario without a peer: limits in seconds and MB, and the reason for having no peer."""
 
     name: str
     seconds: float
@@ -104,21 +105,21 @@ class _Ours:
     peak_mb: float
 
 
-def assignor_rows(runs: int, tick: Tick, *, beside_jvm: bool = True) -> Iterator[Row]:
-    """Every row; ``runs`` is the least number of runs of ours. Without ``beside_jvm`` no JVM is started."""
+def assignor_rows(runs: int, tick: Tick, *, with_jvm: bool = True) -> Iterator[Row]:
+    """Yield all rows. ``runs``: minimum number of runs of this library. ``with_jvm``: compare with the JVM."""
     with tempfile.TemporaryDirectory(prefix="streams-py-bench-") as text:
         folder = Path(text)
         command: list[str] = []
         why, failed, sizing = "", False, HashSizing.JDK_19_AND_NEWER
         try:
-            if beside_jvm:
+            if with_jvm:
                 command = prepare(folder)
                 sizing = hash_sizing(command)
             else:
-                why = "not asked for"
+                why = "not requested"
         except BenchmarkError as error:
             why, failed = str(error), True
-        for name, goal in _BESIDE_JVM:
+        for name, goal in _WITH_JVM:
             scenario = Scenario.parse(name)
             tick(f"{_title(scenario)}, ours")
             ours = _run_ours(name, sizing, runs)
@@ -142,7 +143,7 @@ def assignor_rows(runs: int, tick: Tick, *, beside_jvm: bool = True) -> Iterator
 
 def _without_peer(scenario: Scenario, ours: _Ours, goal: Goal, why: str, *, failed: bool) -> Row:
     seconds = _milliseconds(ours.seconds)
-    return Row(_title(scenario), _BESIDE, "ms", seconds, goal=goal, note=why, failed=failed)
+    return Row(_title(scenario), _PEER, "ms", seconds, goal=goal, note=why, failed=failed)
 
 
 def _title(scenario: Scenario) -> str:
@@ -160,7 +161,7 @@ def _limits(scenario: Scenario) -> Limits:
 
 
 def _run_ours(name: str, sizing: HashSizing, runs: int) -> _Ours:
-    """In a process of its own, warm: the first half of many runs does not count."""
+    """Run a scenario in a separate process. With many runs, the first half is warm-up and does not count."""
     command = [sys.executable, "-m", "benchmarks.assignors.probe", name, sizing.name, str(max(runs, 3)), "100", "2"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=_ROOT, check=False, timeout=600)
     if done.returncode:
@@ -176,18 +177,18 @@ def _milliseconds(seconds: tuple[float, ...]) -> tuple[float, ...]:
 
 
 def _compared(scenario: Scenario, ours: _Ours, jvm: JvmRuns, goal: Goal) -> Row:
-    beside, note, peer = _BESIDE, "", jvm.seconds
+    compared_with, note, peer = _PEER, "", jvm.seconds
     if not jvm.seconds and jvm.gave_up_s is not None:
         note = f"gave up after {jvm.gave_up_s:,.0f} s"
-        # It would have taken longer still: if that is enough for the goal, the goal is met, else nothing is known.
+        # The JVM would have taken even longer. If the limit meets the goal, the goal is met; otherwise it is unknown.
         if goal.is_met(median(ours.seconds), jvm.gave_up_s):
             peer = (jvm.gave_up_s,)
     elif jvm.outcome == ours.outcome:
-        beside += "; equal cost" if scenario.assignor == MIN_TRAFFIC else "; equal decisions"
+        compared_with += "; equal cost" if scenario.assignor == MIN_TRAFFIC else "; equal decisions"
     else:
-        beside += "; DECISIONS DIFFER"
+        compared_with += "; DECISIONS DIFFER"
         goal = Goal("equal decisions", ours_max=-1.0)
-    return Row(_title(scenario), beside, "ms", _milliseconds(ours.seconds), _milliseconds(peer), goal, note)
+    return Row(_title(scenario), compared_with, "ms", _milliseconds(ours.seconds), _milliseconds(peer), goal, note)
 
 
 def _alone_rows(alone: _Alone, ours: _Ours) -> Iterator[Row]:
@@ -199,7 +200,7 @@ def _alone_rows(alone: _Alone, ours: _Ours) -> Iterator[Row]:
 
 
 def _growth_row(situation: str, sizing: HashSizing, runs: int) -> Row:
-    """The largest growth of the time from one size to the next, in units of that of n log n."""
+    """Return the largest growth of the time from one size to the next, relative to the growth of n log n."""
     found = [
         median(_run_ours(f"high_availability/{tasks}x1000/r1/{situation}", sizing, runs).seconds)
         for tasks in _GROWTH_TASKS

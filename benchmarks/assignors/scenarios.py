@@ -1,14 +1,14 @@
-"""Groups to place tasks in: the same for both sides, with ids as in production.
+"""Groups for which tasks are placed, equal for both sides, with ids as in production.
 
-A scenario is a name such as ``high_availability/10000x1000/r1/joined``. From it follow, in every process alike, random
-process ids, tasks of four sub-topologies with a changelog each, and the history of the group:
+A scenario is a name such as ``high_availability/10000x1000/r1/joined``. It determines, in every process, random process
+ids, tasks of four sub-topologies with a changelog each, and the history of the group:
 
-* cold: nobody has any state;
-* steady: every client is back with what the placement from cold gave it, running or caught up;
-* joined: the same, and one more client without state;
-* left: the same, one client short.
+* cold: no client has state.
+* steady: every client still has the tasks of the placement from cold, running or caught up.
+* joined: as steady, with one more client without state.
+* left: as steady, without one of the clients.
 
-``min_traffic`` scenarios place nothing: the tasks are dealt round robin, and the rack optimiser exchanges them.
+``min_traffic`` scenarios place no tasks: the tasks are distributed round robin, and the rack optimiser exchanges them.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Placements = Mapping[ProcessId, tuple[Sequence[TaskId], Sequence[TaskId]]]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Who decides, about how many tasks and clients, with how many standbys, after what."""
+    """An assignor, numbers of tasks, clients and standbys, and the history of the group."""
 
     assignor: str
     tasks: int
@@ -73,7 +73,7 @@ class Scenario:
 
     @classmethod
     def parse(cls, name: str) -> Scenario:
-        """The inverse of ``str``."""
+        """Parse a scenario; the inverse of ``str``."""
         assignor, size, replicas, situation = name.split("/")
         tasks, _, clients = size.partition("x")
         return cls(assignor, int(tasks), int(clients), int(replicas.removeprefix("r")), situation)
@@ -83,19 +83,19 @@ class Scenario:
 
 
 def tasks_of(count: int) -> list[TaskId]:
-    """Tasks of four sub-topologies, ascending."""
+    """Return tasks of four sub-topologies, in ascending order."""
     partitions = -(-count // _SUBTOPOLOGIES)
     return [TaskId(number // partitions, number % partitions) for number in range(count)]
 
 
 def process_ids(count: int) -> list[ProcessId]:
-    """Random ones, always the same."""
+    """Return random process ids, the same in every call."""
     source = random.Random(_SEED)
     return [ProcessId(uuid.UUID(int=source.getrandbits(128), version=4)) for _ in range(count)]
 
 
 def problem_of(scenario: Scenario, sizing: HashSizing) -> AssignmentProblem:
-    """What the assignor is given; clients and tasks are ascending, the order in which the JVM's maps are filled."""
+    """Return the input of the assignor. Clients and tasks are in ascending order, as the JVM side inserts them."""
     tasks = tasks_of(scenario.tasks)
     ids = process_ids(scenario.clients + 1)
     newcomer = ids.pop()
@@ -123,7 +123,7 @@ def _after(process_id: ProcessId, active: Sequence[TaskId], standby: Sequence[Ta
 
 
 def place(assignor: str, problem: AssignmentProblem) -> Placements:
-    """Let ours decide."""
+    """Place the tasks with this library's assignor."""
     match assignor:
         case "high_availability":
             return HighAvailabilityAssignor().decide(problem).placements
@@ -135,7 +135,7 @@ def place(assignor: str, problem: AssignmentProblem) -> Placements:
 
 
 def application_of(problem: AssignmentProblem) -> ProblemState:
-    """The problem for a public assignor: every task has a store, an input and a changelog."""
+    """Return the problem for a public assignor, in which every task has a store, an input and a changelog."""
 
     def describe() -> list[TaskDescription]:
         return [
@@ -161,7 +161,7 @@ def _read(answer: TaskAssignment) -> Placements:
 
 
 def outcome_of(placements: Placements) -> str:
-    """A decision as a checksum of its text, which the JVM side writes alike."""
+    """Return a checksum of the decision's text; the JVM side computes the same."""
     digest = hashlib.sha256()
     for process_id in sorted(placements):
         active, standby = placements[process_id]
@@ -178,7 +178,7 @@ def _text(tasks: Sequence[TaskId]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RackCase:
-    """Tasks dealt to clients in turn; ``racks`` are those of each input partition of a task."""
+    """Tasks distributed to clients in turn. ``racks``: racks of each input partition of a task."""
 
     tasks: list[TaskId]
     clients: list[ProcessId]
@@ -187,7 +187,7 @@ class RackCase:
     racks: dict[TaskId, list[frozenset[str]]]
 
     def cost(self, owners: Sequence[int]) -> int:
-        """Price of a placement: reads from other racks, and moves."""
+        """Return the cost of a placement: reads from other racks, and moved tasks."""
         foreign = moved = 0
         for task, before, owner in zip(self.tasks, self.owners, owners):
             rack = self.rack_of[self.clients[owner]]
@@ -197,7 +197,7 @@ class RackCase:
 
 
 def rack_case(scenario: Scenario) -> RackCase:
-    """Three racks; each task reads a partition of two topics, each with two replicas in random racks."""
+    """Return a case with three racks. Each task reads two partitions, each with two replicas in random racks."""
     source = random.Random(_SEED)
     tasks, clients = tasks_of(scenario.tasks), sorted(process_ids(scenario.clients))
     return RackCase(
@@ -210,7 +210,7 @@ def rack_case(scenario: Scenario) -> RackCase:
 
 
 def exchange(case: RackCase) -> Sequence[int]:
-    """Our optimiser, from rack names to owners."""
+    """Run this library's optimiser; return the new owners."""
     optimiser = optimiser_for(
         active_racks=case.racks, standby_racks=case.racks, client_racks=case.rack_of, strategy=STRATEGY_MIN_TRAFFIC
     )

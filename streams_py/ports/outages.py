@@ -9,7 +9,7 @@ Two kinds of clients report:
 * A client of librdkafka reports failures only. They count while they keep coming. A report may be old: librdkafka
   queues reports until the client is used. So such reports do not count while a member has contact.
 
-A broker that is away while others answer gets a line of its own if clients still need it after 10 s.
+A broker that is away while others answer gets a separate line if clients still need it after 10 s.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class ClusterContact:
     # -- with the lock held ----------------------------------------------------------------------------------
 
     def _since(self, now_s: float) -> float | None:
-        """Start of the outage; None when the cluster answers, as far as it is known."""
+        """Start of the outage; None if no outage is known."""
         since = list(self._lost_members.values())
         if since or self._answered_s is None or now_s - self._answered_s > _CONTACT_S:
             since += [first_s for first_s, last_s in self._down.values() if now_s - last_s <= _FRESH_S]

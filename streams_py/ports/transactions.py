@@ -69,7 +69,7 @@ class TransactionAdmin(Protocol):
         """Return the open transactions of partitions. Partitions whose leader cannot be queried are left out."""
 
     def transactional_ids(self, producer_ids: Collection[int]) -> Mapping[int, str]:
-        """Return the transactional ids by producer id, as far as they are known."""
+        """Return the known transactional ids by producer id."""
 
     def describe(self, transactional_id: str) -> TransactionInfo | None:
         """Return the state of a transactional id. None if the id was never used."""

@@ -53,7 +53,7 @@ def test_history_decides_who_is_in_the_group() -> None:
 def test_row_is_judged_by_what_is_known(jvm: JvmRuns, text: str, met: bool | None) -> None:
     row = rows._compared(SCENARIO, OURS, jvm, TEN_TIMES)
     peer = row.peer[0] if row.peer else None
-    assert text in row.beside + row.note
+    assert text in row.compared_with + row.note
     assert row.goal.is_met(row.ours[0], peer) is met
 
 

@@ -106,7 +106,7 @@ def test_benchmark_that_breaks_does_not_take_the_table_with_it(monkeypatch: pyte
 @pytest.mark.parametrize(
     ("row", "status"),
     [
-        (Row("work", "Java", "s", (1.0,), note="not asked for"), 0),
+        (Row("work", "Java", "s", (1.0,), note="not requested"), 0),
         (Row("work", "Java", "s", (1.0,), note="gave up after 100 s"), 0),
         (Row("work", "Java", "s", (1.0,), note="ended early", failed=True), 1),
     ],
@@ -187,9 +187,9 @@ def test_peer_that_breaks_leaves_our_figures(
         monkeypatch.setattr(module, "_Scene", Scene)
     rows = list(measured(1, lambda what: None))
     assert all(row.ours for row in rows)
-    beside = [row for row in rows if row.beside]
-    assert {(row.failed, row.note) for row in beside} == {(True, f"{PEERS['java'].title}: OSError: no such process")}
-    assert not any(row.failed for row in rows if not row.beside)
+    with_peer = [row for row in rows if row.compared_with]
+    assert {(row.failed, row.note) for row in with_peer} == {(True, f"{PEERS['java'].title}: OSError: no such process")}
+    assert not any(row.failed for row in rows if not row.compared_with)
 
 
 def test_unknown_name_is_refused_with_the_known_ones() -> None:
@@ -244,9 +244,9 @@ def test_assignors_without_java_start_no_jvm(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr("benchmarks.assignors.rows.prepare", no_jvm)
     monkeypatch.setattr("benchmarks.assignors.rows._run_ours", lambda *_: _Ours((0.5,), "same", 1.0))
-    rows = local_rows("assignors", 1, lambda what: None, beside_jvm=False)
+    rows = local_rows("assignors", 1, lambda what: None, with_jvm=False)
     first = next(rows)  # comes before anything else is measured
-    assert (first.ours, first.note) == ((500.0,), "not asked for")
+    assert (first.ours, first.note) == ((500.0,), "not requested")
     assert line_of(first).startswith(f"{first.work}: 500.00 ms; ")
     rows.close()  # type: ignore[attr-defined]  # a generator
 

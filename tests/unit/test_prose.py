@@ -46,6 +46,8 @@ _HELD: Final = (
     "docs/telemetry.md",
     "docs/tutorial.md",
     "protocol",
+    "CHANGELOG.md",
+    "benchmarks",
     "examples",
     "run.py",
     "streams_py/__init__.py",

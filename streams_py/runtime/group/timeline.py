@@ -1,7 +1,7 @@
 """Durations of the steps of a rebalance, for tracing.
 
-The polling thread of one stream thread records them and reports them at the end of the rebalance. The leader's steps
-are those of its assign step. ``hand-over`` follows the assignment: tasks are closed, kept and created.
+The polling thread of one stream thread records them and reports them at the end of the rebalance. The leader also
+records the parts of its assign step. ``hand-over`` follows the assignment: tasks are closed, kept and created.
 """
 
 from __future__ import annotations

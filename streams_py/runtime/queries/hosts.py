@@ -124,7 +124,7 @@ class StoreHosts:
         return self._topology.changelog_topic(store, self._application_id)
 
     def show(self, view: HostView) -> None:
-        """Replace the locations by those of a new assignment."""
+        """Replace all locations after a new assignment."""
         self._shown = (view, {})
 
     def instances(self) -> list[StreamsMetadata]:
@@ -152,7 +152,7 @@ class StoreHosts:
     def of_key(
         self, store: str, key: Any, *, key_serde: Serde[Any] | None, partitioner: Partitioner | None
     ) -> KeyQueryMetadata:
-        """Return the location of a key. Errors are those of ``KafkaStreams.query_metadata_for_key``."""
+        """Return the location of a key. Raises the same errors as ``KafkaStreams.query_metadata_for_key``."""
         self._check_known(store)
         if store in self._topology.global_stores:
             return KeyQueryMetadata(self._own or NO_HOST, frozenset(), -1)

@@ -46,7 +46,7 @@ def query_store(
     bound: Position | None,
     require_active: bool,
 ) -> StateQueryResult[R]:
-    """Return the answers of the local partitions. Errors are those of ``KafkaStreams.query``."""
+    """Return the answers of the local partitions. Raises the same errors as ``KafkaStreams.query``."""
     if state() is State.CREATED:
         raise StreamsNotStartedError("start the client before reading its stores")
     if name not in known:
@@ -98,7 +98,7 @@ def _answer(
         return None
 
     def readable() -> list[Any]:
-        # A task that starts over opens its stores again. Their content is then not that of the query's position.
+        # A task that starts over opens its stores again. Their content then does not match the query's position.
         if not task.stores.is_open or (runs and task.state is not TaskPhase.RUNNING):
             raise StateStoreMigratedError(f"store {name!r} of task {task.id} has moved; repeat the query")
         return [task.stores.store(name)]

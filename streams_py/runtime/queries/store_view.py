@@ -41,7 +41,7 @@ def store_view(
     partition: int | None,
     stale: bool,
 ) -> ReadOnlyStore:
-    """Return a view of ``name`` over the tasks of ``threads``. Errors are those of :meth:`KafkaStreams.store`."""
+    """Return a view of ``name`` over the tasks of ``threads``. Raises the errors of :meth:`KafkaStreams.store`."""
     if state() is State.CREATED:
         raise StreamsNotStartedError("start the client before reading its stores")
     if name not in known:

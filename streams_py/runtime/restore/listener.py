@@ -54,7 +54,7 @@ class StandbyUpdateListener:
     ``StandbyUpdateListener``).
 
     Called on a thread of the client that holds no lock. An error stops the stream thread of the tasks. End offsets are
-    those that the consumer has received so far.
+    the ones that the consumer has received so far.
     """
 
     def on_update_start(self, changelog: TopicPartition, store: str, start: int) -> None:

@@ -352,7 +352,7 @@ class StateUpdater:
         return self._settings.stops_at_recreated and changelog.task.is_active and is_own
 
     def _assign(self, consumer: RecordConsumer) -> list[RestorableTask]:
-        """Assign the changelogs to read now: those of restoring active tasks, otherwise of standby tasks.
+        """Assign the changelogs to read now: of restoring active tasks, or of standby tasks if no active task restores.
 
         Return the active tasks that are already complete.
         """

@@ -99,7 +99,7 @@ class TaskStores(Protocol):
 
         Args:
             in_bulk: Whether the records need not be on disk before :meth:`flush_restored`.
-            last: Offset of the last record that was read, if it is not that of the last record here.
+            last: Offset of the last record that was read, if that record is not among the records here.
         """
 
     def sorted_files(self, changelog: TopicPartition) -> tuple[str, bool] | None:

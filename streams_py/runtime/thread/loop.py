@@ -226,7 +226,7 @@ class StreamLoop:
     def _work(self) -> _Turn:
         """Process up to n records of each task, then punctuate.
 
-        Does nothing while other members may own the tasks: this thread's records could overwrite those of the owners.
+        Does nothing while other members may own the tasks: this thread's records could overwrite the owners' records.
         """
         processed = punctuated = took_ms = 0
         more = False

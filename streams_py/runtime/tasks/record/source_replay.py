@@ -1,6 +1,6 @@
 """Replays source topics: turns their records into the rows that processing puts into the stores of their tables.
 
-Two kinds of stores have no changelog of their own and are restored from the topic that their source reads: tables that
+Two kinds of stores have no changelog topic and are restored from the topic that their source reads: tables that
 reuse their source topic (``topology.optimization``), and global tables. Processing does not copy a record of such a
 topic into the store. It runs the serdes of the source, calls the deserialization handler for invalid bytes, takes the
 timestamp from the extractor, drops records without a key or a timestamp, and writes the key with the store's serde. A

@@ -143,7 +143,7 @@ class ConfluentAdmin:
     def describe_topics(
         self, names: Collection[str] | None = None
     ) -> Mapping[str, tuple[PartitionInfo, ...] | AdminError]:
-        """Partitions of the named topics, or of all topics."""
+        """Return the partitions of the named topics, or of all topics."""
         if names is None:
             names = self._all_topics()
         if not names:
@@ -157,7 +157,7 @@ class ConfluentAdmin:
         )
 
     def create_topics(self, specs: Collection[TopicSpec]) -> Mapping[str, AdminError | None]:
-        """Create topics. The result of each topic that this call has created is None."""
+        """Create topics. The result is None for each topic that this call has created."""
         if not specs:
             return {}
         wanted = [
@@ -227,7 +227,7 @@ class ConfluentAdmin:
     def list_offsets(
         self, partitions: Collection[TopicPartition], *, earliest: bool = False
     ) -> Mapping[TopicPartition, int | AdminError]:
-        """End (or first) offsets, uncommitted transactions included."""
+        """Return the end offsets (or the first offsets), including open transactions."""
         if not partitions:
             return {}
         spec: Any = OffsetSpec.earliest() if earliest else OffsetSpec.latest()  # type: ignore[no-untyped-call]  # stubs

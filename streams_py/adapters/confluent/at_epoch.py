@@ -20,7 +20,8 @@ class EpochRecordSender(Protocol):
     ) -> tuple[int, int]:
         """Write a record and return its partition and offset. ``partition`` -1 means the default partitioner."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the client."""
 
 
 class TransactionalRecordSender(Protocol):
@@ -44,7 +45,14 @@ class TransactionalRecordSender(Protocol):
             ProductionError: The broker refused the record.
         """
 
-    def partition_of(self, key: bytes | None, count: int) -> int: ...
-    def committed(self) -> None: ...
-    def reset(self) -> None: ...
-    def close(self) -> None: ...
+    def partition_of(self, key: bytes | None, count: int) -> int:
+        """Choose the partition of a record in the same way as the default partitioner."""
+
+    def committed(self) -> None:
+        """Note that the transaction has ended."""
+
+    def reset(self) -> None:
+        """Forget the producer and its sequence numbers, because a new client replaces it."""
+
+    def close(self) -> None:
+        """Close the client."""

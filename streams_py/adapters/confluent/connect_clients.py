@@ -84,13 +84,16 @@ class ConfluentConnectClients:
         self._client_id, self._group_id = client_id, group_id
 
     def admin(self) -> ConfluentAdmin:
+        """Create the worker's admin client."""
         return ConfluentAdmin(bulk_admin_settings(self._admin, client_id=f"{self._client_id}-admin"))
 
     def log_consumer(self, client_id: str) -> ConfluentConsumer:
+        """Create a consumer for an internal topic of the worker."""
         settings = bulk_consumer_settings(_without_own(self._consumer), client_id=client_id, read_committed=True)
         return ConfluentConsumer({**settings, "group.id": self._group_id}, purpose="consumer of an internal topic")
 
     def producer(self, client_id: str, overrides: Mapping[str, str]) -> ConnectProducer:
+        """Create a producer. ``overrides`` replace the worker's settings."""
         given = {**self._producer, **overrides}
 
         def epoch_sender() -> EpochRecordSender:
@@ -113,6 +116,11 @@ class ConfluentConnectClients:
         listener: _SinkListener,
         overrides: Mapping[str, str],
     ) -> ConnectSinkConsumer:
+        """Create the consumer of a sink, which joins ``group``.
+
+        It subscribes to ``topics``, or to all topics whose whole name matches ``pattern``. ``overrides`` replace the
+        worker's settings.
+        """
         given = _without_own({**self._consumer, **overrides})
         settings = bulk_consumer_settings(given, client_id=client_id, read_committed=False)
         isolation = {**self._consumer, **overrides}.get("isolation.level", "read_uncommitted")
@@ -123,6 +131,7 @@ class ConfluentConnectClients:
         return ConnectSinkConsumer(settings, names, listener)
 
     def topic_cleanup_policy(self, topic: str) -> str:
+        """Return ``cleanup.policy`` of a topic. Raises BrokerUnavailableError when it cannot be read."""
         client = self._native_admin()
         resource = ConfigResource(ResourceType.TOPIC, topic)
         try:
@@ -168,6 +177,13 @@ class ConnectProducer:
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> None:
+        """Queue a record, and wait while the queue is full. ``on_delivery`` gets the error, or None, and the partition.
+
+        Raises:
+            IllegalStateError: The producer is closed.
+            ProductionError: The record is refused immediately.
+        """
+
         def report(error: KafkaError | None, message: Message) -> None:
             number = message.partition()
             where = TopicPartition(topic, -1 if number is None else number)
@@ -230,14 +246,17 @@ class ConnectProducer:
         on_delivery(None, TopicPartition(topic, written))
 
     def poll(self, timeout_ms: int = 0) -> None:
+        """Serve delivery reports. Raises StreamsError if the brokers refuse the login."""
         self._producer.poll(timeout_ms / 1000)
         self._broker_log.check()
 
     def flush(self, timeout_ms: int) -> int:
+        """Wait for queued records, and return the number of records still queued after ``timeout_ms``."""
         self._producer.flush(timeout_ms / 1000)
         return waiting_records(self._producer)
 
     def close(self) -> None:
+        """Drop queued records and close."""
         self._closed = True
         self._producer.purge()
         if self._epoch_sender is not None:
@@ -277,6 +296,12 @@ class ConnectSinkConsumer:
         )
 
     def poll(self, max_records: int, timeout_ms: int) -> list[RawRecord]:
+        """Return up to ``max_records`` records, and call the listener during rebalances.
+
+        Raises:
+            StreamsError: A right is missing, or another final error.
+            Exception: The exception of the listener.
+        """
         with self._lock:
             self._check()
             first = self._consumer.poll(timeout_ms / 1000)
@@ -295,21 +320,25 @@ class ConnectSinkConsumer:
             return records
 
     def assignment(self) -> frozenset[TopicPartition]:
+        """Return the assigned partitions."""
         with self._lock:
             self._check()
             return frozenset(TopicPartition(one.topic, one.partition) for one in self._consumer.assignment())
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
+        """Stop delivery of these partitions."""
         with self._lock:
             self._check()
             self._consumer.pause(_native(partitions))
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
+        """Undo :meth:`pause`."""
         with self._lock:
             self._check()
             self._consumer.resume(_native(partitions))
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Continue at ``offset``. Raises BrokerUnavailableError when that fails."""
         with self._lock:
             self._check()
             try:
@@ -318,6 +347,7 @@ class ConnectSinkConsumer:
                 raise BrokerUnavailableError(f"{partition} cannot be read from offset {offset}: {error}") from None
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit offsets and wait for the response. Raises BrokerUnavailableError when that fails."""
         if not offsets:
             return
         with self._lock:
@@ -329,6 +359,7 @@ class ConnectSinkConsumer:
                 raise BrokerUnavailableError(f"offsets could not be committed: {error}") from None
 
     def close(self) -> None:
+        """Leave the group and close. Idempotent."""
         with self._lock:
             if not self._closed:
                 self._consumer.close()  # calls the listener, which may commit

@@ -393,6 +393,7 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         self.check()
 
     def poll(self, timeout_ms: int = 0) -> int:
+        """Serve reports, and drop the client if its last commit may be incomplete."""
         served = super().poll(timeout_ms)
         self._drop_overtaken()
         return served

@@ -167,8 +167,8 @@ def _untrusted(failed: ssl.SSLCertVerificationError) -> NoReturn:
         remedy = "the broker needs a new certificate (or one of the two clocks is wrong)"
     elif failed.verify_code in _WRONG_NAME:
         remedy = (
-            "use the certificate's host name in bootstrap.servers and advertised.listeners, or issue a certificate for "
-            "this name"
+            "use a host name from the certificate in bootstrap.servers and advertised.listeners, or issue a "
+            "certificate for this name"
         )
     else:
         remedy = "ssl.ca.location must name the certificate of the authority that signed it"

@@ -86,12 +86,15 @@ class ConnectCoordinator:
 
     @property
     def is_joining(self) -> bool:
+        """Whether a join is in progress."""
         return self._base is not None and (self._base.rejoining or self._base._join_task is not None)
 
     def is_unknown(self) -> bool:
+        """Whether the broker of the group's coordinator is unknown."""
         return self._base is None or bool(self._base.coordinator_unknown())
 
     def find(self, timeout_ms: int) -> bool:
+        """Find the group's coordinator. False when no broker answers in time."""
         try:
             return bool(self._connected(timeout_ms).ensure_coordinator_ready(timeout_ms=timeout_ms))
         except (BrokerUnavailableError, kafka_errors.KafkaTimeoutError):
@@ -101,13 +104,21 @@ class ConnectCoordinator:
             return False
 
     def needs_rejoin(self) -> bool:
+        """Whether the worker has to (re)join its group."""
         return self._base is None or bool(self._base.need_rejoin())
 
     def request_rejoin(self) -> None:
+        """Request a rebalance."""
         if self._base is not None:
             self._base.request_rejoin()
 
     def join(self, timeout_ms: int) -> bool:
+        """(Re)join the group if needed. False when not done in time.
+
+        Raises:
+            BrokerUnavailableError: The join failed, and a retry may help.
+            ConfigError: The group refuses the worker.
+        """
         try:
             return bool(self._connected(timeout_ms).ensure_active_group(timeout_ms=timeout_ms))
         except BrokerUnavailableError:
@@ -117,10 +128,12 @@ class ConnectCoordinator:
             raise BrokerUnavailableError(f"joining the group {self._group} failed: {error}") from error
 
     def generation(self) -> tuple[int, str]:
+        """Return the generation and member id; (-1, "") during a rebalance and without a membership."""
         stable = None if self._base is None else self._base.generation_if_stable()
         return (-1, "") if stable is None else (stable.generation_id, stable.member_id)
 
     def poll_heartbeat(self) -> None:
+        """Keep the membership alive, and raise the error of a failed heartbeat."""
         if self._base is None:
             return
         try:
@@ -130,11 +143,13 @@ class ConnectCoordinator:
             raise BrokerUnavailableError(f"heartbeats of the group {self._group}: {error}") from error
 
     def leave(self, reason: str) -> None:
+        """Leave the group. Errors are ignored."""
         if self._base is not None:
             with contextlib.suppress(kafka_errors.KafkaError):
                 self._base.leave(reason)
 
     def close(self) -> None:
+        """Leave the group and close the connections."""
         base, self._base = self._base, None
         with contextlib.suppress(Exception):  # if no broker is reachable, the session timeout removes the member
             if base is not None:

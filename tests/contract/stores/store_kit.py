@@ -142,7 +142,7 @@ def listen(kit: Kit, *, send_old_values: bool = True) -> list[tuple[Any, Any, An
 
 @pytest.fixture
 def make_kit(tmp_path: Path) -> Iterator[Callable[..., Kit]]:
-    """Makes kits, each in a folder of its own, and closes them in the end."""
+    """Create kits, each in a separate folder, and close them at the end."""
     kits: list[Kit] = []
 
     def make(shape: Shape, **options: Any) -> Kit:

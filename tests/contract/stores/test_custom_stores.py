@@ -1,4 +1,4 @@
-"""Stores of the user's own: those of the contract's kinds that come with the library or with these tests pass it."""
+"""The contract of custom stores, for the stores of the library and of these tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streams_py.testing.store_contract import CustomStateStoreContract, KeyValue
 
 
 class SqliteStore(KeyValueBytesStore):
-    """Keeps bytes in a file of its own, with the position they stand for."""
+    """A store that keeps bytes and their position in a separate file."""
 
     def open(self, context: StateStoreContext) -> None:
         super().open(context)
@@ -180,7 +180,7 @@ class UnsortedStore(SqliteStore):
 
 
 class UncommittedStore(SqliteStore):
-    """Has a defect: what is not committed reaches the file."""
+    """A store with a defect: uncommitted data reaches the file."""
 
     def close(self) -> None:
         self._db.commit()

@@ -40,7 +40,7 @@ WINDOW_STEPS = st.one_of(
 
 @dataclass
 class WindowedKit:
-    """One store, what it logged, and how it is opened again."""
+    """A store with its log, which can be reopened."""
 
     kind: StoreKind
     persistent: bool
@@ -74,7 +74,7 @@ class WindowedKit:
             self.database.commit({})
 
     def reopen(self) -> None:
-        """As a task that is closed and opened again: what is in memory comes from the changelog."""
+        """Reopen the store like a task that was closed: in-memory data is restored from the changelog."""
         self.store.flush_cache()
         self.commit()
         self.close()
@@ -157,7 +157,7 @@ def test_window_store_behaves_like_a_dict_that_forgets(kind: StoreKind, persiste
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=st.lists(WINDOW_STEPS, max_size=40), budget=st.sampled_from([200, 1000, 1 << 20]))
 def test_record_cache_shows_what_an_uncached_store_shows(kind: StoreKind, steps: list[Any], budget: int) -> None:
-    """As long as nothing expires: what a cache still holds is readable although its store would have forgotten it."""
+    """Nothing expires here, because a cache can return an entry that its store would have deleted."""
     timestamped = kind is StoreKind.TIMESTAMPED_WINDOW
     with opened(kind, False) as plain, opened(kind, False, cache=RecordCache(budget)) as cached:
         for step in steps:

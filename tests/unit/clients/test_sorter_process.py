@@ -110,7 +110,7 @@ def test_process_that_is_killed_is_an_error(sorter: SorterProcess, changelog: To
 
 @pytest.mark.parametrize("forked", [False, True], ids=["", "forked"])
 def test_it_ends_with_the_process_that_started_it(configure: Callable[..., StreamsConfig], forked: bool) -> None:
-    """Also when another one has its pipes, too: what is forked has all that is open."""
+    """Also when a forked process holds the same pipes, since a fork inherits all open files."""
     program = (
         "import os, sys, time\n"
         "from streams_py.clients.sorter_process import SorterProcess\n"

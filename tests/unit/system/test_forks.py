@@ -40,7 +40,7 @@ def child(run):
 _IN_CHILDREN = {
     "a child that does nothing": "child(lambda: None)",
     "a child forgets its parent's database": "child(lambda: globals().pop('first') and None)",
-    "a child has databases of its own": "child(lambda: (fill(second := opened('second')), second.close()))",
+    "a child opens separate databases": "child(lambda: (fill(second := opened('second')), second.close()))",
     "a child leaves its own database open": "child(lambda: fill(opened('second')))",
     "a grandchild has databases, too": "child(lambda: (fill(opened('second')), child(lambda: fill(opened('third')))))",
 }

@@ -33,5 +33,5 @@ def test_memory_is_given_back_again_and_again_until_it_is_stopped() -> None:
 def test_allocator_gives_freed_memory_back() -> None:
     trim = allocator_trim()
     if trim is None:
-        pytest.skip("this C library gives freed memory back by itself: it has no malloc_trim")
+        pytest.skip("this C library returns freed memory automatically: it has no malloc_trim")
     assert trim(0) in (0, 1)

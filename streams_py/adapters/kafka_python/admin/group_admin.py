@@ -210,6 +210,7 @@ class KafkaPythonGroupAdmin:
         return sizes
 
     def close(self) -> None:
+        """Close the connections."""
         self._admin.close()
 
     def _describe(self, group: str) -> Any:

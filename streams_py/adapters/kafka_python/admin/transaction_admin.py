@@ -191,6 +191,7 @@ class KafkaPythonTransactionAdmin:
         self._with_retries(failing, end_transaction)
 
     def close(self) -> None:
+        """Close the connections. The next call opens new ones."""
         self._requests.close()
 
     def _open(self, partitions: Collection[TopicPartition]) -> list[OpenTransaction]:

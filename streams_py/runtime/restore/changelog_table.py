@@ -53,7 +53,7 @@ class ChangelogTable:
         return [changelog for changelog in held if changelog is not None]
 
     def take_ended(self, task_id: TaskId) -> RestorableTask | None:
-        """Remove and return a restored or failed task; None if there is none."""
+        """Remove and return a restored or failed task; None if the id is unknown."""
         for task in self.restored:
             if task.id == task_id:
                 self.restored.remove(task)

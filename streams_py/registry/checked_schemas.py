@@ -40,6 +40,8 @@ class _CheckedSchemas:
 
     _registry: Any
     _schema: Any
+    _validators: Any
+    _validators_lock: Any
     _parsed_schemas: Any
 
     def _get_parsed_schema(self, schema: Any) -> Any:
@@ -73,6 +75,17 @@ class _ClosedReferences(_CheckedSchemas):
             references = Registry().with_resources(references.items())
             self._parsed_schemas.set(schema, (parsed, references))
         return parsed, references
+
+    def _get_validator(self, schema: Any, parsed: Any, references: Any) -> Any:
+        """Return a validator with a limited number of steps. Values may be of others, even if the schema is our own."""
+        from streams_py.registry.json_schema_bounds import BoundedValidator
+
+        validator = super()._get_validator(schema, parsed, references)  # type: ignore[misc]
+        if not isinstance(validator, BoundedValidator):
+            validator = BoundedValidator(validator, references)
+            with self._validators_lock:
+                self._validators[schema] = validator
+        return validator
 
 
 def _is_own(serde: Any, schema: Any) -> bool:

@@ -25,10 +25,11 @@ from streams_py.adapters.confluent.producer import EpochRecordSender
 from streams_py.adapters.confluent.send_queue import waiting_records
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
 from streams_py.adapters.security.settings import parse_security
-from streams_py.errors import BrokerUnavailableError, IllegalStateError, ProductionError, StreamsError
+from streams_py.errors import BrokerUnavailableError, ConfigError, IllegalStateError, ProductionError, StreamsError
 from streams_py.ports import Headers, RawRecord
 from streams_py.ports.record_headers import written_headers
 from streams_py.ports.rights import GROUP, TOPIC, missing_right
+from streams_py.system.printable import printable
 
 __all__ = ["ConfluentConnectClients"]
 
@@ -127,7 +128,7 @@ class ConfluentConnectClients:
         if "metadata.max.age.ms" not in {**self._consumer, **overrides}:
             settings = {**settings, "topic.metadata.refresh.interval.ms": _TOPICS_MS}
         settings = {**settings, **_SINK_FORCED, "group.id": group, "isolation.level": isolation}
-        names = [f"^(?:{pattern})$"] if pattern is not None else sorted(topics)
+        names = [f"^({pattern})$"] if pattern is not None else sorted(topics)
         return ConnectSinkConsumer(settings, names, listener)
 
     def topic_cleanup_policy(self, topic: str) -> str:
@@ -288,12 +289,21 @@ class ConnectSinkConsumer:
 
             return callback
 
-        self._consumer.subscribe(
-            list(topics),
-            on_assign=notified(listener.on_assigned),
-            on_revoke=notified(listener.on_revoked),
-            on_lost=notified(listener.on_lost),
-        )
+        try:
+            self._consumer.subscribe(
+                list(topics),
+                on_assign=notified(listener.on_assigned),
+                on_revoke=notified(listener.on_revoked),
+                on_lost=notified(listener.on_lost),
+            )
+        except KafkaException as refused:
+            self._consumer.close()
+            error = error_of(refused)
+            raise ConfigError(
+                f"the client library cannot subscribe to {printable(', '.join(topics), 200)} "
+                f"({error.str() if error else refused}); topics.regex must be a POSIX extended regular expression",
+                key="topics.regex",
+            ) from None
 
     def poll(self, max_records: int, timeout_ms: int) -> list[RawRecord]:
         """Return up to ``max_records`` records, and call the listener during rebalances.

@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 
 from streams_py.config.files import properties_in
 from streams_py.errors import ConfigError
+from streams_py.system.bounded_patterns import BoundedPattern, Steps, StepsExceededError
 
 __all__ = ["ConfigProviders", "has_placeholder", "is_placeholder", "values_of_placeholders"]
 
@@ -29,6 +30,8 @@ _Provider: TypeAlias = Callable[[str, str], str]
 _BRACES: Final = re.compile(r"\$\{([^}]*)(\}?)")
 _PREFIX: Final = "config.providers"
 _BYTES_MAX: Final = 1 << 20
+_STEPS_MAX: Final = 1_000_000
+"""Limit for the match of a name with the pattern of allowed names, about one second."""
 _RESOLVED_CHARS_MAX: Final = 4 << 20
 """Of all values of a configuration together: a short one may name a large file many times."""
 
@@ -153,14 +156,22 @@ def _provider(name: str, settings: Mapping[str, object]) -> _Provider:
     return _file(folders) if kind == "FileConfigProvider" else _directory(folders)
 
 
+def _matches(pattern: BoundedPattern, name: str) -> bool:
+    """Whether the worker's pattern accepts a name. Connectors choose names, so the search has a limit."""
+    try:
+        return pattern.fullmatch(name, Steps(_STEPS_MAX))
+    except StepsExceededError:
+        return False
+
+
 def _environment(key: str, pattern: str) -> _Provider:
     try:
-        allowed = re.compile(pattern)
+        allowed = BoundedPattern(pattern)
     except re.error as error:
         raise ConfigError(f"{key} = {pattern!r} is not a regular expression: {error}", key=key) from None
 
     def read(path: str, name: str) -> str:
-        if path or not allowed.fullmatch(name):
+        if path or not _matches(allowed, name):
             raise ConfigError(f"the worker does not allow to read the environment variable {name!r}")
         found = os.environ.get(name)
         if found is None:

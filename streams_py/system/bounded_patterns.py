@@ -1,0 +1,295 @@
+"""Regular expressions that take a bounded number of steps, whatever the pattern and the text.
+
+The matcher of :mod:`re` tries one path after the other. With a pattern such as ``(a+)+$``, the number of paths doubles
+with each character of the text. The matcher also holds the interpreter lock, so all threads of the process wait.
+
+A :class:`BoundedPattern` estimates the number of paths. If it is small for the length of the text, :mod:`re` searches.
+Otherwise, the pattern is searched here: all paths advance together by one character, so the time grows with the product
+of the lengths of pattern and text.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import zip_longest
+
+# The parser of `re` is private. Its trees have had the same form in all supported versions of Python, and tests compare
+# the results with those of `re`.
+from re import _constants as ops  # type: ignore[attr-defined]
+from re import _parser  # type: ignore[attr-defined]
+from typing import Any, Final
+
+__all__ = ["BoundedPattern", "Steps", "StepsExceededError"]
+
+_DIRECT_MAX: Final = 1_000_000
+"""Estimated steps up to which :mod:`re` searches. It takes about 10 ns for each."""
+_PER_STEP: Final = 100
+"""Steps of :mod:`re` in the time of one step of this module."""
+_NODES_MAX: Final = 10_000
+"""Maximum size of a pattern with its repetitions written out."""
+_MANY: Final = 1e30
+_CHARACTERS: Final = frozenset({ops.LITERAL, ops.NOT_LITERAL, ops.ANY, ops.IN})
+_REPEATS: Final = frozenset({ops.MAX_REPEAT, ops.MIN_REPEAT})
+_LOOKS: Final = frozenset({ops.ASSERT, ops.ASSERT_NOT})
+_AT_END: Final = frozenset({ops.AT_END, ops.AT_END_STRING})
+_AT_START: Final = frozenset({ops.AT_BEGINNING, ops.AT_BEGINNING_STRING})
+
+
+class StepsExceededError(ValueError):
+    """A search would take too many steps. The message contains neither the pattern nor the text."""
+
+
+class Steps:
+    """A budget of steps. A step takes about one microsecond."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, count: int) -> None:
+        self._left = count
+
+    def take(self, count: int = 1) -> None:
+        """Use steps. Raises StepsExceededError if too few are left."""
+        self._left -= count
+        if self._left < 0:
+            raise StepsExceededError("it takes too many steps")
+
+
+class BoundedPattern:
+    """A compiled regular expression.
+
+    Raises:
+        re.error: The pattern is not a regular expression.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        self._compiled = re.compile(pattern)
+        self._tree = _parser.parse(pattern)
+        written = str(self._tree)
+        self._size, self._repeats = len(written), written.count("_REPEAT")
+        self._starts_once = _starts_once(self._tree, self._compiled.flags)
+        self._estimates: dict[int, float] = {}  # by number of bits of the text's length
+        self._program: _Program | None = None
+
+    def estimate(self, length: int) -> float:
+        """Return the largest number of steps that :mod:`re` may take for a text of this length."""
+        found = self._estimates.get(bits := length.bit_length())
+        if found is None:
+            longest = (1 << bits) - 1
+            starts = 1 if self._starts_once else longest + 1
+            each = longest * (self._repeats + 1) + self._size
+            found = min(_ways(self._tree, self._compiled.flags, longest) * each * starts, _MANY)
+            self._estimates[bits] = found
+        return found
+
+    def search(self, text: str, steps: Steps) -> bool:
+        """Return whether the pattern matches anywhere in ``text``, as :func:`re.search` does."""
+        return self._find(text, steps, is_full=False)
+
+    def fullmatch(self, text: str, steps: Steps) -> bool:
+        """Return whether the pattern matches all of ``text``, as :func:`re.fullmatch` does."""
+        return self._find(text, steps, is_full=True)
+
+    def _find(self, text: str, steps: Steps, *, is_full: bool) -> bool:
+        estimate = self.estimate(len(text))
+        if estimate <= _DIRECT_MAX:
+            steps.take(min(int(estimate) // _PER_STEP, len(text) + self._size) + 1)
+            return (self._compiled.fullmatch(text) if is_full else self._compiled.search(text)) is not None
+        if self._program is None:
+            self._program = _Program(self._tree, self._compiled.flags)
+        return self._program.run(text, steps, is_search=not is_full, is_full=is_full)
+
+
+def _starts_once(tree: Any, flags: int) -> bool:
+    """Whether a match can start only at the beginning of the text."""
+    if not len(tree):
+        return False
+    op, argument = tree[0]
+    if op is ops.SUBPATTERN:
+        return _starts_once(argument[3], flags | argument[1])
+    return op is ops.AT and argument in _AT_START and not (flags & re.MULTILINE and argument is ops.AT_BEGINNING)
+
+
+def _ways(tree: Any, flags: int, length: int) -> float:
+    """Return the maximum number of ways in which a part of a pattern can match a text of this length."""
+    total = 1.0
+    items = list(tree)
+    for (op, argument), following in zip_longest(items, items[1:]):
+        if not (op in _REPEATS and following is not None and _ends_at(argument[2], following, flags)):
+            total = min(total * _ways_of(op, argument, flags, length), _MANY)
+    return total
+
+
+def _ends_at(body: Any, following: tuple[Any, Any], flags: int) -> bool:
+    """Whether a repetition of one character can end at only one place of a text.
+
+    That is so if the next item of the pattern is a character that the repetition does not accept, or the end of the text.
+    """
+    if len(body) != 1 or body[0][0] not in _CHARACTERS:
+        return False
+    op, argument = following
+    if op is ops.AT:
+        return argument in _AT_END and not flags & re.MULTILINE
+    if op is not ops.LITERAL or flags & re.IGNORECASE:
+        return False
+    return _compiled(*body[0], flags).fullmatch(chr(argument)) is None
+
+
+def _ways_of(op: Any, argument: Any, flags: int, length: int) -> float:
+    if op is ops.BRANCH:
+        return sum(_ways(branch, flags, length) for branch in argument[1])
+    if op is ops.SUBPATTERN:
+        return _ways(argument[3], (flags | argument[1]) & ~argument[2], length)
+    if op is ops.ATOMIC_GROUP:
+        return _ways(argument, flags, length)
+    if op in _LOOKS:
+        return _ways(argument[1], flags, length) * (length + 1)
+    if op is ops.GROUPREF_EXISTS:
+        return sum(_ways(branch, flags, length) for branch in argument[1:] if branch is not None)
+    if op in _REPEATS or op is ops.POSSESSIVE_REPEAT:
+        least, most, body = argument
+        most = min(int(most), max(length, int(least)))
+        counts = most - int(least) + 1
+        each = _ways(body, flags, length)
+        try:
+            return min(counts * each**most, _MANY)
+        except OverflowError:
+            return _MANY
+    return 1.0
+
+
+class _Program:
+    """The pattern as a graph of states. A state is a number; its entry in ``_steps`` says what leads to the next."""
+
+    def __init__(self, tree: Any, flags: int) -> None:
+        self._characters: dict[int, tuple[re.Pattern[str], dict[str, bool], int]] = {}
+        self._splits: dict[int, tuple[int, ...]] = {}
+        self._places: dict[int, tuple[re.Pattern[str], int]] = {}
+        self._looks: dict[int, tuple[_Program, bool, int | None, int]] = {}
+        self._end = 0
+        self._count = 1
+        self._first = self._add(tree, flags, self._end)
+
+    # -- building, from the end of the pattern to its beginning ------------------------------------------------
+
+    def _new(self) -> int:
+        self._count += 1
+        if self._count > _NODES_MAX:
+            raise StepsExceededError("the regular expression is too large")
+        return self._count - 1
+
+    def _add(self, tree: Any, flags: int, after: int) -> int:
+        for op, argument in reversed(list(tree)):
+            after = self._add_one(op, argument, flags, after)
+        return after
+
+    def _add_one(self, op: Any, argument: Any, flags: int, after: int) -> int:
+        if op in _REPEATS:
+            return self._add_repeat(argument, flags, after)
+        if op is ops.SUBPATTERN:
+            return self._add(argument[3], (flags | argument[1]) & ~argument[2], after)
+        state = self._new()
+        if op in _CHARACTERS:
+            self._characters[state] = (_compiled(op, argument, flags), {}, after)
+        elif op is ops.AT:
+            self._places[state] = (_compiled(op, argument, flags), after)
+        elif op is ops.BRANCH:
+            self._splits[state] = tuple(self._add(branch, flags, after) for branch in argument[1])
+        elif op in _LOOKS:
+            direction, body = argument
+            width = None if direction > 0 else int(body.getwidth()[0])
+            self._looks[state] = (_Program(body, flags), op is ops.ASSERT, width, after)
+        elif op is ops.FAILURE:
+            self._splits[state] = ()
+        else:
+            raise StepsExceededError("a regular expression with back references may take too many steps")
+        return state
+
+    def _add_repeat(self, argument: Any, flags: int, after: int) -> int:
+        least, most, body = argument
+        if most is ops.MAXREPEAT:
+            loop = self._new()
+            self._splits[loop] = (self._add(body, flags, loop), after)
+            first = loop
+        else:
+            first = after
+            for _ in range(int(most) - int(least)):
+                state = self._new()
+                self._splits[state] = (self._add(body, flags, first), after)
+                first = state
+        for _ in range(int(least)):
+            first = self._add(body, flags, first)
+            self._new()  # counts towards the limit, because a body may be empty
+        return first
+
+    # -- searching ---------------------------------------------------------------------------------------------
+
+    def run(
+        self, text: str, steps: Steps, *, start: int = 0, end: int | None = None, is_search: bool, is_full: bool
+    ) -> bool:
+        """Return whether the pattern matches from ``start``, or from any later place if ``is_search``.
+
+        ``is_full``: the match must end at ``end`` (None: at the end of the text).
+        """
+        end = len(text) if end is None else end
+        current: set[int] = set()
+        for at in range(start, end + 1):
+            if at == start or is_search:
+                current.add(self._first)
+            elif not current:
+                return False
+            states = self._reachable(current, text, at, steps)
+            if self._end in states and (at == end or not is_full):
+                return True
+            if at == end:
+                return False
+            character, current = text[at], set()
+            for state in states:
+                found = self._characters.get(state)
+                if found is not None and _accepts(found[0], found[1], character):
+                    current.add(found[2])
+        return False
+
+    def _reachable(self, states: set[int], text: str, at: int, steps: Steps) -> set[int]:
+        """Return all states that can be reached without a character."""
+        reached, left = set(states), list(states)
+        while left:
+            steps.take()
+            state = left.pop()
+            following = self._splits.get(state, ())
+            if (place := self._places.get(state)) is not None and place[0].match(text, at) is not None:
+                following = (place[1],)
+            elif (look := self._looks.get(state)) is not None and self._looks_like(look, text, at, steps):
+                following = (look[3],)
+            for one in following:
+                if one not in reached:
+                    reached.add(one)
+                    left.append(one)
+        return reached
+
+    @staticmethod
+    def _looks_like(look: tuple[_Program, bool, int | None, int], text: str, at: int, steps: Steps) -> bool:
+        program, is_wanted, width, _ = look
+        if width is None:
+            return program.run(text, steps, start=at, is_search=False, is_full=False) is is_wanted
+        if at < width:
+            return not is_wanted
+        return program.run(text, steps, start=at - width, end=at, is_search=False, is_full=True) is is_wanted
+
+
+def _accepts(pattern: re.Pattern[str], known: dict[str, bool], character: str) -> bool:
+    found = known.get(character)
+    if found is None:
+        found = pattern.fullmatch(character) is not None
+        if len(known) < 256:
+            known[character] = found
+    return found
+
+
+def _compiled(op: Any, argument: Any, flags: int) -> re.Pattern[str]:
+    """Return one item of a pattern as a pattern of its own."""
+    from re import _compiler  # type: ignore[attr-defined]
+
+    state = _parser.State()
+    state.flags = flags
+    compiled: re.Pattern[str] = _compiler.compile(_parser.SubPattern(state, [(op, argument)]), flags)
+    return compiled

@@ -122,7 +122,8 @@ def _ways(tree: Any, flags: int, length: int) -> float:
 def _ends_at(body: Any, following: tuple[Any, Any], flags: int) -> bool:
     """Whether a repetition of one character can end at only one place of a text.
 
-    That is so if the next item of the pattern is a character that the repetition does not accept, or the end of the text.
+    That is so if the next item of the pattern is the end of the text, or a character that the repetition does not
+    accept.
     """
     if len(body) != 1 or body[0][0] not in _CHARACTERS:
         return False

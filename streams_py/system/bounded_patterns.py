@@ -132,7 +132,7 @@ def _ends_at(body: Any, following: tuple[Any, Any], flags: int) -> bool:
         return argument in _AT_END and not flags & re.MULTILINE
     if op is not ops.LITERAL or flags & re.IGNORECASE:
         return False
-    return _compiled(*body[0], flags).fullmatch(chr(argument)) is None
+    return _compiled(body[0][0], body[0][1], flags).fullmatch(chr(argument)) is None
 
 
 def _ways_of(op: Any, argument: Any, flags: int, length: int) -> float:

@@ -166,7 +166,6 @@ _LONG = {
     "streams_py/runtime/tasks/active_task.py": "one task and its services; to be cut with the layout of runtime/",
     "streams_py/runtime/global_thread/global_thread.py": "one thread with its stores; to be cut with runtime/",
     "streams_py/state/caching/cached.py": "one class of which each method needs the order of use",
-    "streams_py/state/disk/database.py": "one database with one lock; to be cut with the layout of state/",
     "streams_py/state/directory/state_directory.py": "one directory with its locks",
     "streams_py/state/tasks/task_stores.py": "all that a task's stores have in common; to be cut with seam 6",
     "tests/unit/runtime/world.py": "one cluster in memory with all of its clients",

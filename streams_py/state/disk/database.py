@@ -7,9 +7,9 @@ The batch is in the write-ahead log when the commit returns. So a killed process
 position that belongs to it. The log is not synced to disk. After a power failure the machine therefore has an earlier
 committed state, and the changelog topics have the rest.
 
-A bulk restore bypasses the write-ahead log until the next commit. It may also reopen the database for loading: such a
-database takes entries in a tenth of the time, but reads are slow. A small commit of a store is written as a single
-entry (:mod:`.bundles`). Rocksdict's raw mode stores keys and values unchanged.
+A bulk restore (:mod:`.bulk_load`) bypasses the write-ahead log until the next commit, and may reopen the database for
+loading. A small commit of a store is written as a single entry (:mod:`.bundles`). Rocksdict's raw mode stores keys and
+values unchanged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import takewhile
-from threading import RLock
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -32,7 +31,8 @@ from streams_py.state.directory.checkpoint import DATABASE_DIRECTORY
 from streams_py.state.disk import position_keys as keys
 from streams_py.state.disk.background_close import BackgroundWork
 from streams_py.state.disk.bundles import BUNDLE, name_of, unpacked
-from streams_py.state.disk.opening import Location, open_database, prepare_folder
+from streams_py.state.disk.mode import Mode
+from streams_py.state.disk.opening import Location, flush_at_once, open_database, prepare_folder
 from streams_py.state.disk.options import (
     LEVEL_0_FILES_MERGED,
     LEVEL_0_FILES_MERGED_LATE,
@@ -41,7 +41,7 @@ from streams_py.state.disk.options import (
     remedy_for,
     shared_rocks_memory,
 )
-from streams_py.state.disk.store import RocksBytes, flush_at_once, put_or_delete
+from streams_py.state.disk.store import RocksBytes, put_or_delete
 from streams_py.system.forks import keep_undestroyed, when_forked
 from streams_py.system.printable import text_of
 
@@ -51,9 +51,6 @@ _POSITIONS: Final = "*positions"
 """Column family of the positions. Names of stores contain no asterisk."""
 _OFFSET = struct.Struct(">q")
 _NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
-_LOGGED_RECORDS: Final = 20_000
-"""Number of records of a bulk restore that still use the write-ahead log. For fewer, a final flush would cost more."""
-_LOOK_BYTES: Final = 256 << 10  # loaded between two checks for disk back-pressure
 
 
 class TaskDatabase:
@@ -68,28 +65,13 @@ class TaskDatabase:
     def __init__(self, task_directory: str, stores: Iterable[str], *, memory: RocksMemory | None = None) -> None:
         self.path = os.path.join(task_directory, DATABASE_DIRECTORY)
         self.memory = memory or shared_rocks_memory()
-        self.is_loading = False
-        """Whether the database is open for loading: fast writes in any key order, slow reads."""
-        self.is_read = False
-        """Whether files were read since records were last restored."""
-        self.is_shuffled = False
-        """Whether the keys restored last were not in key order."""
-        self._may_load = True
-        self._loaded_records = 0
-        """Number of records restored in bulk since the last :meth:`end_loading`."""
-        self._merges_late = False
-        """Whether files are merged later than in a database that is read."""
-        self._loaded_bytes = 0
-        """Bytes loaded since the last check for disk back-pressure (:attr:`is_behind`)."""
+        self.mode = Mode()
         self._flushing, self._ending = BackgroundWork("state-flush"), BackgroundWork("state-close")
         self._stores: dict[str, RocksBytes] = {}
-        self.restoring: Any = None
-        """The batch that :meth:`restore` is filling; None at other times."""
         self.is_logged = True
         """Whether everything in the memtables is in the write-ahead log too."""
         self._is_closed = True
         when_forked(self, keep_undestroyed)
-        self.closing = RLock()  # held while a checkpoint or a flush needs the database and its stores open
         try:
             prepare_folder(self.path)
             found = self._open({"default", _POSITIONS, *stores})
@@ -111,7 +93,7 @@ class TaskDatabase:
 
         With an empty ``wanted`` the database must exist.
         """
-        self._options = options = database_options(self.memory, loading=self.is_loading)
+        self._options = options = database_options(self.memory, loading=self.mode.is_loading)
         exists = os.path.exists(os.path.join(self.path, "CURRENT"))
         if not exists and not wanted:
             raise FileNotFoundError("they were deleted")
@@ -129,6 +111,10 @@ class TaskDatabase:
             found = self._stores[name] = RocksBytes(self, name)
         return found
 
+    def stores(self) -> list[RocksBytes]:
+        """Return the stores that :meth:`store` was called for. Thread-safe."""
+        return list(self._stores.values())
+
     def properties(self, store: str) -> Mapping[str, float]:
         """Return the RocksDB properties of a store (:meth:`RocksBytes.properties`). Thread-safe.
 
@@ -142,7 +128,7 @@ class TaskDatabase:
     @property
     def uncommitted_bytes(self) -> int:
         """Approximate size of the writes that wait for the next commit, in bytes. Thread-safe."""
-        return sum(store.layer.size_bytes for store in list(self._stores.values()))
+        return sum(store.layer.size_bytes for store in self.stores())
 
     def positions(self) -> dict[TopicPartition, int]:
         """Return the changelog positions committed together with the stores' data. Unknown positions are missing."""
@@ -215,94 +201,11 @@ class TaskDatabase:
         batch = rocksdict.WriteBatch(raw_mode=True)
         for partition, entry in inputs.items():
             batch.put(keys.INPUT + keys.key_of(partition), keys.written_input(entry), self.handle(_POSITIONS))
-        self._write(batch, positions)
+        self.write(batch, positions)
         return True
 
-    def restore(self, load: Callable[[], object], positions: Mapping[TopicPartition, int], *, in_bulk: int = 0) -> None:
-        """Commit the records that ``load`` writes, and the positions that the stores reach with them.
-
-        Writes through ``write_batch`` go directly into the batch, because no reader needs them before the commit. After
-        an error none of them remain.
-
-        A bulk restore of many records differs in two ways:
-
-        * It bypasses the write-ahead log, which would be half of the disk writes. Column families are flushed together,
-          so a crash still leaves a committed state with its positions, but an older one.
-        * The database is reopened for loading, until :meth:`end_loading` or the next commit. This does not happen if
-          the keys arrive in order, which is fast without it, or if the database is read meanwhile: each read would have
-          to sort the memtable.
-
-        Args:
-            load: Writes the records to the stores.
-            positions: Changelog positions that the stores reach with these records.
-            in_bulk: Number of records, if they need not be on disk before :meth:`flush_in_background` has returned
-                True; 0 otherwise.
-        """
-        self._loaded_records += in_bulk
-        unlogged = bool(in_bulk) and self._loaded_records > _LOGGED_RECORDS
-        if unlogged:
-            self._choose_loading()
-        self.is_read = False
-        batch = self.restoring = rocksdict.WriteBatch(raw_mode=True)
-        try:
-            load()
-        finally:
-            self.restoring = None
-        if not unlogged:
-            self._write(batch, positions)
-            return
-        self._loaded_bytes += batch.size_in_bytes()
-        options: Any = rocksdict.WriteOptions()
-        options.disable_wal = True
-        self._write(batch, positions, options)
-
-    def take_in(self, store: str, files: Iterable[str], positions: Mapping[TopicPartition, int]) -> None:
-        """Ingest sorted files into a store, on top of its content, and then commit the positions reached with them.
-
-        After a crash in between, the store has more records than its position says. That is harmless: the same records
-        are applied again.
-        """
-        self.restore(lambda: None, {})
-        self.flush()
-        self.store(store).take_in(files)
-        self._loaded_bytes += _LOOK_BYTES
-        self.restore(lambda: None, positions)
-
-    def _choose_loading(self) -> None:
-        if self.is_loading and self.is_read:
-            self._may_load = False
-            self._reopen(loading=False)
-        elif not self.is_loading and self._may_load and self.is_shuffled and not self.is_read:
-            self._reopen(loading=True)
-        if not self._merges_late:
-            self._merge(late=True)
-
-    def note_read(self) -> None:
-        """Prepare for a read of the files. Thread-safe.
-
-        In a database that is open for loading, the first read after a restore flushes the memtables, which may take
-        long. Otherwise each read would have to sort the memtable, and the interpreter's lock is held meanwhile.
-        """
-        if self.is_loading and not self.is_read:
-            with suppress(StateError):  # the thread that restores gets the same error
-                self.flush()
-        self.is_read = True
-
     @property
-    def is_behind(self) -> bool:
-        """Whether restoring has to pause until the disk has caught up. Thread-safe.
-
-        Counts records that bypass the write-ahead log, and ingested files.
-        """
-        if self._loaded_bytes < _LOOK_BYTES:
-            return False
-        if not self._has_failed and any(store.is_behind for store in list(self._stores.values())):
-            return True
-        self._loaded_bytes = 0
-        return False
-
-    @property
-    def _has_failed(self) -> bool:
+    def has_failed(self) -> bool:
         """Whether a background write of RocksDB failed.
 
         RocksDB may have stopped its background threads for good. The next write raises the error.
@@ -312,28 +215,26 @@ class TaskDatabase:
         except Exception:  # the database is being closed or reopened
             return False
 
-    def end_loading(self) -> None:
-        """Make sure that the database is open for reading and writing, not for loading.
+    def leave_loading(self) -> None:
+        """Make sure that the database is open for reading and writing, not for loading."""
+        if self.mode.is_loading:
+            self.reopen(loading=False)
+        elif self.mode.merges_late:
+            self.merge(late=False)
 
-        Records restored in bulk after this call count as a new restore. For the thread that owns the database.
-        """
-        self._loaded_records = 0
-        self._leave_loading()
-
-    def _leave_loading(self) -> None:
-        self._may_load = True
-        if self.is_loading:
-            self._reopen(loading=False)
-        elif self._merges_late:
-            self._merge(late=False)
-
-    def _merge(self, *, late: bool) -> None:
-        self._merges_late = late
+    def merge(self, *, late: bool) -> None:
+        """Set when files are merged: ``late`` while records are restored in bulk."""
+        self.mode.merges_late = late
         for store in self._stores.values():
             store.merge(LEVEL_0_FILES_MERGED_LATE if late else LEVEL_0_FILES_MERGED)
 
-    def _reopen(self, *, loading: bool) -> None:
-        with self.closing:
+    def reopen(self, *, loading: bool) -> None:
+        """Close the database and open it again, for loading or for reading and writing. Open scans end with an error.
+
+        Args:
+            loading: Whether to open it for loading.
+        """
+        with self.mode.closing:
             if self._is_closed:
                 return
             self.location.check()
@@ -344,7 +245,7 @@ class TaskDatabase:
             self._positions.close()
             self._database.close()
             self._is_closed = True  # until it is open again
-            self.is_loading = self._merges_late = loading
+            self.mode.is_loading = self.mode.merges_late = loading
             self._attempt(lambda: self._open(()))
             self._is_closed = False
             for store in self._stores.values():
@@ -361,7 +262,7 @@ class TaskDatabase:
 
     def flush(self) -> None:
         """Flush data that bypassed the write-ahead log. Thread-safe; :meth:`close` waits for it."""
-        with self.closing:
+        with self.mode.closing:
             if not self._is_closed:
                 self._flush()
 
@@ -372,27 +273,35 @@ class TaskDatabase:
         # After the stores: if the process crashes in between, the stores get the same records again.
         self._attempt(self._positions.flush)
         self.is_logged = True
-        self._loaded_bytes = 0
+        self.mode.loaded_bytes = 0
 
     def _flush_stores(self) -> None:
         self.location.check()
-        for store in list(self._stores.values()):
+        for store in self.stores():
             self._attempt(store.flush)
 
-    def _write(self, batch: Any, positions: Mapping[TopicPartition, int], options: Any = None) -> None:
+    def write(self, batch: Any, positions: Mapping[TopicPartition, int], *, logged: bool = True) -> None:
+        """Write a batch, the waiting writes of all stores, and the positions that the stores reach with them.
+
+        Args:
+            batch: A rocksdict batch. The method adds the waiting writes and the positions to it.
+            positions: Changelog positions.
+            logged: Whether the write-ahead log gets them, too.
+        """
         self.location.check()
-        logs = options is None
-        if logs:
-            self._leave_loading()
+        if logged:
+            self.leave_loading()
             if not self.is_logged:  # flush() would wait for a running checkpoint, so only when needed
                 self.flush()  # otherwise, after a crash, the log has positions whose records the stores lack
         stores = [store for store in self._stores.values() if not store.layer.is_empty]
         bundles = {store: bundle for store in stores if (bundle := store.bundle()) is not None}
         self._fill(batch, stores, positions, bundles)
-        if logs:
+        if logged:
             self._attempt(lambda: self._database.write(batch))
         else:
-            with self.closing:  # not during a flush: it flushes positions last, and would include these
+            options: Any = rocksdict.WriteOptions()
+            options.disable_wal = True
+            with self.mode.closing:  # not during a flush: it flushes positions last, and would include these
                 self._attempt(lambda: self._database.write(batch, options))
                 self.is_logged = False
         for store in stores:
@@ -514,7 +423,7 @@ class TaskDatabase:
             store.flush_at_once()
         if not self._is_closed:
             flush_at_once(self._positions)
-        with self.closing:
+        with self.mode.closing:
             closing = [store.close for store in stores]
             if not self._is_closed:
                 self._is_closed = True
@@ -537,7 +446,7 @@ class TaskDatabase:
         Returns:
             The positions that the copy has at least, and the ids of their topics. None when the database is closed.
         """
-        with self.closing:
+        with self.mode.closing:
             if self._is_closed:
                 return None
             positions, topic_ids = self.positions(), self.topic_ids()
@@ -545,7 +454,7 @@ class TaskDatabase:
             self._attempt(lambda: rocksdict.Checkpoint(self._database).create_checkpoint(folder))
             return positions, topic_ids
 
-    # -- for RocksBytes ----------------------------------------------------------------------------------------
+    # -- implementation of StoreHost ----------------------------------------------------------------------------
 
     def handle(self, name: str) -> Any:
         """Return the handle that identifies a column family in batches."""

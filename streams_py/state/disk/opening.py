@@ -11,20 +11,24 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from time import sleep
 from typing import Any, Final
 
 import rocksdict
 
 from streams_py.errors import StateError
+from streams_py.state.disk.options import LEVEL_0_FILES_MAX
 from streams_py.system.private_files import FOLDER_MODE, close_to_others, make_folder
 
-__all__ = ["Location", "open_database", "prepare_folder"]
+__all__ = ["Location", "flush_at_once", "open_database", "prepare_folder"]
 
 _HELD_HERE: Final = "lock hold by current process"
 """Part of RocksDB's error message when the database is still open in this process."""
 _OPEN_TRIES: Final = 50
 _OPEN_PAUSE_S: Final = 0.01
+_STALLS: Final = dict.fromkeys(("level0_slowdown_writes_trigger", "level0_stop_writes_trigger"), str(1 << 30))
+"""RocksDB options that stop it from delaying writers, however many level-0 files wait for compaction."""
 _IDENTITY: Final = "IDENTITY"
 """The file in which RocksDB stores the unique id of a database."""
 _IDENTITY_BYTES_MAX: Final = 100
@@ -51,6 +55,17 @@ def open_database(path: str, options: Any, families: Mapping[str, Any]) -> Any:
                 raise
         sleep(_OPEN_PAUSE_S)  # a query in another thread is in the middle of a scan, and closes the files after it
     raise AssertionError("unreachable: the last attempt raises")
+
+
+def flush_at_once(family: Any) -> None:
+    """Let flushes of a column family run without delay, until it is opened again. To be called before closing.
+
+    RocksDB delays a flush as long as it would delay writers, that is until level-0 files have been compacted. Closing
+    flushes, but it writes nothing afterwards and cancels running compactions, so it need not wait for them.
+    """
+    with suppress(Exception):  # a closed handle raises several kinds of errors; a full disk is reported by the flush
+        if int(family.property_value("rocksdb.num-files-at-level0")) >= LEVEL_0_FILES_MAX:
+            family.set_options(_STALLS)
 
 
 class Location:

@@ -9,22 +9,21 @@ from functools import partial
 from itertools import takewhile
 from operator import gt
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Protocol
 
 import rocksdict
 
 from streams_py.errors import StateError, StateStoreMigratedError, StreamsError
 from streams_py.state.disk.bundles import bundle_key, is_worth_it, packed
 from streams_py.state.disk.layer import SMALL_BYTES, Layer
-from streams_py.state.disk.options import BUFFERS_WAITING_MAX, LEVEL_0_FILES_MAX, remedy_for
+from streams_py.state.disk.mode import Mode
+from streams_py.state.disk.opening import Location, flush_at_once
+from streams_py.state.disk.options import BUFFERS_WAITING_MAX, LEVEL_0_FILES_MAX, RocksMemory, remedy_for
 from streams_py.state.disk.properties import PROPERTIES
 from streams_py.state.stores.bytes_store import overlaid
 from streams_py.system.printable import text_of
 
-if TYPE_CHECKING:
-    from streams_py.state.disk.database import TaskDatabase
-
-__all__ = ["RocksBytes", "flush_at_once", "put_or_delete"]
+__all__ = ["RocksBytes", "StoreHost", "put_or_delete"]
 
 _MISSING: Final = object()
 _BUNDLED_BYTES_MAX: Final = 1 << 20
@@ -35,8 +34,6 @@ _SAMPLED: Final = 64
 """Number of keys of each restored batch that are examined for key order."""
 _OUT_OF_ORDER: Final = 0.1
 """Maximum share of sampled keys followed by a lower key in an ordered batch. In random order it is one half."""
-_STALLS: Final = dict.fromkeys(("level0_slowdown_writes_trigger", "level0_stop_writes_trigger"), str(1 << 30))
-"""RocksDB options that stop it from delaying writers, however many level-0 files wait for compaction."""
 _ENDED: Final[Iterator[tuple[bytes, bytes]]] = iter(())
 
 
@@ -48,17 +45,6 @@ def put_or_delete(batch: Any, entries: Iterable[tuple[bytes, bytes | None]]) -> 
             delete(key)
         else:
             put(key, data)
-
-
-def flush_at_once(family: Any) -> None:
-    """Let flushes of a column family run without delay, until it is opened again. To be called before closing.
-
-    RocksDB delays a flush as long as it would delay writers, that is until level-0 files have been compacted. Closing
-    flushes, but it writes nothing afterwards and cancels running compactions, so it need not wait for them.
-    """
-    with suppress(Exception):  # a closed handle raises several kinds of errors; a full disk is reported by the flush
-        if int(family.property_value("rocksdb.num-files-at-level0")) >= LEVEL_0_FILES_MAX:
-            family.set_options(_STALLS)
 
 
 class _Closed(dict[bytes, "bytes | None"]):
@@ -105,17 +91,34 @@ class _InMemory:
         self.written = recent.data
 
 
+class StoreHost(Protocol):
+    """The database that contains a store, as far as the store needs it."""
+
+    path: str
+    memory: RocksMemory
+    mode: Mode
+    location: Location
+
+    def family(self, name: str) -> Any: ...  # a column family, which is created if it does not exist
+    def handle(self, name: str) -> Any: ...  # identifies a column family in batches
+    def empty_family(self, name: str) -> Any: ...  # in the place of one whose handles are closed
+    def write_out(self, store: RocksBytes) -> None: ...  # bundled entries to the column family; deletes the bundles
+    def drop_bundles(self, store: RocksBytes) -> None: ...  # deletes the bundles
+    def flush(self) -> None: ...  # data that bypassed the write-ahead log; thread-safe
+
+
 class RocksBytes:
     """One column family as a bytes store. Writes wait in :attr:`layer` until the database commits."""
 
-    def __init__(self, database: TaskDatabase, name: str) -> None:
+    def __init__(self, host: StoreHost, name: str) -> None:
         self.name = name
-        self._database = database
+        self._host = host
+        self._mode = host.mode
         self._scans: weakref.WeakSet[_Scan] = weakref.WeakSet()
         self._is_closed = False
         self._scanning = Lock()  # any thread may open a scan
         self._held = _InMemory()
-        self._memory = database.memory
+        self._memory = host.memory
         self.use_family()
         self._memory.note_opened()
         held = self._held
@@ -143,32 +146,44 @@ class RocksBytes:
 
     def use_family(self) -> None:
         """Use the column family of the currently open database."""
-        self._bind(self._attempt(lambda: self._database.family(self.name)))
+        self._bind(self._attempt(lambda: self._host.family(self.name)))
 
     def _bind(self, family: Any) -> None:
         self._family = family
-        self._held.load = self._load if self._database.is_loading else family.get
+        self._held.load = self._load if self._mode.is_loading else family.get
 
     def _load(self, key: bytes) -> Any:
-        self._database.note_read()
+        self._note_read()
         return self._family.get(key)
+
+    def _note_read(self) -> None:
+        """Prepare for a read of the files. Thread-safe.
+
+        In a database that is open for loading, the first read after a restore flushes the memtables, which may take
+        long. Otherwise each read would have to sort the memtable, and the interpreter's lock is held meanwhile.
+        """
+        mode = self._mode
+        if mode.is_loading and not mode.is_read:
+            with suppress(StateError):  # the thread that restores gets the same error
+                self._host.flush()
+        mode.is_read = True
 
     def _refuse(self, _key: bytes) -> NoReturn:
         raise StateStoreMigratedError(f"store {self.name!r} is being closed or reopened")
 
     def write_batch(self, keys: Sequence[bytes], datas: Iterable[bytes | None], *, removes: bool = True) -> None:
         held = self._held
-        batch = self._database.restoring
+        batch = self._mode.batch
         if batch is None or held.bundles or not held.layer.is_empty:
             held.waiting.update(zip(keys, datas, strict=True))
             held.layer.in_bulk = True
             return
         if held.written:
             held.keep(Layer())
-        if not self._database.is_loading:
+        if not self._mode.is_loading:
             some = keys[:_SAMPLED]
-            self._database.is_shuffled = sum(map(gt, some, some[1:])) > len(some) * _OUT_OF_ORDER
-        batch.set_default_column_family(self._database.handle(self.name))
+            self._mode.is_shuffled = sum(map(gt, some, some[1:])) > len(some) * _OUT_OF_ORDER
+        batch.set_default_column_family(self._host.handle(self.name))
         try:
             if not removes:
                 any(map(batch.put, keys, datas))  # consumes the whole map, because put returns None
@@ -180,7 +195,7 @@ class RocksBytes:
     def take_in(self, files: Iterable[str]) -> None:
         """Ingest sorted files in their order, on top of the store's content. The files are moved into the database."""
         if self._held.bundles:
-            self._database.write_out(self)
+            self._host.write_out(self)
         self._held.keep(Layer())
         options = rocksdict.IngestExternalFileOptions()
         options.set_move_files(True)
@@ -188,7 +203,7 @@ class RocksBytes:
             self._attempt(partial(self._family.ingest_external_file, [file], options))
 
     def scan(self, first: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
-        self._database.note_read()
+        self._note_read()
         layer = self._held.layer  # before the snapshot: entries committed in between are in both, not in neither
         above = self._above(layer, first, end, reverse=reverse)
         floor = layer.floor
@@ -200,7 +215,7 @@ class RocksBytes:
         return scan
 
     def collect(self, first: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
-        self._database.note_read()
+        self._note_read()
         layer = self._held.layer
         above = self._above(layer, first, end, reverse=False)
         floor = layer.floor
@@ -235,7 +250,7 @@ class RocksBytes:
 
     def remove_below(self, end: bytes) -> None:
         if self._held.bundles:
-            self._database.write_out(self)
+            self._host.write_out(self)
         self._held.keep(Layer())
         self._held.use(self._held.layer.above(end))
 
@@ -244,17 +259,17 @@ class RocksBytes:
         return waiting + (self._attempt(lambda: self._family.property_int_value("rocksdb.estimate-num-keys")) or 0)
 
     def clear(self) -> None:
-        self._database.drop_bundles(self)
+        self._host.drop_bundles(self)
         self._held.keep(Layer())
         self.drop_layer()
         if next(self.scan(None, None), None) is None:
             return  # already empty; dropping and creating a column family would take tens of milliseconds
         self.let_go()
-        self._bind(self._attempt(lambda: self._database.empty_family(self.name)))
+        self._bind(self._attempt(lambda: self._host.empty_family(self.name)))
 
     def close(self) -> None:
         self.flush_at_once()
-        with self._database.closing:  # a handle cannot be closed during a flush
+        with self._mode.closing:  # a handle cannot be closed during a flush
             if not self._is_closed:
                 self._is_closed = True
                 self._memory.note_closed()
@@ -270,7 +285,7 @@ class RocksBytes:
             for scan in list(self._scans):
                 scan.end()
             with suppress(rocksdict.DbClosedError):  # the handle was already closed
-                self._database.location.close(self._family)
+                self._host.location.close(self._family)
 
     def properties(self) -> Mapping[str, float]:
         """Return the RocksDB properties of the store (:data:`PROPERTIES`). Empty when it is closed. Thread-safe."""
@@ -387,7 +402,7 @@ class RocksBytes:
         if self._is_closed:  # while closing, rocksdict raises several kinds of errors
             return StateStoreMigratedError(f"store {self.name!r} is closed")
         remedy = remedy_for(error) or "Data committed before is safe in the changelog topic"
-        return StateError(f"store {self.name!r} in {self._database.path} failed: {text_of(error)}. {remedy}")
+        return StateError(f"store {self.name!r} in {self._host.path} failed: {text_of(error)}. {remedy}")
 
 
 class _Scan:

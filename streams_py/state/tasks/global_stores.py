@@ -33,6 +33,7 @@ from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.physical.assembly import GlobalStore
 
 if TYPE_CHECKING:
+    from streams_py.state.disk.bulk_load import BulkLoad
     from streams_py.state.disk.database import TaskDatabase
 
 __all__ = ["GlobalStores"]
@@ -62,6 +63,7 @@ class GlobalStores:
         self._measured = MeasuredStores({name: of.builder for name, (of, _) in stores.items()}, measuring)
         self._stores: dict[str, Store] = {}
         self._database: TaskDatabase | None = None
+        self._bulk: BulkLoad | None = None
         self._positions: dict[TopicPartition, int] = {}
         self._written: dict[TopicPartition, int] = {}
         """The positions in the database."""
@@ -179,7 +181,7 @@ class GlobalStores:
         for store in stores:
             if store not in on_disk:
                 store.restore(entries)
-        if self._database is None or not on_disk:
+        if self._bulk is None or not on_disk:
             return
 
         def load() -> None:
@@ -187,7 +189,7 @@ class GlobalStores:
                 store.restore(entries)
 
         end = {changelog: (records[-1].offset() if last is None else last) + 1} if in_bulk else {}
-        self._database.restore(load, end, in_bulk=max(1, len(records)) if in_bulk else 0)
+        self._bulk.restore(load, end, in_bulk=max(1, len(records)) if in_bulk else 0)
         self._positions = self._positions | end
         self._written |= end
 
@@ -201,7 +203,7 @@ class GlobalStores:
     @property
     def awaits_disk(self) -> bool:
         """Whether a bulk restore has to pause until the disk has caught up."""
-        return self._database is not None and self._database.is_behind
+        return self._bulk is not None and self._bulk.is_behind
 
     def flush_restored(self) -> bool:
         """Flush records restored in bulk to disk, in the background; return whether this has finished.
@@ -212,8 +214,8 @@ class GlobalStores:
 
     def end_loading(self) -> None:
         """End a bulk restore, and open the database for reading and writing."""
-        if self._database is not None:
-            self._database.end_loading()
+        if self._bulk is not None:
+            self._bulk.end_loading()
 
     def store_of(self, changelog: TopicPartition) -> str:
         """Return the name of the store that a topic fills."""
@@ -250,11 +252,13 @@ class GlobalStores:
             name for name, (declared, _) in self._declared.items() if is_persistent(declared.builder, self._defaults)
         ]
         if on_disk and self._directory.is_persistent:
+            from streams_py.state.disk.bulk_load import BulkLoad
             from streams_py.state.disk.layouts import set_changed_aside
             from streams_py.state.tasks.initial_state import undamaged_database  # not loaded without persistent stores
 
             path = self._directory.prepare_global()
             self._database = database = undamaged_database("global stores: their", path, on_disk, "their topics")
+            self._bulk = BulkLoad(self._database)
             topic_of = {name: topic for name, (_, topic) in self._declared.items()}
             set_changed_aside(
                 database,
@@ -361,7 +365,7 @@ class GlobalStores:
         if wipe:
             closing.append(self._directory.wipe_global)
         self._stores = {}
-        self._database = None
+        self._database = self._bulk = None
         errors: list[Exception] = []
         for close in closing:
             try:

@@ -56,6 +56,7 @@ from streams_py.topology.declare.nodes import RecordContext
 from streams_py.topology.declare.stores import StoreBuilder
 
 if TYPE_CHECKING:
+    from streams_py.state.disk.bulk_load import BulkLoad
     from streams_py.state.disk.database import TaskDatabase
 
 __all__ = ["TaskState"]
@@ -97,6 +98,7 @@ class TaskState:
         self._measured = MeasuredStores(self._builders, measuring)
         self._custom: dict[str, CustomStore] = {}
         self._database: TaskDatabase | None = None
+        self._bulk: BulkLoad | None = None
         self._is_open = False
         self._store_by_changelog = {
             TopicPartition(changelog_topic(builder, application_id), task_id.partition): builder.name
@@ -216,10 +218,12 @@ class TaskState:
 
     def _open_stores(self, path: str | None) -> None:
         if path is not None:
+            from streams_py.state.disk.bulk_load import BulkLoad
             from streams_py.state.disk.layouts import set_changed_aside
             from streams_py.state.tasks.initial_state import database_of  # not loaded without persistent stores
 
             self._database = database_of(self.task_id, path, self._disk_layouts, self._snapshots)
+            self._bulk = BulkLoad(self._database)
             on_disk = [self._builders[name] for name in self._disk_layouts]
             set_changed_aside(self._database, on_disk, self._changelogs_of)
         no_record = RecordContext()
@@ -360,7 +364,7 @@ class TaskState:
                 errors.append(
                     StateError(f"closing a store of task {self.task_id} failed: {text}", task_id=self.task_id)
                 )
-        self._stores, self._custom, self._database = {}, {}, None
+        self._stores, self._custom, self._database, self._bulk = {}, {}, None, None
         self._topics.use(None)
         self._offsets, self._committed = {}, {}
         self.inputs.use(None)
@@ -416,11 +420,12 @@ class TaskState:
         end = {changelog: records[-1].offset() if last is None else last}
         if isinstance(store, SuppressionBuffer | CustomStoreAdapter):
             store.restore_records(records)
-        elif self._database is not None and store.persistent:
-            was_logged = self._database.is_logged
+        elif self._bulk is not None and store.persistent:
+            database = self._bulk.database
+            was_logged = database.is_logged
             load = partial(store.restore, changelog_entries(records))
-            self._database.restore(load, end, in_bulk=max(1, len(records)) if in_bulk else 0)
-            if was_logged and not self._database.is_logged:
+            self._bulk.restore(load, end, in_bulk=max(1, len(records)) if in_bulk else 0)
+            if was_logged and not database.is_logged:
                 self._logged = dict(self._committed)
             self._committed.update(end)
         else:
@@ -445,18 +450,18 @@ class TaskState:
 
     def take_in(self, changelog: TopicPartition, part: SortedPart) -> None:
         """Ingest sorted files, on top of all restored records. Without a last offset, the position does not change."""
-        if self._database is None:
+        if self._bulk is None:
             return
         end, store = {} if part.last is None else {changelog: part.last}, self._store_by_changelog[changelog]
         self._stores[store].clear_cache()
-        self._database.take_in(store, part.files, end)
+        self._bulk.take_in(store, part.files, end)
         self._committed, self._offsets = self._committed | end, self._offsets | end
 
     @property
     def awaits_disk(self) -> bool:
         """Whether a bulk restore has to pause until the disk has caught up."""
-        database = self._database  # the owner may close the task meanwhile
-        return database is not None and database.is_behind
+        bulk = self._bulk  # the owner may close the task meanwhile
+        return bulk is not None and bulk.is_behind
 
     def flush_restored(self) -> bool:
         """Flush records restored in bulk to disk, in the background; return whether this has finished. Thread-safe.
@@ -468,8 +473,8 @@ class TaskState:
 
     def end_loading(self) -> None:
         """End a bulk restore, and open the database for reading and writing."""
-        if self._database is not None:
-            self._database.end_loading()
+        if self._bulk is not None:
+            self._bulk.end_loading()
 
     # -- committing --------------------------------------------------------------------------------------------
 
@@ -541,7 +546,7 @@ class TaskState:
         """
         self.clear_caches()
         if self._database is not None:
-            self._database.end_loading()  # records restored from now on belong to a new restore
+            self.end_loading()  # records restored from now on belong to a new restore
             self._database.roll_back()
             ahead = set(self._persistent_changelogs()) - self._committed.keys()
             self._offsets = {changelog: at for changelog, at in self._offsets.items() if changelog not in ahead}

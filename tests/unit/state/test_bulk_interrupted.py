@@ -13,37 +13,38 @@ import pytest
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import StateError, StateStoreMigratedError
-from streams_py.state.disk import database as database_module
 from streams_py.state.disk import opening
+from streams_py.state.disk.bulk_load import _LOGGED_RECORDS, BulkLoad
 from streams_py.state.disk.database import RocksMemory, TaskDatabase
 
 MEMORY = RocksMemory(block_cache_bytes=1 << 20, write_buffer_bytes=1 << 20)
 LOG = TopicPartition("changelog", 0)
-MANY = database_module._LOGGED_RECORDS + 1
+MANY = _LOGGED_RECORDS + 1
 """More than go through the write-ahead log."""
 
 
-def load(database: TaskDatabase, first: int, count: int = 5, *, unlogged: bool = True) -> None:
+def load(bulk: BulkLoad, first: int, count: int = 5, *, unlogged: bool = True) -> None:
     """Restore numbers, in no order."""
     keys = [b"%06d" % number for number in range(first, first + count)][::-1]
-    fill = partial(database.store("s").write_batch, keys, keys)
-    database.restore(fill, {LOG: first + count - 1}, in_bulk=MANY if unlogged else 0)
+    fill = partial(bulk.database.store("s").write_batch, keys, keys)
+    bulk.restore(fill, {LOG: first + count - 1}, in_bulk=MANY if unlogged else 0)
 
 
-def loading(folder: Path) -> TaskDatabase:
+def loading(folder: Path) -> tuple[TaskDatabase, BulkLoad]:
     """Five numbers went through the log, five more did not."""
     database = TaskDatabase(str(folder), ["s"], memory=MEMORY)
-    load(database, 0, unlogged=False)
-    load(database, 5)
-    assert database.is_loading
-    return database
+    bulk = BulkLoad(database)
+    load(bulk, 0, unlogged=False)
+    load(bulk, 5)
+    assert database.mode.is_loading
+    return database, bulk
 
 
-def load_until_it_fails(database: TaskDatabase) -> None:
+def load_until_it_fails(bulk: BulkLoad) -> None:
     for first in range(10, 900_000, 20_000):
-        load(database, first, 20_000)
+        load(bulk, first, 20_000)
         for _ in range(5_000):
-            if not database.is_behind:
+            if not bulk.is_behind:
                 break
             time.sleep(0.001)
         else:
@@ -51,12 +52,12 @@ def load_until_it_fails(database: TaskDatabase) -> None:
 
 
 def test_disk_that_fails_is_not_waited_for_and_what_is_closed_can_be_opened_again(tmp_path: Path) -> None:
-    database = loading(tmp_path)
+    database, bulk = loading(tmp_path)
     gone = f"{database.path}-gone"
     os.rename(database.path, gone)  # RocksDB's threads cannot make files
     database.location._identity = None  # and the check of the location is disabled
     with pytest.raises(StateError, match="No such file"):
-        load_until_it_fails(database)
+        load_until_it_fails(bulk)
     os.rename(gone, database.path)
     with pytest.raises(Exception, match="No such file"):
         database.close()
@@ -68,7 +69,7 @@ def test_disk_that_fails_is_not_waited_for_and_what_is_closed_can_be_opened_agai
 def test_who_reads_while_a_database_is_opened_again_is_to_ask_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    database = loading(tmp_path)
+    database, bulk = loading(tmp_path)
     store, opens, refused = database.store("s"), database._open, []
 
     def read_and_open(wanted: list[str]) -> set[str]:
@@ -78,7 +79,7 @@ def test_who_reads_while_a_database_is_opened_again_is_to_ask_again(
         return opens(wanted)
 
     monkeypatch.setattr(database, "_open", read_and_open)
-    database.end_loading()
+    bulk.end_loading()
     assert refused
     assert store.read(b"000001") == b"000001"
     database.close()
@@ -87,11 +88,11 @@ def test_who_reads_while_a_database_is_opened_again_is_to_ask_again(
 def test_step_of_a_scan_keeps_a_database_from_being_opened_again_only_while_it_lasts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    database = loading(tmp_path)
+    database, bulk = loading(tmp_path)
     store = database.store("s")
     step = [store._family.items()]  # as a thread has it that is in the midst of one
     monkeypatch.setattr(opening, "sleep", lambda _seconds: step.clear())
-    database.end_loading()
+    bulk.end_loading()
     assert not step
     assert store.read(b"000009") == b"000009"
     database.close()
@@ -114,18 +115,18 @@ class SlowFlush:
 def test_positions_never_claim_what_was_restored_while_a_database_settled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    database = loading(tmp_path / "a")
+    database, bulk = loading(tmp_path / "a")
     slow = SlowFlush(database, monkeypatch)
     assert not database.flush_in_background()
     assert slow.has_flushed.wait(30)
-    further = Thread(target=load, args=(database, 10))  # its task was taken away, and brought back
+    further = Thread(target=load, args=(bulk, 10))  # its task was taken away, and brought back
     further.start()
     further.join(0.2)
     slow.may_go_on.set()
     further.join()
-    database.closing.acquire()  # settled
+    database.mode.closing.acquire()  # settled
     shutil.copytree(database.path, tmp_path / "b" / "rocksdb")
-    database.closing.release()
+    database.mode.closing.release()
     crashed = TaskDatabase(str(tmp_path / "b"), ["s"], memory=MEMORY)
     assert crashed.store("s").read(b"%06d" % crashed.positions()[LOG]) is not None
     crashed.close()
@@ -137,8 +138,8 @@ def test_positions_never_claim_what_was_restored_while_a_database_settled(
 
 
 def test_store_that_is_closed_while_its_database_settles_can_be_opened_again(tmp_path: Path) -> None:
-    database = loading(tmp_path)
-    load(database, 10, 200_000)
+    database, bulk = loading(tmp_path)
+    load(bulk, 10, 200_000)
     assert not database.flush_in_background()
     time.sleep(0.005)  # RocksDB sorts for longer
     database.store("s").close()
@@ -149,11 +150,11 @@ def test_store_that_is_closed_while_its_database_settles_can_be_opened_again(tmp
 
 
 def test_files_that_are_deleted_under_a_restoration_are_no_empty_database_to_go_on_with(tmp_path: Path) -> None:
-    database = loading(tmp_path)
+    database, bulk = loading(tmp_path)
     database.flush()
     shutil.rmtree(database.path)
     with pytest.raises(StateError, match="rocksdb was deleted") as kept:
-        database.end_loading()
+        bulk.end_loading()
     database.close()
     again = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)  # though somebody keeps the error, and what it holds
     assert (again.positions(), again.store("s").read(b"000001")) == ({}, None)

@@ -55,12 +55,12 @@ import random, sys
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.serdes import INT64, STRING
 from streams_py.state.directory.state_directory import StateDirectory
-from streams_py.state.disk import database, options
+from streams_py.state.disk import bulk_load, options
 from streams_py.state.tasks.task_stores import TaskState
 from streams_py.testing.memory_clients import MemoryRecord
 from streams_py.topology.declare.stores import StoreBuilder, StoreKind
 
-database._LOGGED_RECORDS = 1_000  # what comes after them is on the disk when RocksDB flushes
+bulk_load._LOGGED_RECORDS = 1_000  # what comes after them is on the disk when RocksDB flushes
 options._WRITE_BUFFER_BYTES = 128 << 10
 directory = StateDirectory(sys.argv[1], "app")
 directory.open()

@@ -16,7 +16,8 @@ import pytest
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.serdes import INT64, STRING
 from streams_py.state.directory.state_directory import StateDirectory
-from streams_py.state.disk import database as database_module
+from streams_py.state.disk import bulk_load
+from streams_py.state.disk.bulk_load import BulkLoad
 from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.tasks.task_stores import TaskState
 from streams_py.testing.memory_clients import MemoryRecord
@@ -71,10 +72,10 @@ import os, signal, sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from test_crash_steps import CHANGELOGS, LOGGED, REPLAYED, changelog, opened
-from streams_py.state.disk import database
+from streams_py.state.disk import bulk_load
 from streams_py.state.disk.database import TaskDatabase
 
-database._LOGGED_RECORDS = 2 * LOGGED
+bulk_load._LOGGED_RECORDS = 2 * LOGGED
 attempt, steps = TaskDatabase._attempt, int(sys.argv[3])
 directory, state = opened(Path(sys.argv[2]))
 for first, end in ((0, LOGGED), (LOGGED, REPLAYED)):
@@ -137,7 +138,7 @@ elif step == "forget":
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
-MANY = database_module._LOGGED_RECORDS + 1
+MANY = bulk_load._LOGGED_RECORDS + 1
 """More than go through the write-ahead log."""
 COUNTS = {str(number).encode(): b"2" for number in range(100)}
 
@@ -151,7 +152,9 @@ def bundled_beside_restored(path: Path) -> TaskDatabase:
         database.commit({CHANGELOGS[0]: int(value)})
     assert database.store("s").bundle_keys
     database.commit({CHANGELOGS[1]: 0})
-    database.restore(lambda: database.store("t").write_batch([b"k"], [b"v"]), {CHANGELOGS[1]: 9}, in_bulk=MANY)
+    BulkLoad(database).restore(
+        lambda: database.store("t").write_batch([b"k"], [b"v"]), {CHANGELOGS[1]: 9}, in_bulk=MANY
+    )
     assert not database.is_logged
     return database
 

@@ -14,6 +14,7 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import StateError
 from streams_py.serdes import STRING
 from streams_py.state.directory.state_directory import StateDirectory
+from streams_py.state.disk.bulk_load import BulkLoad
 from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.tasks.task_stores import TaskState
 from streams_py.testing.memory_clients import MemoryRecord
@@ -81,7 +82,7 @@ def test_bulk_restoration_into_a_deleted_directory_says_so(tmp_path: Path) -> No
     store = database.store("disk")
     entries = [(b"%d" % n, b"value") for n in range(1_000)]
     keys, values = [key for key, _ in entries], [value for _, value in entries]
-    database.restore(lambda: store.write_batch(keys, values), {CHANGELOG: 1}, in_bulk=100_000)
+    BulkLoad(database).restore(lambda: store.write_batch(keys, values), {CHANGELOG: 1}, in_bulk=100_000)
     assert not database.is_logged
     shutil.rmtree(tmp_path / "task")
     with pytest.raises(StateError, match="task was deleted while"):

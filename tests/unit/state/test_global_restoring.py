@@ -19,7 +19,7 @@ from streams_py.ports import BEGINNING
 from streams_py.serdes import INT64, STRING
 from streams_py.state.directory.checkpoint import read_checkpoint
 from streams_py.state.directory.state_directory import StateDirectory
-from streams_py.state.disk import database as database_module
+from streams_py.state.disk import bulk_load
 from streams_py.state.opening.stores import StoreDefaults
 from streams_py.state.tasks.global_stores import GlobalStores
 from streams_py.testing.memory_clients import MemoryRecord
@@ -66,7 +66,7 @@ def fold(end: int) -> dict[str, int]:
 
 @pytest.fixture
 def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GlobalStores]:
-    monkeypatch.setattr(database_module, "_LOGGED_RECORDS", 10)
+    monkeypatch.setattr(bulk_load, "_LOGGED_RECORDS", 10)
     found, directory = opened(tmp_path)
     yield found
     found.close()
@@ -80,14 +80,14 @@ def test_positions_of_what_is_restored_in_bulk_are_noted_with_it(stores: GlobalS
             stores.note_positions({partition: stores.restore_position(partition)})
     database = stores._database
     assert database is not None
-    assert database.is_loading
+    assert database.mode.is_loading
     assert not database.is_logged
     stores.checkpoint(enforce=True)
     assert read_checkpoint(str(tmp_path / "app" / "global")) == {}
     while not stores.flush_restored():
         time.sleep(0.001)
     stores.attach(RecordContext(), None)
-    assert not database.is_loading
+    assert not database.mode.is_loading
     assert database.positions() == dict.fromkeys(PARTITIONS, 60)
     stores.checkpoint(enforce=True)
     assert read_checkpoint(str(tmp_path / "app" / "global")) == dict.fromkeys(PARTITIONS, 60)
@@ -108,10 +108,10 @@ def test_position_that_moved_without_records_is_noted_after_what_was_restored_in
 FILLER = f"""
 import random, sys
 sys.path.insert(0, {str(Path(__file__).parents[3])!r})
-from streams_py.state.disk import database, options
+from streams_py.state.disk import bulk_load, options
 from tests.unit.state.test_global_restoring import PARTITIONS, opened, restore
 
-database._LOGGED_RECORDS = 1_000  # what comes after them is on the disk when RocksDB flushes
+bulk_load._LOGGED_RECORDS = 1_000  # what comes after them is on the disk when RocksDB flushes
 options._WRITE_BUFFER_BYTES = 128 << 10
 stores, _ = opened(sys.argv[1])
 draw = random.Random(int(sys.argv[2]))

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from streams_protocol.types import TopicPartition
 from streams_py.errors import InvalidStateStoreError, StateError
 from streams_py.state.disk import bundles
+from streams_py.state.disk.bulk_load import BulkLoad
 from streams_py.state.disk.bundles import packed, unpacked
 from streams_py.state.disk.database import RocksBytes, RocksMemory, TaskDatabase
 
@@ -193,10 +194,15 @@ def on_another_thread(action: Callable[[], T]) -> T:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[RocksBytes]:
+def database(tmp_path: Path) -> Iterator[TaskDatabase]:
     database = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
-    yield database.store("s")
+    yield database
     database.close()
+
+
+@pytest.fixture
+def store(database: TaskDatabase) -> RocksBytes:
+    return database.store("s")
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -212,13 +218,13 @@ def test_scan_of_another_thread_sees_what_waits_over_what_is_written(store: Rock
     assert list(store.scan(b"a", b"f", reverse=reverse)) == scanned
 
 
-def test_scan_is_a_snapshot_when_its_writes_still_wait(store: RocksBytes) -> None:
+def test_scan_is_a_snapshot_when_its_writes_still_wait(database: TaskDatabase, store: RocksBytes) -> None:
     store.write(b"a", b"1")
     store.write(b"b", b"1")
     mine, of_another = store.scan(None, None), on_another_thread(lambda: store.scan(None, None))
     store.write(b"b", b"2")
     store.remove(b"a")
-    store._database.commit({})
+    database.commit({})
     assert list(mine) == list(of_another) == [(b"a", b"1"), (b"b", b"1")]
 
 
@@ -249,7 +255,7 @@ def test_closed_store_refuses_to_read_and_to_write(store: RocksBytes) -> None:
             call()
 
 
-def test_readers_always_find_a_key_while_it_is_committed(store: RocksBytes) -> None:
+def test_readers_always_find_a_key_while_it_is_committed(database: TaskDatabase, store: RocksBytes) -> None:
     store.write(b"key", b"0")
     ended = threading.Event()
 
@@ -269,7 +275,7 @@ def test_readers_always_find_a_key_while_it_is_committed(store: RocksBytes) -> N
         for number in range(1, 40_000):
             store.write(b"key" if number % 3 == 0 else b"%d" % number, b"%d" % number)
             if number % 100 == 0:
-                store._database.commit({})
+                database.commit({})
         ended.set()
         assert reading.result() == (0, 0)
 
@@ -459,7 +465,7 @@ def go(steps: Iterable[Any]) -> int:
                 case ("write batch" | "restore" as way, entries):
                     columns = [key for key, _ in entries], [data for _, data in entries]
                     if way == "restore":  # with everything that waits
-                        database.restore(partial(store.write_batch, *columns), {})
+                        BulkLoad(database).restore(partial(store.write_batch, *columns), {})
                     else:
                         store.write_batch(*columns)
                     for key, data in entries:

@@ -14,7 +14,8 @@ from streams_py.errors import StateError
 from streams_py.ports import SortedPart
 from streams_py.serdes import STRING
 from streams_py.state.directory.state_directory import StateDirectory
-from streams_py.state.disk import database as database_module
+from streams_py.state.disk import bulk_load
+from streams_py.state.disk.bulk_load import BulkLoad
 from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.disk.options import LEVEL_0_FILES_MAX, LEVEL_0_FILES_MERGED
 from streams_py.state.disk.sorted_files import SortedFiles
@@ -68,7 +69,7 @@ def contents(state: TaskState) -> list[Any]:
 def test_store_has_the_same_whether_records_or_files_of_them_came(
     directory: StateDirectory, kind: StoreKind, bytes_max: int, logged: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database_module, "_LOGGED_RECORDS", logged)
+    monkeypatch.setattr(bulk_load, "_LOGGED_RECORDS", logged)
     records = history(300, seed=bytes_max)
     state = opened(directory, kind)
     state.restore(LOG, records, in_bulk=True)
@@ -96,15 +97,15 @@ def test_store_has_the_same_whether_records_or_files_of_them_came(
 def test_database_that_takes_in_many_files_says_when_its_disk_has_to_catch_up(tmp_path: Path) -> None:
     """From 36 files on, writers are blocked, and with them all threads that need the interpreter's lock."""
     database = TaskDatabase(str(tmp_path), ["disk"])
-    store = database.store("disk")
+    bulk, store = BulkLoad(database), database.store("disk")
     for number in range(60):
         files = SortedFiles(str(tmp_path / "sorted"), str(number), stamped=False)
         draw = random.Random(number)
         keys = [draw.randbytes(8) for _ in range(2_000)]
         files.add(ChangelogEntries.of([(key, draw.randbytes(1_000), 0) for key in keys]))
-        while database.is_behind:
+        while bulk.is_behind:
             time.sleep(0.001)
-        database.take_in("disk", files.finish(), {LOG: number})
+        bulk.take_in("disk", files.finish(), {LOG: number})
         assert int(store._family.property_value("rocksdb.num-files-at-level0")) <= LEVEL_0_FILES_MAX
     assert database.positions() == {LOG: 59}
     database.close()
@@ -119,7 +120,7 @@ def test_database_is_closed_while_files_that_it_has_taken_in_are_merged(tmp_path
     noise = random.Random(7)
     while len(files.paths) < 24:  # each of them over all of the keys
         files.add(ChangelogEntries.of([(noise.randbytes(8), noise.randbytes(1_000), 0) for _ in range(100)]))
-    database.take_in("disk", files.finish(), {LOG: 7})
+    BulkLoad(database).take_in("disk", files.finish(), {LOG: 7})
     store.merge(LEVEL_0_FILES_MERGED)
     store.write(b"k", b"v" * 100_000)
     database.commit({LOG: 8})
@@ -155,13 +156,13 @@ def test_after_a_crash_between_files_and_position_the_same_is_restored_again(
         raise StateError("killed")
 
     with monkeypatch.context() as patch:
-        whole = TaskDatabase.take_in
+        whole = BulkLoad.take_in
 
-        def take_in(self: TaskDatabase, store: str, files: Any, positions: Any) -> None:
+        def take_in(self: BulkLoad, store: str, files: Any, positions: Any) -> None:
             whole(self, store, files, {})
             crash()
 
-        patch.setattr(TaskDatabase, "take_in", take_in)
+        patch.setattr(BulkLoad, "take_in", take_in)
         with pytest.raises(StateError, match="killed"):
             state.take_in(LOG, part)
     state.close()

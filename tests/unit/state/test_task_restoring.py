@@ -12,7 +12,7 @@ from streams_py.errors import StateError
 from streams_py.serdes import STRING
 from streams_py.state.directory.checkpoint import read_checkpoint
 from streams_py.state.directory.state_directory import StateDirectory
-from streams_py.state.disk import database as database_module
+from streams_py.state.disk import bulk_load
 from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.tasks.task_stores import TaskState
 from streams_py.testing.memory_clients import MemoryRecord
@@ -57,7 +57,7 @@ def test_position_stays_when_what_is_restored_cannot_be_written(
 def test_checkpoint_claims_what_was_restored_in_bulk_only_when_it_is_on_the_disk(
     directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database_module, "_LOGGED_RECORDS", 1)
+    monkeypatch.setattr(bulk_load, "_LOGGED_RECORDS", 1)
     state = opened(directory)
     state.restore(DISK, [record(4, b"a")], in_bulk=True)
     state.restore(DISK, [record(5, b"b")], in_bulk=True)
@@ -79,16 +79,16 @@ def test_task_that_becomes_a_copy_while_it_is_restored_is_open_for_reading(
     directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each read would have to sort the memtable until the next record arrives."""
-    monkeypatch.setattr(database_module, "_LOGGED_RECORDS", 3)
+    monkeypatch.setattr(bulk_load, "_LOGGED_RECORDS", 3)
     state = opened(directory)
     for first in (0, 3, 6):
         state.restore(
             DISK, [record(first + number, key) for number, key in enumerate((b"c", b"b", b"a"))], in_bulk=True
         )
     assert state._database is not None
-    assert state._database.is_loading
+    assert state._database.mode.is_loading
     state.attach(RecordContext(), None)
-    assert not state._database.is_loading
+    assert not state._database.mode.is_loading
     assert [key for key, _ in state.store("disk").all()] == ["a", "b", "c"]
     state.restore(DISK, [record(9, b"d")])
     state.close()
@@ -98,7 +98,7 @@ def test_windows_that_come_back_before_all_is_restored_are_loaded_for_writing_ag
     directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Listing the segments does not mean that readers will come."""
-    monkeypatch.setattr(database_module, "_LOGGED_RECORDS", 3)
+    monkeypatch.setattr(bulk_load, "_LOGGED_RECORDS", 3)
     windows = WindowRetention(retention_ms=1_000, span_ms=10, segment_ms=1_000)
     builder = StoreBuilder("disk", StoreKind.WINDOW, STRING, STRING, persistent=True, windows=windows)
     state = TaskState(TASK, [builder], application_id="app", directory=directory, owner="thread")
@@ -107,11 +107,11 @@ def test_windows_that_come_back_before_all_is_restored_are_loaded_for_writing_ag
     assert database is not None
     for first in range(0, 30, 3):
         if first == 15:
-            assert database.is_loading
+            assert database.mode.is_loading
             state.roll_back()
         times = [struct.pack(">qi", 100 + first + number, 0) for number in (2, 1, 0)]
         state.restore(DISK, [record(first + n, b"key" + time_ms) for n, time_ms in enumerate(times)], in_bulk=True)
-    assert database.is_loading
+    assert database.mode.is_loading
     state.attach(RecordContext(), None)
     assert len(list(state.store("disk").all())) == 30
     state.close()
@@ -121,7 +121,7 @@ def test_copy_that_has_replayed_much_is_promoted_without_a_flush(
     directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it lacks is little; and its files would be opened twice more to load that."""
-    monkeypatch.setattr(database_module, "_LOGGED_RECORDS", 3)
+    monkeypatch.setattr(bulk_load, "_LOGGED_RECORDS", 3)
     state = opened(directory)
     state.attach(RecordContext(), None)
     for first in (0, 3, 6):
@@ -129,7 +129,7 @@ def test_copy_that_has_replayed_much_is_promoted_without_a_flush(
     state.attach(RecordContext(), None)
     state.restore(DISK, [record(9, b"d")], in_bulk=True)
     assert state._database is not None
-    assert not state._database.is_loading
+    assert not state._database.mode.is_loading
     assert state._database.is_logged
     assert state.flush_restored()
     state.close()
@@ -138,7 +138,7 @@ def test_copy_that_has_replayed_much_is_promoted_without_a_flush(
 def test_task_that_comes_back_is_restored_through_the_log_again(
     directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database_module, "_LOGGED_RECORDS", 3)
+    monkeypatch.setattr(bulk_load, "_LOGGED_RECORDS", 3)
     state = opened(directory)
     state.restore(DISK, [record(number, b"%d" % number) for number in range(9)], in_bulk=True)
     while not state.flush_restored():
@@ -156,13 +156,10 @@ def test_task_may_be_closed_while_somebody_asks_whether_it_awaits_the_disk(
     directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = opened(directory)
-    database = state._database
-    for ask in (lambda: state.awaits_disk, state.flush_restored):
-        left = [database]  # gone at the second access
+    for name, ask in (("_bulk", lambda: state.awaits_disk), ("_database", state.flush_restored)):
+        left = [getattr(state, name)]  # None at the second access
         with monkeypatch.context() as patch:
-            patch.setattr(
-                TaskState, "_database", property(lambda _, left=left: left.pop() if left else None), raising=False
-            )
+            patch.setattr(TaskState, name, property(lambda _, left=left: left.pop() if left else None), raising=False)
             ask()
         assert not left
     state.close()

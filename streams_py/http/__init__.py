@@ -1,1 +1,1 @@
-"""HTTP services beside an application: bounded in connections, time and memory, and deaf to pages of other sites."""
+"""HTTP services of an application. They limit connections, time and memory, and refuse requests from other websites."""

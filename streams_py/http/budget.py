@@ -1,8 +1,8 @@
-"""How much memory the requests and answers of a service may take together.
+"""Limit the total memory for the requests and answers of a service.
 
-A body is kept until it is complete, and an answer until its caller has read it. Callers decide how long that takes, so
-the sum over all connections is bounded, and an answer is written in pieces: what the caller does not read stays here
-once, and not in the buffers of the connection as well.
+A request body is kept until it is complete, and an answer until the client has read it. Clients determine how long that
+takes, so the total over all connections is limited. An answer is written in pieces, so its unread part is in memory
+once and not also in the buffers of the connection.
 """
 
 from __future__ import annotations
@@ -17,23 +17,26 @@ __all__ = ["Budget", "Budgeted"]
 
 _PIECE_BYTES: Final = 64 << 10
 _SMALL_BYTES: Final = 64 << 10
-"""Answers up to this size are sent whatever else is under way."""
+"""Size up to which an answer is always sent, in bytes, without counting it against the limit."""
 _ANSWER_S: Final = 120.0
-"""For reading an answer of a known length."""
+"""Time limit for a client to read an answer of a known length, in seconds."""
 _RETRY_AFTER_S: Final = b"1"
 
 
 class Budget:
-    """``bodies`` and ``answers``: bytes of all connections together; ``body_max``: of one body. One event loop."""
+    """Memory limits of a service, in bytes. Used on one event loop.
+
+    ``bodies`` and ``answers`` limit the totals over all connections. ``body_max`` limits one request body.
+    """
 
     def __init__(self, *, bodies: int, answers: int, body_max: int) -> None:
         self.bodies, self.answers, self.body_max = bodies, answers, body_max
         self.received = self.sent = 0
-        """In memory now."""
+        """Bytes that are in memory now."""
 
 
 class Budgeted:
-    """Middleware around an application."""
+    """ASGI middleware that applies a budget to an application."""
 
     def __init__(self, app: ASGIApp, budget: Budget) -> None:
         self._app = app
@@ -46,7 +49,7 @@ class Budgeted:
         try:
             return await self._app(scope, exchange.receive, exchange.send)
         except Exception:
-            if not exchange.is_over:  # else the application has been told that the caller is gone
+            if not exchange.is_over:  # otherwise the application got a disconnect event, and may raise
                 raise
         finally:
             exchange.end()
@@ -60,7 +63,7 @@ class _Exchange:
         self._receive, self._send = receive, send
         self._received = self._reserved = 0
         self.is_over = False
-        """An error was sent instead of an answer, or the answer was given up."""
+        """Whether an error was sent instead of an answer, or the answer was abandoned."""
         self._is_bounded = False
 
     async def receive(self) -> Message:
@@ -71,7 +74,7 @@ class _Exchange:
         if self._received > budget.body_max:
             await self.refuse(413, f"the body is longer than {budget.body_max} bytes")
         elif budget.received > budget.bodies:
-            await self.refuse(503, "too many large requests at the same time; try again in a moment")
+            await self.refuse(503, "too many large requests at the same time; retry in a moment")
         return {"type": "http.disconnect"} if self.is_over else message
 
     async def send(self, message: Message) -> None:
@@ -82,7 +85,7 @@ class _Exchange:
             self._is_bounded = size is not None
             if size is not None and size > _SMALL_BYTES:
                 if self._budget.sent + size > self._budget.answers:
-                    await self.refuse(503, "too many large answers at the same time; try again in a moment")
+                    await self.refuse(503, "too many large answers at the same time; retry in a moment")
                     return
                 self._reserved = size
                 self._budget.sent += size
@@ -107,7 +110,7 @@ class _Exchange:
             await self._send({"type": "http.response.body", "body": piece, "more_body": more or not is_last})
 
     async def refuse(self, status: int, message: str) -> None:
-        """Answer with an error instead."""
+        """Send an error instead of the application's answer."""
         self.is_over = True
         content = json.dumps({"error_code": status, "message": message}).encode()
         headers = [

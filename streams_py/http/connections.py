@@ -1,8 +1,8 @@
-"""How many connections an HTTP service keeps open, and how long each may take for what it does.
+"""Limit the number of open connections of an HTTP service, and the time of each step of a request.
 
-A connection that holds things up (half a request line, a body that never ends, an answer that is not read) is closed
-after a while. When all places are taken, the connection that has waited longest without a complete request makes room
-for a new one. So connections that say nothing lock no caller out.
+A connection that makes no progress is closed after a while: an incomplete request line, an endless body, or an answer
+that is not read. When the limit of connections is reached, the connection that has waited longest without a complete
+request is closed for a new one. So idle connections cannot lock out other clients.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 __all__ = ["MAX_CONNECTIONS", "MAX_OF_A_PEER", "BoundedConnections"]
 
 MAX_CONNECTIONS: Final = 256
-"""Per service. Each is an open file of a process that may be processing records beside, and stores need files, too."""
+"""Connections per service. Each is an open file, and the stores of the same process need open files too."""
 MAX_OF_A_PEER: Final = 128
-"""From one address. All addresses of the loopback interface count as one."""
+"""Connections from one address. All addresses of the loopback interface count as one."""
 
 _HEADER_S: Final = 10.0
-"""From the first byte of a request (or the beginning of the connection) to the end of its header."""
+"""Time limit from the first byte of a request (or the start of the connection) to the end of its header, in seconds."""
 _BODY_S: Final = 30.0
-"""From the end of the header to the end of the body."""
+"""Time limit from the end of the header to the end of the body, in seconds."""
 _WRITE_S: Final = 30.0
-"""While the peer reads so slowly that nothing more can be written."""
+"""Time limit while the peer reads too slowly for further writes, in seconds."""
 
 
 class BoundedConnections(H11Protocol):
-    """uvicorn's protocol with deadlines and a bounded number of connections.
+    """uvicorn's protocol with deadlines and a limited number of connections.
 
-    uvicorn's own ``limit_concurrency`` answers 503 when there are too many, but lets any number be open, and its only
-    deadline ends with the first byte of a request.
+    uvicorn's own ``limit_concurrency`` answers requests with status 503, but does not limit open connections. Its only
+    deadline applies until the first byte of a request.
     """
 
     _deadline: asyncio.TimerHandle | None = None
@@ -79,12 +79,12 @@ class BoundedConnections(H11Protocol):
         elif state is h11.IDLE and self.conn.trailing_data[0]:
             self._wait_for("header", _HEADER_S)
         elif state is h11.IDLE and self._waits_for == "header":
-            pass  # the first byte has not come yet
+            pass  # the first byte has not arrived yet
         else:
             self._wait_for("", 0)
 
     def _wait_for(self, what: str, seconds: float) -> None:
-        """Begin to wait, unless that has begun before: a byte now and then does not move the deadline."""
+        """Start a deadline, unless the same one is running: occasional bytes must not extend it."""
         if what == self._waits_for:
             return
         if self._deadline is not None:
@@ -98,20 +98,20 @@ class BoundedConnections(H11Protocol):
         self.transport.abort()
 
     def _make_room(self) -> None:
-        everybody: list[Any] = list(self.connections)
-        mine = [other for other in everybody if _peer(other.client) == _peer(self.client)]
-        if len(mine) > MAX_OF_A_PEER:
-            self._push_out(mine)
-        elif len(everybody) > MAX_CONNECTIONS:
-            self._push_out(everybody)
+        connections: list[Any] = list(self.connections)
+        of_peer = [other for other in connections if _peer(other.client) == _peer(self.client)]
+        if len(of_peer) > MAX_OF_A_PEER:
+            self._abort_longest_waiting(of_peer)
+        elif len(connections) > MAX_CONNECTIONS:
+            self._abort_longest_waiting(connections)
 
-    def _push_out(self, connections: list[Any]) -> None:
+    def _abort_longest_waiting(self, connections: list[Any]) -> None:
         waiting = [one for one in connections if one is not self and one.is_idle]
         (min(waiting, key=lambda one: one._waits_since_s) if waiting else self)._abort()
 
     @property
     def is_idle(self) -> bool:
-        """Whether no complete request is being answered."""
+        """Whether the connection is not answering a complete request."""
         cycle: Any = self.cycle  # None before the first request
         return bool(self._waits_for) or cycle is None or cycle.response_complete
 

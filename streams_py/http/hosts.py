@@ -1,9 +1,9 @@
-"""The sockets of an HTTP service, and the names by which it may be called.
+"""The sockets of an HTTP service, and its accepted host names.
 
-A browser runs pages of strangers. Such a page may point a name of its own at the address of a service (DNS rebinding),
-and then read and change what it likes, as if it came from there. The ``Host`` of its requests tells: it is the name of
-the page. So every service has a list of the names that it is called by. Addresses are always accepted, because no page
-can have one as its name.
+A browser runs pages of untrusted websites. Such a website can resolve its host name to the address of a service (DNS
+rebinding). Its pages could then read and change everything, as if they came from the service. But the ``Host`` header
+of their requests contains the name of the website. So each service has a list of accepted host names. Addresses are
+always accepted, because the attack requires a name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from streams_py.system.private_files import UntrustedPathError, check_shared_fol
 __all__ = ["ANY_NAME", "accepted_names", "listen", "listen_unix", "refused_name"]
 
 ANY_NAME: Final = "*"
-"""In a list of names: any name is accepted. For a service behind a proxy that checks names itself."""
+"""Entry of a list of names that accepts any name. For a service behind a proxy that checks names itself."""
 
 
 _FREE_PORT: Final = "choose another port, or stop the process that uses it"
@@ -53,7 +53,7 @@ def listen(host: str, port: int, *, key: str, advice: str = _FREE_PORT) -> socke
         # Python's text repeats the address. Errors of name resolution have negative numbers: only Python has a text.
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
         raise ConfigError(f"{key}: {host}:{port} cannot be served ({reason}); {advice}", key=key) from None
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted ones are as the one that listens
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted sockets inherit it
     return listening
 
 
@@ -92,7 +92,7 @@ def _unix_socket(path: str, mode: int) -> socket.socket:
     listening = socket.socket(socket.AF_UNIX)
     try:
         listening.bind(path)
-        os.chmod(path, mode)  # nobody can connect before listen()
+        os.chmod(path, mode)  # no client can connect before listen()
         listening.listen()
     except BaseException:
         listening.close()
@@ -101,14 +101,16 @@ def _unix_socket(path: str, mode: int) -> socket.socket:
 
 
 def accepted_names(host: str, more: Iterable[str] = ()) -> frozenset[str]:
-    """The names that a service on this machine has: ``localhost``, the machine's, the one it listens at, and more."""
+    """Return the accepted names of a service: ``localhost``, the machine's names, ``host`` and ``more``."""
     names = {"localhost", socket.gethostname(), socket.getfqdn(), host, *more}
     return frozenset(_plain(name) for name in names if name)
 
 
 def refused_name(host_header: str, names: Collection[str]) -> str | None:
-    """The name in a request's ``Host`` when it is neither an address nor among ``names`` (:func:`accepted_names`); None
-    when the request may be answered."""
+    """Return the name in a request's ``Host`` header if it is not accepted.
+
+    None means that the request may be answered: the name is an address, or one of ``names`` (:func:`accepted_names`).
+    """
     if ANY_NAME in names:
         return None
     try:

@@ -1,8 +1,8 @@
-"""A small bounded HTTP server without libraries, for probes and metrics: one GET per connection.
+"""A small HTTP server without libraries, for probes and metrics: one GET per connection.
 
-One thread, so that connections cost no threads. Each has a few seconds for its request and for reading the answer. When
-all places are taken, the connection makes room that has waited longest for its caller: for a request, or for reading
-the answer.
+One thread handles all connections. A connection has a few seconds for its request and for reading the answer. At the
+limit of connections, the server closes the connection that has waited longest for its client, to send a request or to
+read the answer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Answer(NamedTuple):
 
 
 Respond: TypeAlias = Callable[[str, dict[str, str]], Answer]
-"""(path with query, headers in lower case) -> answer. Called on a thread of its own, one call at a time."""
+"""(path with query, headers in lower case) -> answer. Called on a separate thread, one call at a time."""
 
 
 class ProbeServer:
@@ -80,7 +80,7 @@ class ProbeServer:
 
     def stop(self) -> None:
         """Close the port and all connections; a second call does nothing."""
-        with contextlib.suppress(RuntimeError):  # it has ended
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join(_STOP_S)
 
@@ -114,7 +114,7 @@ class ProbeServer:
         try:
             await self._exchange(task, reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError):
-            pass  # of a connection that is not served: whoever it is asks again
+            pass  # the connection is closed, and the client may retry
         finally:
             self._waiting.pop(task, None)
             self._open.discard(task)
@@ -128,7 +128,7 @@ class ProbeServer:
         self._waiting.pop(task, None)
         async with asyncio.timeout(_ANSWER_S):
             method, answer = await self._answer(header)
-            self._waiting[task] = None  # from now on the caller alone decides how long this takes
+            self._waiting[task] = None  # from now on, the duration depends on the client only
             head = (
                 f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}\r\n"
                 f"Content-Type: {answer.content_type}\r\n"
@@ -137,7 +137,7 @@ class ProbeServer:
             writer.write(head.encode() + (b"" if method == "HEAD" else answer.body))
             await writer.drain()
             writer.write_eof()
-            await reader.read(1)  # until the caller has read all of it and closes
+            await reader.read(1)  # wait until the client has read all of it and closes
 
     async def _answer(self, header: bytes) -> tuple[str, Answer]:
         first, *lines = header.decode("latin-1").split("\r\n")
@@ -148,9 +148,9 @@ class ProbeServer:
         fields = (line.partition(":") for line in lines)
         headers = {name.strip().lower(): value.strip() for name, _, value in fields}
         if not version.startswith("HTTP/1."):
-            return method, _text(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "HTTP/1.1 is spoken here")
+            return method, _text(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "only HTTP/1.1 is supported")
         if method not in ("GET", "HEAD"):
-            return method, _text(HTTPStatus.METHOD_NOT_ALLOWED, "only GET is answered")
+            return method, _text(HTTPStatus.METHOD_NOT_ALLOWED, "only GET is supported")
         name = refused_name(headers.get("host", ""), self._names)
         if name is not None:
             return method, _text(HTTPStatus.FORBIDDEN, f"this service is not called {name!r:.100}")

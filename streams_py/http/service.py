@@ -99,7 +99,7 @@ class HttpService:
             log_config=None,
             access_log=False,
             ws="none",
-            # Not httptools where that is installed: it takes addresses and headers of any length.
+            # Not httptools, even if it is installed, because it accepts URLs and headers of any length.
             http="streams_py.http.connections:BoundedConnections",
         )
         config.load()
@@ -136,7 +136,7 @@ class HttpService:
 
 
 class _Named:
-    """Refuses requests under names of others, also those without an application's route."""
+    """Refuses requests with unknown names in ``Host``, before the application's routes are matched."""
 
     def __init__(self, app: ASGIApp, names: Collection[str]) -> None:
         self._app = app

@@ -1,8 +1,8 @@
-"""TLS in front of an HTTP service: connections in a handshake are bounded in number and time.
+"""TLS in front of an HTTP service, with a limited number and duration of handshakes.
 
-asyncio's own TLS servers let any number of connections be in a handshake, for a minute each, and the HTTP protocol
-does not know of a connection before its handshake is complete. So a connection arrives here first. A connection of a
-Unix socket has no TLS: the mode of the socket says who may connect.
+asyncio's TLS servers do not limit the number of connections in a handshake, and allow a minute for each. The HTTP
+protocol object does not learn of a connection before its handshake is complete. So connections are accepted here first.
+Connections of a Unix socket don't use TLS: the mode of the socket controls who may connect.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _HANDSHAKE_S: Final = 10
 
 
 class TlsGate:
-    """Makes the protocols of a server: those that ``make`` returns, behind TLS. One event loop."""
+    """A factory of a server's protocols: the protocols that ``make`` returns, behind TLS. Used on one event loop."""
 
     def __init__(self, context: ssl.SSLContext, make: Callable[..., Any]) -> None:
         self._context = context
         self._make = make
         self._waiting: dict[asyncio.Transport, None] = {}
-        """Connections in a handshake, the oldest first."""
+        """Connections in a handshake, oldest first."""
 
     def __call__(self, **settings: Any) -> asyncio.BaseProtocol:
         return _Arrival(lambda transport: self._arrived(transport, self._make(**settings)))
@@ -48,10 +48,10 @@ class TlsGate:
         def ended(_: asyncio.Future[None]) -> None:
             self._waiting.pop(transport, None)
             if not shaken.cancelled():
-                shaken.exception()  # of a caller that is not served
+                shaken.exception()  # marks the error as retrieved; the client is not served
 
         shaken.add_done_callback(ended)
-        # It calls the protocol's connection_made() after the handshake, before the first bytes of a request.
+        # SSLProtocol calls the protocol's connection_made() after the handshake, before the first bytes of a request.
         secured = SSLProtocol(
             loop, protocol, self._context, shaken, server_side=True, ssl_handshake_timeout=_HANDSHAKE_S
         )
@@ -60,7 +60,7 @@ class TlsGate:
 
 
 class _Arrival(asyncio.Protocol):
-    """A connection that was accepted a moment ago."""
+    """The protocol of a connection that was just accepted."""
 
     def __init__(self, arrived: Callable[[asyncio.Transport], None]) -> None:
         self._arrived = arrived

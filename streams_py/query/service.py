@@ -19,18 +19,27 @@ _STOP_S: Final = 5
 
 
 class QueryService:
-    """Serves the stores of a whole application from one of its instances.
+    """The query service of one instance, which serves the stores of the whole application.
 
         with KafkaStreams(topology, {..., "application.server": "10.0.0.5:8080"}) as streams:
             with QueryService(streams, host="10.0.0.5"):
                 streams.wait()
 
-    Others find this instance by its ``application.server``, whose port it listens at unless ``port`` is given. Without
-    ``host`` it listens on loopback: there is no authentication, and whoever reaches the port can read every store.
-    ``timeout_s``, in seconds, bounds each query. ``names``: further names by which the service may be called, beside
-    its address, that of ``application.server`` and the machine's. ``allowed_hosts``: hosts of other
-    instances that may be asked; by default all that members of the group name. ConfigError when ``application.server``
-    is missing, or the port is in use.
+    Other instances find this one by its ``application.server`` setting. The service does not authenticate clients: any
+    client that can connect to the port can read every store. So by default it listens on the loopback interface only.
+
+    Args:
+        streams: The application instance.
+        host: The address to listen on.
+        port: The port to listen on; by default the port of ``application.server``.
+        timeout_s: Time limit of a query, in seconds.
+        names: Additional host names by which clients may call the service. The names in ``host`` and
+            ``application.server``, the machine's names and all addresses are always accepted.
+        allowed_hosts: Hosts of other instances to which queries may be forwarded. By default, all hosts that members of
+            the group name.
+
+    Raises:
+        ConfigError: ``application.server`` is missing, or the port is in use.
     """
 
     def __init__(
@@ -46,7 +55,7 @@ class QueryService:
         own = streams.store_hosts.own
         if own is None:
             raise ConfigError(
-                "the query service needs application.server = host:port, under which other instances reach it", key=_KEY
+                "the query service requires application.server = host:port, where other instances reach it", key=_KEY
             )
         wanted = own.port if port is None else port
         self._service = HttpService(
@@ -57,12 +66,12 @@ class QueryService:
         self._app = query_app(streams, Router(streams, timeout_s=timeout_s, allowed_hosts=allowed_hosts))
 
     def start(self) -> Self:
-        """Answer from now on."""
+        """Start to answer requests."""
         self._service.start(self._app)
         return self
 
     def stop(self) -> None:
-        """End running queries, or cut them off after a while; a second call does nothing."""
+        """Wait for running queries, abort them after 5 seconds, and close the port. Idempotent."""
         self._service.stop()
 
     def __enter__(self) -> Self:

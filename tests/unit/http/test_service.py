@@ -1,4 +1,4 @@
-"""A bounded HTTP service against callers that hold it up: half requests, endless bodies, answers that nobody reads."""
+"""A bounded HTTP service with clients that block it: half requests, endless bodies, and answers that are not read."""
 
 from __future__ import annotations
 
